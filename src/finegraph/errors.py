@@ -1,0 +1,100 @@
+"""Every error that finegraph raises on purpose.
+
+    FinegraphError                  catch this one to catch them all
+    ├── InputError                  an argument is wrong (also a ValueError)
+    │   ├── ShapeError              a tensor or array has the wrong shape or size
+    │   ├── UnknownNameError        a kind or a label that the graph does not have
+    │   ├── TargetError             a training target outside the graph
+    │   └── EvidenceError           evidence that cannot be used, or that has probability 0
+    ├── GraphError                  the labels and how they relate (also a ValueError)
+    │   ├── EmptyGraphError         a graph without fine labels
+    │   ├── SeveralParentsError     an operation that needs one parent per fine label met a kind with several
+    │   ├── GraphFileError          a graph file with faults; `.faults` lists all of them
+    │   └── GraphMismatchError      weights made for another graph
+    └── MissingExtraError           an optional dependency is not installed (also an ImportError)
+
+Messages say what was expected, what came, and what to do. They never dump tensors and never mention command-line flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from finegraph.graph.faults import Fault
+
+
+class FinegraphError(Exception):
+    """The root of all errors that finegraph raises on purpose."""
+
+
+class InputError(FinegraphError, ValueError):
+    """An argument is wrong."""
+
+
+class ShapeError(InputError):
+    """A tensor or array has the wrong shape or size."""
+
+
+class UnknownNameError(InputError):
+    """A kind or a label that the graph does not have."""
+
+
+class TargetError(InputError):
+    """A training target outside the graph."""
+
+
+class EvidenceError(InputError):
+    """Evidence that cannot be used, or that has probability 0."""
+
+
+class GraphError(FinegraphError, ValueError):
+    """The labels and how they relate are wrong."""
+
+
+class EmptyGraphError(GraphError):
+    """A graph without fine labels."""
+
+
+class SeveralParentsError(GraphError):
+    """An operation that needs one parent per fine label met a kind with several."""
+
+
+class GraphFileError(GraphError):
+    """A graph file with faults. All of them are in `faults`, in the order of the file."""
+
+    def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults)
+
+
+class GraphMismatchError(GraphError):
+    """Weights made for another graph."""
+
+
+class MissingExtraError(FinegraphError, ImportError):
+    """An optional dependency is not installed."""
+
+
+def near_matches(name: str, choices: Iterable[str], most: int = 3) -> list[str]:
+    """The choices that look most like `name`, the nearest first; case and white space count little."""
+    by_fold: dict[str, str] = {}
+    for choice in choices:
+        by_fold.setdefault(" ".join(choice.casefold().split()), choice)
+    found = get_close_matches(" ".join(name.casefold().split()), by_fold, n=most, cutoff=0.7)
+    return [by_fold[fold] for fold in found]
+
+
+def unknown_name(what: str, name: object, choices: Sequence[str], where: str = "") -> UnknownNameError:
+    """The error for a name that is none of `choices`, with at most three near matches."""
+    place = f" {where}" if where else ""
+    near = near_matches(name, choices) if isinstance(name, str) else []
+    if near:
+        hint = "did you mean " + " or ".join(repr(match) for match in near) + "?"
+    elif len(choices) <= 8:
+        hint = "there are: " + ", ".join(repr(choice) for choice in choices) if choices else "there are none"
+    else:
+        hint = f"there are {len(choices)}, the first is {choices[0]!r}"
+    return UnknownNameError(f"unknown {what} {name!r}{place}; {hint}")

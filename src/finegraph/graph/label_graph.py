@@ -1,0 +1,270 @@
+"""The label graph: fine labels, and for each kind how they are linked to its coarse labels.
+
+A `LabelGraph` is a value: immutable, validated when it is made, comparable and hashable. It knows nothing of networks or
+tensors. Memory and time of everything here are linear in the number of edges.
+
+    fine labels      "mapo tofu @ A"   "mapo tofu @ B"   "kung pao @ B"
+                            |   \\        |      |  \\          |
+    coarse labels     dish: mapo tofu ---+      |   restaurant: B      one bipartite graph per kind, together a star
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
+from finegraph.graph.columns import cell_of, kinds_of_column
+from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray, Kind, UnknownPrior
+from finegraph.graph.names import name_fault, unicode_twins
+
+
+class LabelGraph:
+    """Fine labels and their coarse labels of several kinds.
+
+    Make one with `read`, `from_table`, `from_parents` or `from_matrix`.
+
+    Example:
+        >>> graph = LabelGraph.from_table({
+        ...     "mapo tofu @ A": {"dish": "mapo tofu", "restaurant": "A", "tofu": True},
+        ...     "mapo tofu @ B": {"dish": "mapo tofu", "restaurant": "B", "tofu": True},
+        ...     "kung pao @ B": {"dish": "kung pao", "restaurant": "B", "tofu": False},
+        ... })
+        >>> graph.kinds
+        ('dish', 'restaurant', 'tofu')
+        >>> graph.labels("tofu"), graph.parents("dish").tolist()
+        (('no', 'yes'), [0, 0, 1])
+    """
+
+    def __init__(self, fine: Iterable[str], kinds: Iterable[Kind] = ()) -> None:
+        self._fine = tuple(fine)
+        kinds = tuple(kinds)
+        self._kinds = {kind.name: kind for kind in kinds}
+        if not self._fine:
+            raise EmptyGraphError("a label graph needs at least one fine label, got none")
+        _check_fine(self._fine)
+        if len(self._kinds) != len(kinds):
+            names = [kind.name for kind in kinds]
+            double = next(name for name in names if names.count(name) > 1)
+            raise GraphError(f"the kind {double!r} is given twice; kinds must have distinct names")
+        for one, two in unicode_twins(self._kinds):
+            raise GraphError(f"the kinds {one!r} and {two!r} read the same but are spelt in two Unicode forms")
+        for kind in kinds:
+            if kind.fine_count != len(self._fine):
+                raise ShapeError(f"kind {kind.name!r} has {kind.fine_count} rows for {len(self._fine)} fine labels")
+
+    # ---- making one -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Mapping[str, object]]) -> LabelGraph:
+        """The graph of a table: fine label -> kind -> label.
+
+        A label is text; True and False make a binary kind; None or a missing entry is unknown; a set is one of several
+        parents; a mapping gives them weights; a list means that all of them hold and becomes a group of binary kinds.
+        """
+        columns: dict[str, None] = {}
+        for row in table.values():
+            columns.update(dict.fromkeys(row))
+        kinds: list[Kind] = []
+        for name in columns:
+            cells = [cell_of(row.get(name), f"fine label {fine!r}, kind {name!r}") for fine, row in table.items()]
+            kinds += kinds_of_column(name, cells)
+        return cls(table, kinds)
+
+    @classmethod
+    def from_parents(
+        cls,
+        fine: Sequence[str],
+        parents: Mapping[str, ArrayLike],
+        labels: Mapping[str, Sequence[str]] | None = None,
+    ) -> LabelGraph:
+        """The graph in which each fine label has one parent per kind.
+
+        Args:
+            fine: the fine labels.
+            parents: per kind, the index of each fine label's parent, -1 for unknown.
+            labels: per kind, the names of the coarse labels; by default `"0"`, `"1"`, and so on.
+        """
+        names = labels or {}
+        for name in names:
+            if name not in parents:
+                raise unknown_name("kind", name, tuple(parents), "in labels")
+        kinds = []
+        for name, index in parents.items():
+            count = int(np.max(index, initial=-1)) + 1
+            kinds.append(Kind.from_parents(name, names.get(name) or [str(c) for c in range(count)], index))
+        return cls(fine, kinds)
+
+    @classmethod
+    def from_matrix(
+        cls,
+        fine: Sequence[str],
+        matrices: Mapping[str, ArrayLike],
+        labels: Mapping[str, Sequence[str]] | None = None,
+    ) -> LabelGraph:
+        """The graph of association matrices (fine x coarse), the paper's G_j; a row of zeros is unknown."""
+        names = labels or {}
+        for name in names:
+            if name not in matrices:
+                raise unknown_name("kind", name, tuple(matrices), "in labels")
+        kinds = []
+        for name, matrix in matrices.items():
+            dense = np.asarray(matrix, dtype=np.float64)
+            if dense.ndim != 2:
+                raise ShapeError(f"kind {name!r}: expected a matrix (fine x coarse), got shape {dense.shape}")
+            kinds.append(Kind.from_matrix(name, names.get(name) or [str(c) for c in range(dense.shape[1])], dense))
+        return cls(fine, kinds)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> LabelGraph:
+        """Read a graph file, CSV or JSON by the ending of its name. All faults of the file come in one error."""
+        from finegraph.graph.files import read_graph
+
+        return read_graph(path)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph as CSV or JSON by the ending of the name; reading it again gives an equal graph."""
+        from finegraph.graph.files import write_graph
+
+        write_graph(self, path)
+
+    # ---- looking at one ---------------------------------------------------------------------------------------------
+
+    @property
+    def fine(self) -> tuple[str, ...]:
+        """The fine labels, in order."""
+        return self._fine
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names of the kinds, in order."""
+        return tuple(self._kinds)
+
+    def kind(self, name: str) -> Kind:
+        """One kind with its labels and edges."""
+        try:
+            return self._kinds[name]
+        except (KeyError, TypeError):
+            raise unknown_name("kind", name, self.kinds) from None
+
+    def labels(self, kind: str) -> tuple[str, ...]:
+        """The coarse labels of a kind, in order; `("no", "yes")` for a binary kind."""
+        return self.kind(kind).labels
+
+    def parents(self, kind: str) -> IntArray:
+        """The index of each fine label's parent, -1 where unknown; for kinds with at most one parent per fine label."""
+        return self.kind(kind).parents
+
+    def edges(self, kind: str) -> tuple[IntArray, IntArray, FloatArray]:
+        """The edges of a kind as (fine index, coarse index, weight)."""
+        return self.kind(kind).edges
+
+    def matrix(self, kind: str) -> FloatArray:
+        """The weights of a kind as a matrix (fine x coarse), the paper's G_j; zeros where the parent is unknown."""
+        return self.kind(kind).matrix()
+
+    @cached_property
+    def _fine_index(self) -> Mapping[str, int]:
+        return MappingProxyType({name: index for index, name in enumerate(self._fine)})
+
+    @cached_property
+    def _label_index(self) -> Mapping[str, Mapping[str, int]]:
+        return MappingProxyType({name: {c: i for i, c in enumerate(kind.labels)} for name, kind in self._kinds.items()})
+
+    def fine_index(self, label: str) -> int:
+        """The index of a fine label."""
+        try:
+            return self._fine_index[label]
+        except (KeyError, TypeError):
+            raise unknown_name("fine label", label, self._fine) from None
+
+    def label_index(self, kind: str, label: str | bool) -> int:
+        """The index of a coarse label of a kind; True and False mean yes and no of a binary kind."""
+        labels = self.labels(kind)
+        name = BINARY_LABELS[int(label)] if isinstance(label, bool) and labels == BINARY_LABELS else label
+        try:
+            return self._label_index[kind][name]  # type: ignore[index]  # a bool that is no name is reported below
+        except (KeyError, TypeError):
+            raise unknown_name("label", label, labels, f"of kind {kind!r}") from None
+
+    # ---- making another one of it -----------------------------------------------------------------------------------
+
+    def only(self, kinds: Iterable[str]) -> LabelGraph:
+        """The graph with some of its kinds, in the given order."""
+        return LabelGraph(self._fine, [self.kind(name) for name in kinds])
+
+    def with_kind(self, kind: Kind) -> LabelGraph:
+        """The graph with one kind more, or with a kind of that name replaced."""
+        return LabelGraph(self._fine, {**self._kinds, kind.name: kind}.values())
+
+    def with_unknown_prior(self, prior: UnknownPrior, kinds: Iterable[str] | None = None) -> LabelGraph:
+        """The graph in which unknown parents are distributed like the known ones ("frequency") or evenly ("uniform")."""
+        chosen = set(self.kinds if kinds is None else [self.kind(name).name for name in kinds])
+        return LabelGraph(
+            self._fine,
+            [replace(kind, unknown_prior=prior) if kind.name in chosen else kind for kind in self._kinds.values()],
+        )
+
+    def with_image_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
+        """The graph in which what was seen on photos turns the links of some kinds into weights.
+
+        Args:
+            counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
+            smoothing: how many photos the link of the class itself is worth.
+        """
+        from finegraph.graph.image_labels import with_image_labels
+
+        return with_image_labels(self, counts, smoothing)
+
+    # ---- being a value ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of all names, their order and all edges; saved with weights made for this graph."""
+        from finegraph.graph.json_file import canonical_json
+
+        return hashlib.sha256(canonical_json(self).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._fine)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelGraph):
+            return NotImplemented
+        return self is other or (
+            self._fine == other._fine and tuple(self._kinds.values()) == tuple(other._kinds.values())
+        )
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self._fine, tuple(self._kinds.values())))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{name!r}: {len(kind.labels)}" for name, kind in list(self._kinds.items())[:6])
+        more = f", and {len(self._kinds) - 6} more" if len(self._kinds) > 6 else ""
+        return f"LabelGraph({len(self._fine)} fine labels, kinds {{{kinds}{more}}})"
+
+
+def _check_fine(fine: Sequence[str]) -> None:
+    """Raise where a fine label cannot be used."""
+    for number, name in enumerate(fine):
+        if fault := name_fault(name):
+            raise GraphError(f"fine label number {number}, {name!r}: {fault}")
+    if len(set(fine)) != len(fine):
+        seen: set[str] = set()
+        for name in fine:
+            if name in seen:
+                raise GraphError(f"the fine label {name!r} is given twice; fine labels must be distinct")
+            seen.add(name)
+    for one, two in unicode_twins(fine):
+        raise GraphError(f"the fine labels {one!r} and {two!r} read the same but are spelt in two Unicode forms")
