@@ -87,7 +87,9 @@ def _group(name: str, cells: Sequence[Cell | None], labels: Sequence[str] | None
     """The binary kinds of an all-of column."""
     for cell in cells:
         if cell and not cell.all_of and len(cell.labels) != 1:
-            raise GraphError(f"{name!r} mixes cells that mean all of several labels with cells that mean one of several")
+            raise GraphError(
+                f"{name!r} mixes cells that mean all of several labels with cells that mean one of several"
+            )
     if labels is None:
         labels = list(dict.fromkeys(label for cell in cells if cell for label in cell.labels))
     members = [set(cell.labels) if cell else None for cell in cells]

@@ -1,9 +1,22 @@
-"""What is wrong, or doubtful, in a graph and where."""
+"""What is wrong, or doubtful, in a graph and where.
+
+A reader does not stop at the first fault: it adds each to a `FaultList` and raises one error with all of them. A
+finding is one line of text, `path:line: column 'dish': value 'x': what is wrong; what to do`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from finegraph.errors import GraphFileError
+
+MOST_PRINTED = 50
+"""How many faults an error message lists; the others are counted, and all are in `.faults`."""
+MOST_COLLECTED = 10_000
+"""How many faults of one file are collected before reading stops."""
+_LONGEST_VALUE = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,8 +27,8 @@ class Fault:
         rule: a short stable name of what was found, such as `duplicate-fine`.
         message: what is wrong and why.
         line: the line of the file, counted from 1.
-        column: the name of the column.
-        value: what stands there.
+        column: the name of the column or kind; in a JSON file the place, such as `kinds[2].parents[17]`.
+        value: what stands there; a long one is cut.
         hint: what to do, such as a name that was probably meant.
         severity: an `error` keeps the graph from being read; a `warning` is legal but doubtful.
     """
@@ -27,3 +40,89 @@ class Fault:
     value: str | None = None
     hint: str | None = None
     severity: Literal["error", "warning"] = "error"
+
+    def text(self, path: str = "") -> str:
+        """The finding on one line, as compilers print theirs."""
+        place = path if self.line is None else f"{path}:{self.line}" if path else f"line {self.line}"
+        parts = [place] if place else []
+        if self.severity == "warning":
+            parts.append("warning")
+        if self.column is not None:
+            parts.append(f"column {self.column!r}")
+        if self.value is not None:
+            parts.append(f"value {self.value!r}")
+        return ": ".join([*parts, self.message]) + (f"; {self.hint}" if self.hint else "")
+
+
+class FaultList:
+    """The faults of one file while it is read.
+
+    Attributes:
+        found: the faults so far.
+        full: whether so many were found that reading should stop.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Fault] = []
+        self.full = False
+
+    def add(
+        self,
+        rule: str,
+        message: str,
+        *,
+        line: int | None = None,
+        column: str | None = None,
+        value: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Note a fault; once there are too many, it is dropped and the list is `full`."""
+        if len(self.found) >= MOST_COLLECTED:
+            self.full = True
+            return
+        short = None if value is None else shorten(value)
+        self.found.append(Fault(rule=rule, message=message, line=line, column=column, value=short, hint=hint))
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def raise_if_any(self, path: str) -> None:
+        """Raise one error with all faults, in the order of the lines, where there are any."""
+        if self.found:
+            faults = sorted(self.found, key=lambda fault: fault.line or 0)
+            raise file_error(path, faults, more=self.full)
+
+
+def file_error(path: str, faults: Sequence[Fault], more: bool = False) -> GraphFileError:
+    """The error of a graph file: how many faults, then one line for each of the first ones.
+
+    Args:
+        path: the file, as the user named it.
+        faults: all that were found.
+        more: whether there are others, which were not collected.
+    """
+    count = f"more than {len(faults)} faults" if more else f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
+    lines = [f"{path}: {count}", *(fault.text(path) for fault in faults[:MOST_PRINTED])]
+    if len(faults) > MOST_PRINTED:
+        lines.append(f"... and {len(faults) - MOST_PRINTED} more")
+    return GraphFileError("\n".join(lines), faults)
+
+
+def one_fault(path: str, rule: str, message: str, hint: str | None = None) -> GraphFileError:
+    """The error of a file with a single fault that has no line, such as a file that is not there."""
+    return file_error(path, [Fault(rule=rule, message=message, hint=hint)])
+
+
+def shorten(text: str) -> str:
+    """A text for a message: cut where it is long."""
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def first_few(names: Iterable[str], count: int, most: int = 3) -> str:
+    """The first names of many, quoted, and how many there are beyond: `'a', 'b', 'c' and 9 more`."""
+    shown: list[str] = []
+    for name in names:
+        if len(shown) == most:
+            break
+        shown.append(repr(shorten(name)))
+    return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")

@@ -10,6 +10,7 @@ then a latent variable, distributed like the `prior` of the kind.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,8 +54,10 @@ class Kind:
     def __post_init__(self) -> None:
         _check_names(self.name, self.labels)
         if self.unknown_prior not in ("frequency", "uniform"):
-            raise GraphError(f"kind {self.name!r}: unknown_prior is 'frequency' or 'uniform', got {self.unknown_prior!r}")
-        starts = np.ascontiguousarray(self.starts, dtype=np.int64)
+            raise GraphError(
+                f"kind {self.name!r}: unknown_prior is 'frequency' or 'uniform', got {self.unknown_prior!r}"
+            )
+        starts = np.array(self.starts, dtype=np.int64)  # a copy: the caller's own array stays as it is
         coarse, weight = _canonical_rows(self.name, len(self.labels), starts, self.coarse, self.weight)
         for array in (starts, coarse, weight):
             array.flags.writeable = False
@@ -70,7 +73,9 @@ class Kind:
         """The kind in which fine label `i` has the one parent `parents[i]`, or an unknown one where that is -1."""
         given = np.asarray(parents)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise ShapeError(f"kind {name!r}: parents must be one list of whole numbers, got {given.dtype} {given.shape}")
+            raise ShapeError(
+                f"kind {name!r}: parents must be one list of whole numbers, got {given.dtype} {given.shape}"
+            )
         index = given.astype(np.int64)
         if index.size and (index.min() < -1 or index.max() >= len(labels)):
             bad = int(np.flatnonzero((index < -1) | (index >= len(labels)))[0])
@@ -86,7 +91,7 @@ class Kind:
     def from_matrix(
         cls, name: str, labels: Sequence[str], matrix: ArrayLike, unknown_prior: UnknownPrior = "frequency"
     ) -> Kind:
-        """The kind whose weights are the rows of a matrix (fine x coarse), the paper's G_j; a row of zeros is unknown."""
+        """The kind whose weights are the rows of a matrix (fine x coarse), the paper's G_j; a zero row is unknown."""
         dense = np.asarray(matrix, dtype=np.float64)
         if dense.ndim != 2 or dense.shape[1] != len(labels):
             raise ShapeError(f"kind {name!r}: expected a matrix with {len(labels)} columns, got shape {dense.shape}")
@@ -145,10 +150,10 @@ class Kind:
     @cached_property
     def prior(self) -> FloatArray:
         """How the parent of a fine label is distributed when it is unknown; sums to 1."""
-        mass = np.bincount(self.coarse, weights=self.weight, minlength=len(self.labels))
-        if self.unknown_prior == "uniform" or mass.sum() == 0:
-            mass = np.ones(len(self.labels))
-        prior = mass / mass.sum()
+        mass: FloatArray = np.ones(len(self.labels))
+        if self.unknown_prior == "frequency" and len(self.coarse):
+            mass = np.bincount(self.coarse, weights=self.weight, minlength=len(self.labels)).astype(np.float64)
+        prior: FloatArray = mass / mass.sum()
         prior.flags.writeable = False
         return prior
 
@@ -194,10 +199,12 @@ def _check_names(name: str, labels: Sequence[str]) -> None:
         if fault := name_fault(label):
             raise GraphError(f"kind {name!r}, label {label!r}: {fault}")
     if len(set(labels)) != len(labels):
-        double = next(label for label in labels if list(labels).count(label) > 1)
+        double = next(label for label, count in Counter(labels).items() if count > 1)
         raise GraphError(f"kind {name!r}: the label {double!r} is listed twice; labels must be distinct")
     for one, two in unicode_twins(labels):
-        raise GraphError(f"kind {name!r}: the labels {one!r} and {two!r} read the same but are spelt in two Unicode forms")
+        raise GraphError(
+            f"kind {name!r}: the labels {one!r} and {two!r} read the same but are spelt in two Unicode forms"
+        )
 
 
 def _canonical_rows(
@@ -206,7 +213,13 @@ def _canonical_rows(
     """The edges checked, sorted within each row, and with rows that sum to 1."""
     columns = np.array(coarse, dtype=np.int64)
     weights = np.array(weight, dtype=np.float64)
-    if starts.ndim != 1 or len(starts) == 0 or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != len(columns):
+    if (
+        starts.ndim != 1
+        or len(starts) == 0
+        or starts[0] != 0
+        or (np.diff(starts) < 0).any()
+        or starts[-1] != len(columns)
+    ):
         raise ShapeError(f"kind {name!r}: starts must rise from 0 to the number of edges, {len(columns)}")
     if columns.shape != weights.shape or columns.ndim != 1:
         raise ShapeError(f"kind {name!r}: {columns.shape} edges but {weights.shape} weights")
@@ -222,9 +235,13 @@ def _canonical_rows(
     if ((np.diff(row) == 0) & (np.diff(columns) == 0)).any():
         twice = int(np.flatnonzero((np.diff(row) == 0) & (np.diff(columns) == 0))[0])
         raise GraphError(f"kind {name!r}: fine label number {row[twice]} is linked to the same label twice")
-    sums = np.add.reduceat(weights, starts[:-1][np.diff(starts) > 0])
+    sizes = np.diff(starts)
+    with np.errstate(over="ignore"):
+        sums = np.add.reduceat(weights, starts[:-1][sizes > 0])
     scale = np.ones(len(starts) - 1)
-    scale[np.diff(starts) > 0] = np.where(np.abs(sums - 1) <= _NORMALISED, 1.0, sums)
-    return columns, weights / scale[row]
-
-
+    scale[sizes > 0] = np.where((np.abs(sums - 1) <= _NORMALISED) & (sizes[sizes > 0] > 1), 1.0, sums)
+    weights = weights / scale[row]
+    if (weights == 0).any():
+        bad = int(row[np.flatnonzero(weights == 0)[0]])
+        raise GraphError(f"kind {name!r}: the weights of fine label number {bad} are too large or too far apart")
+    return columns, weights

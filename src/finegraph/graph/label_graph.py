@@ -1,10 +1,10 @@
-"""The label graph: fine labels, and for each kind how they are linked to its coarse labels.
+r"""The label graph: fine labels, and for each kind how they are linked to its coarse labels.
 
-A `LabelGraph` is a value: immutable, validated when it is made, comparable and hashable. It knows nothing of networks or
-tensors. Memory and time of everything here are linear in the number of edges.
+A `LabelGraph` is a value: immutable, validated when it is made, comparable and hashable. It knows nothing of networks
+or tensors. Memory and time of everything here are linear in the number of edges.
 
     fine labels      "mapo tofu @ A"   "mapo tofu @ B"   "kung pao @ B"
-                            |   \\        |      |  \\          |
+                            |   \         |      |  \           |
     coarse labels     dish: mapo tofu ---+      |   restaurant: B      one bipartite graph per kind, together a star
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,9 @@ from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_na
 from finegraph.graph.columns import cell_of, kinds_of_column
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray, Kind, UnknownPrior
 from finegraph.graph.names import name_fault, unicode_twins
+
+if TYPE_CHECKING:
+    from finegraph.graph.image_labels import Contradiction
 
 
 class LabelGraph:
@@ -47,6 +51,8 @@ class LabelGraph:
         self._fine = tuple(fine)
         kinds = tuple(kinds)
         self._kinds = {kind.name: kind for kind in kinds}
+        self.derived: dict[object, object] = {}
+        """What upper layers have computed from this graph, kept as long as it lives; not part of its value."""
         if not self._fine:
             raise EmptyGraphError("a label graph needs at least one fine label, got none")
         _check_fine(self._fine)
@@ -205,7 +211,7 @@ class LabelGraph:
         return LabelGraph(self._fine, {**self._kinds, kind.name: kind}.values())
 
     def with_unknown_prior(self, prior: UnknownPrior, kinds: Iterable[str] | None = None) -> LabelGraph:
-        """The graph in which unknown parents are distributed like the known ones ("frequency") or evenly ("uniform")."""
+        """The graph in which unknown parents are distributed as the known ones ("frequency") or evenly ("uniform")."""
         chosen = set(self.kinds if kinds is None else [self.kind(name).name for name in kinds])
         return LabelGraph(
             self._fine,
@@ -222,6 +228,16 @@ class LabelGraph:
         from finegraph.graph.image_labels import with_image_labels
 
         return with_image_labels(self, counts, smoothing)
+
+    def contradictions(self, counts: Mapping[str, ArrayLike]) -> list[Contradiction]:
+        """What photos show although the graph gives it weight 0 for their fine label, the most frequent first.
+
+        Args:
+            counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
+        """
+        from finegraph.graph.image_labels import contradictions
+
+        return contradictions(self, counts)
 
     # ---- being a value ----------------------------------------------------------------------------------------------
 
@@ -248,6 +264,15 @@ class LabelGraph:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __copy__(self) -> LabelGraph:
+        return self
+
+    def __deepcopy__(self, memo: object) -> LabelGraph:
+        return self
+
+    def __reduce__(self) -> tuple[type[LabelGraph], tuple[object, ...]]:
+        return LabelGraph, (self._fine, tuple(self._kinds.values()))
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name!r}: {len(kind.labels)}" for name, kind in list(self._kinds.items())[:6])

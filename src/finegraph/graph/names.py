@@ -22,7 +22,14 @@ def name_fault(name: object) -> str | None:
         return "a name must not be empty"
     if name != name.strip():
         return "a name must not begin or end with white space"
-    for character in name:
+    return control_fault(name)
+
+
+def control_fault(text: str) -> str | None:
+    """Which control character makes the text unusable as a name, or None when there is none."""
+    if text.isprintable():  # true of nearly all names, and quick
+        return None
+    for character in text:
         if unicodedata.category(character) in ("Cc", "Cs"):
             return f"a name must not contain the control character U+{ord(character):04X}"
     return None
@@ -35,15 +42,17 @@ def kind_name_fault(name: object) -> str | None:
     return name_fault(name)
 
 
+def fold(name: str) -> str:
+    """The name as it is compared when case and white space do not count."""
+    return " ".join(name.casefold().split())
+
+
 def unicode_twins(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of different names that read the same, because Unicode composes their letters in two ways."""
     first: dict[str, str] = {}
     twins = []
     for name in names:
-        if name.isascii():
-            form = name
-        else:
-            form = unicodedata.normalize("NFC", name)
+        form = name if name.isascii() else unicodedata.normalize("NFC", name)
         other = first.setdefault(form, name)
         if other != name:
             twins.append((other, name))

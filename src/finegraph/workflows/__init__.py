@@ -1,1 +1,1 @@
-"""."""
+"""One plain function per verb. The command line and the web are thin doors to these."""

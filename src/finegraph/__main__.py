@@ -1,0 +1,5 @@
+"""`python -m finegraph` is the command `finegraph`."""
+
+from finegraph.cli.main import main
+
+main()

@@ -1,0 +1,59 @@
+"""`finegraph doctor`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.exit_codes import FOUND_ERRORS
+from finegraph.cli.terminal import console, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from finegraph.workflows.doctor import Diagnosis
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Show versions, threads, devices and optional parts.
+
+    Exits with 1 if something that finegraph needs does not work.
+    """
+    from finegraph.workflows.doctor import examine
+
+    diagnosis = examine()
+    if as_json:
+        print_json(_document(diagnosis))
+    else:
+        _print(diagnosis)
+    if not diagnosis.healthy:
+        raise typer.Exit(FOUND_ERRORS)
+
+
+def _document(diagnosis: Diagnosis) -> dict[str, object]:
+    """The diagnosis as JSON."""
+    from dataclasses import asdict
+
+    return {
+        "healthy": diagnosis.healthy,
+        "parts": [asdict(part) for part in diagnosis.parts],
+        "extras": [{**asdict(extra), "present": extra.present} for extra in diagnosis.extras],
+    }
+
+
+def _print(diagnosis: Diagnosis) -> None:
+    """The diagnosis for people."""
+    from rich.text import Text
+
+    to = console()
+    print_table(to, ("part", "state"), [(part.name, part.problem or part.state) for part in diagnosis.parts])
+    to.print()
+    rows = [(extra.name, "there" if extra.present else extra.install, extra.enables) for extra in diagnosis.extras]
+    print_table(to, ("extra", "state", "what it enables"), rows)
+    to.print()
+    broken = [printable(part.name) for part in diagnosis.parts if part.problem]
+    if broken:
+        to.print(Text("does not work: " + ", ".join(broken), style="red"))
+    else:
+        to.print(Text("everything that finegraph needs is there and works", style="green"))

@@ -1,0 +1,52 @@
+"""What the exit code of the command means, in one place.
+
+| code | meaning |
+|---|---|
+| 0 | all went well |
+| 1 | a check ran and found errors |
+| 2 | wrong usage: an unknown command or flag |
+| 3 | bad input: a file that is missing or has faults, a name that does not exist, a full disk |
+| 70 | a fault of finegraph itself |
+| 130 | interrupted (Ctrl-C) |
+| 141 | the reader of the output went away, as in `finegraph ... | head -1` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from finegraph.errors import FinegraphError
+
+OK = 0
+FOUND_ERRORS = 1
+WRONG_USAGE = 2
+BAD_INPUT = 3
+INTERNAL = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+SUMMARY = (
+    "Exit codes: 0 all went well, 1 a check found errors, 2 wrong usage, 3 bad input, 70 a fault of finegraph itself, "
+    "130 interrupted, 141 the reader of the output went away."
+)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code for whatever ended a command."""
+    # The command-line library turns these two into exits of its own; what they were is in the chain of causes.
+    for cause in _causes(error):
+        if isinstance(cause, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(cause, BrokenPipeError):
+            return BROKEN_PIPE
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else OK if error.code is None else FOUND_ERRORS
+    return BAD_INPUT if isinstance(error, FinegraphError | OSError) else INTERNAL
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that led to it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

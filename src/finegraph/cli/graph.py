@@ -1,0 +1,182 @@
+"""`finegraph graph check` and `finegraph graph show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.exit_codes import FOUND_ERRORS
+from finegraph.cli.terminal import WIDE, console, count, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from finegraph.graph.describe import ColumnSummary
+    from finegraph.workflows.graph import GraphCheck, GraphView
+
+graph_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check and show label graphs.")
+
+GraphFile = Annotated[Path, typer.Argument(help="A graph file, .csv or .json.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+@graph_app.command()
+def check(
+    file: GraphFile,
+    strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Find all faults of a graph file, or what is doubtful in it.
+
+    Exits with 1 if there are errors.
+    """
+    from finegraph.workflows.graph import check_graph
+
+    result = check_graph(file)
+    if as_json:
+        print_json(_check_document(result))
+    else:
+        _print_check(result)
+    if result.errors or (strict and result.warnings):
+        raise typer.Exit(FOUND_ERRORS)
+
+
+@graph_app.command()
+def show(
+    file: GraphFile,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Draw the graph and write the picture to this file.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Show this kind or group only; may be given several times.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the numbers of a label graph, and draw it.
+
+    For each kind: its labels, how many parents the fine labels have, how many children the labels have, how evenly
+    the fine labels spread over them (entropy in bits), and the most frequent labels.
+    """
+    from finegraph.workflows.graph import show_graph
+
+    view = show_graph(file, kind or None, svg)
+    if as_json:
+        print_json(view)
+    else:
+        _print_view(view)
+
+
+def _check_document(result: GraphCheck) -> dict[str, object]:
+    """The result of a check as JSON."""
+    from dataclasses import asdict
+
+    return {
+        "file": result.file,
+        "fine": result.fine,
+        "kinds": result.kinds,
+        "errors": result.errors,
+        "warnings": result.warnings,
+        "findings": [asdict(fault) for fault in result.findings],
+    }
+
+
+def _print_check(result: GraphCheck) -> None:
+    """The result of a check for people."""
+    from rich.text import Text
+
+    to = console()
+    if result.findings and to.is_terminal and to.width >= WIDE:
+        rows = [
+            (
+                fault.severity,
+                "" if fault.line is None else str(fault.line),
+                fault.column or "",
+                "" if fault.value is None else fault.value,
+                fault.message,
+                fault.hint or "",
+            )
+            for fault in result.findings
+        ]
+        print_table(to, ("severity", "line", "column", "value", "message", "what to do"), rows, right=(1,))
+    else:
+        for fault in result.findings:
+            to.print(Text(printable(fault.text(result.file))))
+    size = "" if result.fine is None else f"{count(result.fine, 'fine label')}, {count(result.kinds or 0, 'kind')}, "
+    found = f"{_none_or(result.errors, 'error')}, {_none_or(result.warnings, 'warning')}"
+    colour = "red" if result.errors else "yellow" if result.warnings else "green"
+    to.print(Text.assemble(f"{printable(result.file)}: {size}", (found, colour)))
+
+
+def _none_or(number: int, noun: str) -> str:
+    """A number with its noun, "no" for none."""
+    return count(number, noun) if number else f"no {noun}s"
+
+
+def _print_view(view: GraphView) -> None:
+    """The numbers of a graph for people."""
+    from rich.text import Text
+
+    to = console()
+    summary = view.summary
+    size = f"{count(summary.fine, 'fine label')}, {count(summary.kinds, 'kind')}, {count(summary.edges, 'edge')}"
+    to.print(Text.assemble((printable(view.file), "bold"), f": {size}"))
+    if summary.columns and (not to.is_terminal or to.width >= WIDE):
+        rows = [
+            (
+                column.name,
+                _labels(column),
+                _parents(column),
+                _children(column),
+                f"{column.entropy:.2f}",
+                _frequent(column, 3),
+            )
+            for column in summary.columns
+        ]
+        print_table(to, ("kind", "labels", "fine labels", "children", "bits", "most frequent"), rows, right=(4,))
+    else:
+        for column in summary.columns:
+            _print_block(to, column)
+    if view.picture is not None:
+        to.print(Text(f"picture: {printable(view.picture)}"))
+
+
+def _print_block(to: Console, column: ColumnSummary) -> None:
+    """The numbers of one kind for a narrow terminal."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    to.print()
+    to.print(Text.assemble((printable(column.name), "bold"), f"  {_labels(column)}"))
+    for name, words in (
+        ("fine labels", _parents(column)),
+        ("children", _children(column)),
+        ("entropy", f"{column.entropy:.2f} bits"),
+        ("frequent", _frequent(column, 5)),
+    ):
+        to.print(Padding(Text.assemble((f"{name}: ", "dim"), printable(words)), (0, 0, 0, 2)))
+
+
+def _labels(column: ColumnSummary) -> str:
+    """How the labels of a column are to be understood, and how many there are."""
+    forms = {"one of": f"one of {column.labels:,}", "yes or no": "yes or no", "group": f"any of {column.labels:,}"}
+    return forms[column.form]
+
+
+def _parents(column: ColumnSummary) -> str:
+    """How many fine labels have one parent, several, none, or an unknown one."""
+    numbers = {"one": column.one, "several": column.several, "none": column.none, "unknown": column.unknown}
+    return ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
+
+
+def _children(column: ColumnSummary) -> str:
+    """How many fine labels a coarse label has."""
+    if column.children_min == column.children_max:
+        return f"{column.children_min:,} each"
+    return f"{column.children_min:,} to {column.children_max:,}, median {column.children_median:g}"
+
+
+def _frequent(column: ColumnSummary, most: int) -> str:
+    """The labels with the most children."""
+    return ", ".join(f"{entry.label} ({entry.fine:,})" for entry in column.most_frequent[:most])

@@ -1,0 +1,93 @@
+"""How results reach the terminal: tables for people, one JSON document for programs.
+
+On a terminal there are tables with colours; into a file or a pipe go plain aligned columns, one row per line, so that
+`grep` and `cut` work. Names come from files: whatever could steer a terminal is shown as an escape.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 100
+"""A terminal with fewer columns gets blocks of lines instead of wide tables."""
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def console(stderr: bool = False) -> Console:
+    """The terminal; square brackets and numbers in text have no special meaning."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.soft_wrap = True
+    return made
+
+
+def printable(text: str) -> str:
+    """Text on one line and with nothing in it that steers a terminal."""
+    return _UNFIT.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def print_json(content: Any) -> None:  # noqa: ANN401  # whatever JSON can hold
+    """Print one JSON document; a dataclass becomes an object."""
+    document = content if isinstance(content, dict) else asdict(content)
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def print_table(to: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Print a table, with rules and colours on a terminal and plainly elsewhere.
+
+    Args:
+        to: where it is printed.
+        headings: the headings of the columns.
+        rows: the cells.
+        right: the numbers of the columns that are aligned to the right.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if to.is_terminal:
+        _print_rich(to, headings, cells, right)
+    else:
+        for line in _aligned([list(headings), *cells], right):
+            to.print(line)
+
+
+def _print_rich(to: Console, headings: Sequence[str], rows: list[list[str]], right: Sequence[int]) -> None:
+    """The table for a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    to.print(table)
+
+
+def _aligned(rows: list[list[str]], right: Sequence[int]) -> list[str]:
+    """Rows as lines whose columns stand below each other."""
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(row[number]) for row in rows) for number in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = []
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            blank = " " * (width - cell_len(cell))
+            cells.append(blank + cell if number in right else cell + blank)
+        lines.append("  ".join(cells).rstrip())
+    return lines

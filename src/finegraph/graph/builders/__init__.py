@@ -1,0 +1,12 @@
+"""Label graphs made from what people have already: data sets, folders of photos, manifests.
+
+Each builder reads names and links only, never a photo, and gives a `LabelGraph`. Everything wrong with a source comes
+in one error, with file and line where there is one.
+"""
+
+from finegraph.graph.builders.cars import graph_from_cars
+from finegraph.graph.builders.cub import graph_from_cub
+from finegraph.graph.builders.folders import graph_from_folders
+from finegraph.graph.builders.manifest import graph_from_manifest
+
+__all__ = ["graph_from_cars", "graph_from_cub", "graph_from_folders", "graph_from_manifest"]

@@ -1,0 +1,155 @@
+"""The label graph of a hierarchy of folders.
+
+    photos/fruit/apple/royal gala/001.jpg         fine label "royal gala", level 1 "fruit", level 2 "apple"
+
+The folders that hold photos are the fine labels, and each level of folders above them is a kind. Folders of one level
+with the same name are one coarse label, wherever they lie. Where photos lie less deep than elsewhere, the levels that
+are missing are unknown. Folders without photos, and hidden files and folders, are passed over. Links to folders are
+followed, but a link that leads back is a fault. Cost: one listing of each folder; no photo is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Literal
+
+from finegraph.errors import EmptyGraphError, GraphError, InputError
+from finegraph.graph.builders.text_files import SourceFaults
+from finegraph.graph.columns import Cell, kinds_of_column
+from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.names import name_fault
+
+PHOTO_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+"""The endings of the names of photos, in small letters; other files do not make a folder a fine label."""
+
+_Parts = tuple[str, ...]
+_SHOWN = 10
+
+
+def graph_from_folders(
+    root: str | os.PathLike[str],
+    kinds: Sequence[str] | None = None,
+    fine: Literal["name", "path"] = "name",
+    splits: Collection[str] = ("train", "val", "test"),
+) -> LabelGraph:
+    """The graph of the folders under `root`, in the order of their names.
+
+    Args:
+        root: the folder with the hierarchy in it.
+        kinds: what the levels are called, from the top; by default `level 1`, `level 2`, and so on.
+        fine: what a fine label is called: the "name" of its folder, or the "path" from `root` on, parted by `/`, where
+            one name occurs in several places.
+        splits: names of folders that are no level but part the photos, such as `train`; they are left out when all the
+            top folders with photos are called so.
+
+    Raises:
+        GraphFileError: folders that cannot be read or understood, all of them at once.
+        GraphError: one name for fine labels in several places.
+        EmptyGraphError: no photos at all.
+    """
+    if fine not in ("name", "path"):
+        raise InputError(f"fine must be 'name' or 'path', got {fine!r}")
+    root = Path(root)
+    faults = SourceFaults(f"the folder {root}")
+    found = _find_leaves(root, faults)
+    split = bool(found) and all(parts and parts[0] in splits for parts in found)
+    folders = {parts[1:] if split else parts: root.joinpath(*parts) for parts in reversed(found)}
+    leaves = sorted(folders)
+    _check_leaves(folders, faults)
+    faults.raise_if_any()
+    if not leaves:
+        endings = " ".join(sorted(PHOTO_SUFFIXES))
+        raise EmptyGraphError(f"expected folders with photos under {root}, found none; photos end in {endings}")
+    if fine == "name":
+        _check_clashes(leaves)
+    depth = max(map(len, leaves)) - 1
+    names = [f"level {level + 1}" for level in range(depth)] if kinds is None else list(kinds)
+    if len(names) != depth:
+        raise InputError(
+            f"expected {depth} names of kinds, one per level of folders above the photos', got {len(names)}"
+        )
+    columns = []
+    for level, name in enumerate(names):
+        # The last part of a leaf is the fine label itself, so a shallow leaf has no label at this level.
+        cells = [Cell((parts[level],)) if level < len(parts) - 1 else None for parts in leaves]
+        columns += kinds_of_column(name, cells)
+    return LabelGraph(["/".join(parts) if fine == "path" else parts[-1] for parts in leaves], columns)
+
+
+def _find_leaves(root: Path, faults: SourceFaults) -> list[_Parts]:
+    """The folders that hold photos, as the parts of their paths from `root` on, sorted."""
+    leaves: list[_Parts] = []
+    # A folder is entered once below each top folder, so links cannot lead round for ever, and yet one split may be a
+    # link to another.
+    entered: dict[tuple[str, int, int], _Parts] = {}
+    waiting: list[_Parts] = [()]
+    while waiting:
+        parts = waiting.pop()
+        path = root.joinpath(*parts)
+        try:
+            status = path.stat()
+            top = parts[0] if parts else ""
+            earlier = entered.setdefault((top, status.st_dev, status.st_ino), parts)
+            at_root = entered.get(("", status.st_dev, status.st_ino), parts)
+            if earlier != parts or at_root != parts:
+                other = str(root.joinpath(*(earlier if earlier != parts else at_root)))
+                message = f"is a link to {other!r}, which is read already"
+                faults.of(path).add("folder-twice", message, hint="remove the link")
+                continue
+            below, photos = _list_folder(path)
+        except OSError as error:
+            faults.of(path).add("unreadable-folder", f"cannot be read: {error.strerror or type(error).__name__}")
+            continue
+        waiting += [(*parts, name) for name in below]
+        if photos:
+            leaves.append(parts)
+    return sorted(leaves)
+
+
+def _list_folder(path: Path) -> tuple[list[str], bool]:
+    """The folders in a folder, and whether it holds photos itself."""
+    below, photos = [], False
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                below.append(entry.name)
+            elif not photos:
+                photos = os.path.splitext(entry.name)[1].lower() in PHOTO_SUFFIXES and entry.is_file()
+    return below, photos
+
+
+def _check_leaves(folders: dict[_Parts, Path], faults: SourceFaults) -> None:
+    """Note photos that lie too high, and folders with names that cannot be labels."""
+    named: set[_Parts] = set()
+    above: set[_Parts] = set()
+    for parts in sorted(folders):
+        if not parts:
+            hint = "move them into the folder of a label"
+            faults.of(folders[parts]).add("photo-without-label", "photos lie outside any label", hint=hint)
+        for length in range(1, len(parts) + 1):
+            labels = parts[:length]
+            if labels not in named and (fault := name_fault(labels[-1])):
+                path = folders[parts].parents[len(parts) - length - 1] if labels != parts else folders[parts]
+                faults.of(path).add("bad-name", fault, value=labels[-1], hint="rename the folder")
+            named.add(labels)
+            if labels != parts and labels in folders and labels not in above:
+                message = f"holds photos, but photos lie also below it, in {str(folders[parts])!r}"
+                hint = "photos belong into the lowest folders; move them into one"
+                faults.of(folders[labels]).add("photos-above-label", message, hint=hint)
+                above.add(labels)
+
+
+def _check_clashes(leaves: list[_Parts]) -> None:
+    """Raise where fine labels in several places have one name."""
+    places: dict[str, list[str]] = {}
+    for parts in leaves:
+        places.setdefault(parts[-1], []).append("/".join(parts))
+    clashes = [f"  {name!r}: {', '.join(found[:3])}" for name, found in places.items() if len(found) > 1]
+    if clashes:
+        more = [f"  and {len(clashes) - _SHOWN} more"] if len(clashes) > _SHOWN else []
+        lines = ["several folders with photos have the same name:", *clashes[:_SHOWN], *more]
+        raise GraphError("\n".join([*lines, "rename them, or take the paths as fine labels with fine='path'"]))

@@ -1,0 +1,221 @@
+"""One column of a CSV graph file: its cells, what is wrong with them, and the kinds it describes.
+
+A column has few different cells compared with its rows, so each different text is stored, parsed and checked once and a
+row keeps only the number of its text. Memory is 4 bytes per cell, time is linear in the cells.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from finegraph.errors import GraphError
+from finegraph.graph.cells import CellError, parse_cell
+from finegraph.graph.columns import Cell, kinds_of_column
+from finegraph.graph.faults import FaultList, first_few, shorten
+from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
+from finegraph.graph.names import fold, unicode_twins
+from finegraph.graph.spelling import Suggestions
+
+LONGEST_CELL = 1_000_000
+"""Characters of a cell; the cells of the `#labels` row are not limited."""
+_YES_WORDS = frozenset({"yes", "y", "true", "t", "1", "on"})
+_NO_WORDS = frozenset({"no", "n", "false", "f", "0", "off"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the checks of a column need to know of its file.
+
+    Attributes:
+        lines: the line of each row.
+        labels_line: the line of the `#labels` row.
+        whole: whether no row was left out because of a fault.
+        suggestions: finds near misses.
+        faults: where faults are noted.
+    """
+
+    lines: Sequence[int]
+    labels_line: int
+    whole: bool
+    suggestions: Suggestions
+    faults: FaultList
+
+
+class Column:
+    """The cells of one column while a file is read.
+
+    Attributes:
+        name: the name of the kind or group.
+        texts: the different texts of its cells with their numbers, in order of appearance.
+        codes: the number of the text in each row.
+        declared: what the `#labels` row says of the column, as text; empty where it says nothing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.texts: dict[str, int] = {}
+        self.codes = array("i")
+        self.declared = ""
+
+    def add(self, text: str) -> None:
+        """Add the cell of the next row."""
+        code = self.texts.get(text)
+        if code is None:
+            code = self.texts[text] = len(self.texts)
+        self.codes.append(code)
+
+    @cached_property
+    def _code_array(self) -> IntArray:
+        return np.array(self.codes, dtype=np.int64)
+
+    @cached_property
+    def _rows_by_code(self) -> list[IntArray]:
+        order = np.argsort(self._code_array, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self._code_array, minlength=len(self.texts)))[:-1])
+
+    def rows_with(self, code: int) -> list[int]:
+        """The rows in which a text stands."""
+        return [int(row) for row in self._rows_by_code[code]]
+
+    def kinds(self, context: Context) -> list[Kind]:
+        """The kinds that the column describes; none where it has faults, which are noted."""
+        found = _Checks(self, context).run()
+        if found is None:
+            return []
+        cells, labels = found
+        try:
+            return [kind.rows(self._code_array) for kind in kinds_of_column(self.name, cells, labels)]
+        except GraphError as error:
+            context.faults.add("bad-column", str(error), line=1, column=self.name)
+            return []
+
+
+class _Checks:
+    """The checks of one column; each notes its faults."""
+
+    def __init__(self, column: Column, context: Context) -> None:
+        self.column, self.context, self.faults = column, context, context.faults
+        self.lines, self.labels_line = context.lines, context.labels_line
+        self.texts = list(column.texts)
+
+    def run(self) -> tuple[list[Cell | None], tuple[str, ...] | None] | None:
+        """The different cells and the declared labels of the column; None where there are faults."""
+        before = len(self.faults)
+        declared = self._declared()
+        cells = [self._parse(text, code) for code, text in enumerate(self.texts)]
+        labels: dict[str, int] = {}
+        for code, cell in enumerate(cells):
+            for label in cell.labels if cell else ():
+                labels.setdefault(label, code)
+        if len(self.faults) == before:
+            self._check_forms(cells, declared)
+            self._check_twins(labels)
+            if declared is not None:
+                self._check_declared(cells, set(declared))
+            elif not labels:
+                self._empty(cells)
+            elif not any(cell and cell.all_of for cell in cells):
+                self._check_yes_no(labels)
+        return None if len(self.faults) > before or self.faults.full else (cells, declared)
+
+    def _note(self, rule: str, message: str, code: int, hint: str | None = None, every: bool = True) -> None:
+        """Note a fault of a text at every row that has it, or at the first only."""
+        rows = self.column.rows_with(code)
+        for row in rows if every else rows[:1]:
+            self.faults.add(
+                rule, message, line=self.lines[row], column=self.column.name, value=self.texts[code], hint=hint
+            )
+
+    def _declared(self) -> tuple[str, ...] | None:
+        """The labels that the `#labels` row lists."""
+        text = self.column.declared
+        try:
+            cell = parse_cell(text)
+            if cell and (cell.all_of or cell.weights):
+                raise CellError("bad-labels", "the #labels row lists names, without weights", "separate them by |")
+        except CellError as error:
+            self.faults.add(
+                error.rule, error.message, line=self.labels_line, column=self.column.name, value=text, hint=error.hint
+            )
+            return None
+        for one, two in unicode_twins(cell.labels if cell else ()):
+            self._twins(one, two, self.labels_line)
+        return cell.labels if cell else None
+
+    def _parse(self, text: str, code: int) -> Cell | None:
+        """One of the different cells; what is wrong with it is noted."""
+        if len(text) > LONGEST_CELL:
+            self._note("long-cell", f"the cell has {len(text)} characters; at most {LONGEST_CELL} can be read", code)
+            return None
+        try:
+            return parse_cell(text)
+        except CellError as error:
+            self._note(error.rule, error.message, code, error.hint)
+            return None
+
+    def _check_forms(self, cells: Sequence[Cell | None], declared: Sequence[str] | None) -> None:
+        """A column holds cells that mean all of several labels, or cells that mean one of several, not both."""
+        all_of = next((code for code, cell in enumerate(cells) if cell and cell.all_of), None)
+        if all_of is None:
+            return
+        other = self.lines[self.column.rows_with(all_of)[0]]
+        for code, cell in enumerate(cells):
+            if cell and not cell.all_of and len(cell.labels) > 1:
+                message = f"one of several (|) in a column whose line {other} has all of several (&)"
+                self._note("mixed-column", message, code, "use one form in a column, or two columns")
+        if declared is None and self.context.whole and not any(cell and cell.labels for cell in cells):
+            hint = f"list the labels of {self.column.name!r} in a #labels row, or leave the column out"
+            self._note(
+                "empty-kind", "every known cell says 'none of them' but no cell names a label", all_of, hint, False
+            )
+
+    def _empty(self, cells: Sequence[Cell | None]) -> None:
+        """Note a column in which nothing is known; where rows were left out, that cannot be told."""
+        if self.context.whole and not any(cells):
+            hint = "leave the column out, or list its labels in a #labels row"
+            self.faults.add("empty-kind", "unknown for every fine label", line=1, column=self.column.name, hint=hint)
+
+    def _check_twins(self, labels: dict[str, int]) -> None:
+        """No two labels read the same."""
+        for one, two in unicode_twins(labels):
+            rows = self.column.rows_with(labels[two])
+            self._twins(one, two, self.lines[rows[0]])
+
+    def _twins(self, one: str, two: str, line: int) -> None:
+        message = f"reads the same as the label {shorten(one)!r} but is spelt in another Unicode form"
+        self.faults.add("unicode-twins", message, line=line, column=self.column.name, value=two, hint="use one form")
+
+    def _check_declared(self, cells: Sequence[Cell | None], declared: set[str]) -> None:
+        """Every label that is used stands in the `#labels` row, where that lists labels of the column."""
+        hints: dict[str, str] = {}
+        for code, cell in enumerate(cells):
+            for label in cell.labels if cell else ():
+                if label in declared:
+                    continue
+                if label not in hints:
+                    near = self.context.suggestions.hint(label, declared)
+                    hints[label] = near or f"add it there (line {self.labels_line})"
+                message = f"the label {shorten(label)!r} is not in the #labels row"
+                self._note("undeclared-label", message, code, hints[label])
+
+    def _check_yes_no(self, labels: dict[str, int]) -> None:
+        """A column with yes or no holds nothing else, unless the `#labels` row says so."""
+        odd = [label for label in labels if label not in BINARY_LABELS]
+        if not odd or len(odd) == len(labels):
+            return
+        words = {"yes": _YES_WORDS, "no": _NO_WORDS}
+        near = [word for word, forms in words.items() if fold(odd[0]) in forms]
+        hint = f"did you mean {near[0]!r}? " if near else "write exactly yes or no; "
+        self._note(
+            "mixed-yes-no",
+            f"the column holds {' and '.join(label for label in BINARY_LABELS if label in labels)} "
+            f"but also {first_few(odd, len(odd))}",
+            labels[odd[0]],
+            hint + "if these are its labels, list them in a #labels row",
+            every=False,
+        )

@@ -1,0 +1,146 @@
+"""Writing a graph as CSV, so that reading it gives exactly the same graph.
+
+Neighbouring binary kinds of one group (`ingredient: tofu`, `ingredient: pork`) become one column of all-of cells again
+where that loses nothing. The `#labels` row is written only where the order of appearance would not give the labels.
+Time is linear in the cells.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from finegraph.errors import GraphError
+from finegraph.graph.cells import escape_label, format_cell, format_name
+from finegraph.graph.columns import GROUP_SEPARATOR, Cell
+from finegraph.graph.csv_columns import LONGEST_CELL
+from finegraph.graph.csv_file import FINE, LABELS_ROW
+from finegraph.graph.csv_rows import MOST_COLUMNS
+from finegraph.graph.kind import BINARY_LABELS, Kind
+from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.names import kind_name_fault, name_fault
+
+_YES = BINARY_LABELS.index("yes")
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column as text: its name, its cell in the `#labels` row, and a cell per fine label."""
+
+    name: str
+    labels: str
+    cells: list[str]
+
+
+def format_csv(graph: LabelGraph) -> str:
+    """The graph as the text of a CSV file.
+
+    Raises:
+        GraphError: something in the graph cannot be written as CSV; JSON can hold it.
+    """
+    columns = list(_columns(graph))
+    _check(graph, columns)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([FINE, *(format_name(column.name) for column in columns)])
+    if any(column.labels for column in columns):
+        writer.writerow([LABELS_ROW, *(column.labels for column in columns)])
+    fine = [format_name(label) for label in graph.fine]
+    writer.writerows(zip(fine, *(column.cells for column in columns), strict=True))
+    return text.getvalue()
+
+
+def _check(graph: LabelGraph, columns: Sequence[_Column]) -> None:
+    """Refuse what CSV cannot hold."""
+    for name in graph.kinds:
+        prior = graph.kind(name).unknown_prior
+        if prior != "frequency":
+            raise GraphError(
+                f"kind {name!r} has unknown_prior={prior!r}, which a CSV file cannot hold; write the graph to a .json file"
+            )
+    if len(columns) >= MOST_COLUMNS:
+        raise GraphError(
+            f"{len(columns)} kinds, but a CSV file can hold {MOST_COLUMNS - 1}; write the graph to a .json file"
+        )
+    for column in columns:
+        if len(longest := max(column.cells, key=len)) > LONGEST_CELL:
+            raise GraphError(
+                f"kind {column.name!r}: a cell would have {len(longest)} characters, but a CSV file can hold "
+                f"{LONGEST_CELL}; write the graph to a .json file"
+            )
+
+
+def _columns(graph: LabelGraph) -> Iterator[_Column]:
+    """The columns of the file: a kind each, or a group of neighbouring binary kinds."""
+    kinds = [graph.kind(name) for name in graph.kinds]
+    taken = {unicodedata.normalize("NFC", kind.name) for kind in kinds}
+    for group, run in groupby(kinds, key=_group_of):
+        members = list(run)
+        header = unicodedata.normalize("NFC", group) if group is not None else ""
+        column = _group_column(group, members) if group is not None and header not in taken else None
+        if column:
+            taken.add(header)
+            yield column
+        else:
+            yield from (_kind_column(kind) for kind in members)
+
+
+def _group_of(kind: Kind) -> str | None:
+    """The group that a binary kind belongs to by its name."""
+    group, separator, label = kind.name.partition(GROUP_SEPARATOR)
+    if not kind.binary or not separator or kind_name_fault(group) or name_fault(label):
+        return None
+    return group
+
+
+def _kind_column(kind: Kind) -> _Column:
+    """The column of one kind."""
+    names = [escape_label(label) for label in kind.labels]
+    if kind.one_parent:
+        cells = [names[parent] if parent >= 0 else "" for parent in kind.parents.tolist()]
+    else:
+        coarse, weight = kind.coarse.tolist(), kind.weight.tolist()
+        cells = [_row(names, coarse[i:j], weight[i:j]) for i, j in pairwise(kind.starts.tolist())]
+    appearing = tuple(kind.labels[index] for index in dict.fromkeys(kind.coarse.tolist()))
+    if appearing and set(appearing) <= set(BINARY_LABELS):
+        read_as: tuple[str, ...] | None = BINARY_LABELS
+    elif set(appearing) & set(BINARY_LABELS):
+        read_as = None  # yes or no beside other labels must be declared
+    else:
+        read_as = appearing
+    return _Column(kind.name, "" if kind.labels == read_as else "|".join(names), cells)
+
+
+def _row(names: Sequence[str], coarse: Sequence[int], weight: Sequence[float]) -> str:
+    """The cell of a fine label; `names` are escaped already."""
+    if len(coarse) > 1 and any(value != 1.0 / len(coarse) for value in weight):
+        return "|".join(f"{names[label]}:{value!r}" for label, value in zip(coarse, weight, strict=True))
+    return "|".join(names[label] for label in coarse)
+
+
+def _group_column(group: str, members: Sequence[Kind]) -> _Column | None:
+    """The all-of column of a run of binary kinds; None where it would not read back as the same kinds."""
+    if len(members) < 2 or not all(kind.one_parent for kind in members):
+        return None
+    parents = np.stack([kind.parents for kind in members], axis=1)
+    unknown = parents < 0
+    yes = parents == _YES
+    known = ~unknown.any(axis=1)
+    if (unknown.any(axis=1) != unknown.all(axis=1)).any() or not (yes[known].sum(axis=1) > 1).any():
+        return None
+    labels = [kind.name.partition(GROUP_SEPARATOR)[2] for kind in members]
+    names = [escape_label(label) for label in labels]
+    cells = [""] * len(parents)
+    appearing: dict[int, None] = {}
+    for row in np.flatnonzero(known).tolist():
+        chosen = np.flatnonzero(yes[row]).tolist()
+        appearing.update(dict.fromkeys(chosen))
+        cells[row] = " & ".join(names[label] for label in chosen) or "&"
+    declared = "" if list(appearing) == list(range(len(labels))) else format_cell(Cell(tuple(labels)))
+    return _Column(group, declared, cells)

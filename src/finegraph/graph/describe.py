@@ -1,0 +1,216 @@
+"""The numbers of a label graph as plain data: what the terminal table, the JSON output and the drawing are made from.
+
+A graph is described column by column, as in its file: a kind is one column, and the binary kinds that an all-of column
+was turned into (`ingredient: tofu`, `ingredient: pork`) are one column again, a group. Linear in the number of edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.errors import unknown_name
+from finegraph.graph.columns import GROUP_SEPARATOR
+from finegraph.graph.kind import FloatArray, IntArray, Kind
+from finegraph.graph.label_graph import LabelGraph
+
+Form = Literal["one of", "yes or no", "group"]
+YES = 1
+"""The index of `yes` in a binary kind."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One kind, or a group of binary kinds that belong together.
+
+    Attributes:
+        name: the name of the kind or, for a group, what stands before the colon in the names of its kinds.
+        kinds: the names of the kinds, in the order of the graph.
+        group: whether it is a group; then each of its kinds counts as one label, the `yes` of that kind.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    group: bool = False
+
+    def labels(self, graph: LabelGraph) -> tuple[str, ...]:
+        """The labels of the kind, or of a group the part of the kinds' names after the colon."""
+        if self.group:
+            return tuple(kind[len(self.name) + len(GROUP_SEPARATOR) :] for kind in self.kinds)
+        return graph.labels(self.kinds[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCount:
+    """A coarse label and how often it occurs.
+
+    Attributes:
+        label: the coarse label.
+        fine: the number of fine labels that are linked to it.
+        share: the weight of these links, as a part of all fine labels that are known for the kind.
+    """
+
+    label: str
+    fine: int
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSummary:
+    """The numbers of one kind or group.
+
+    Attributes:
+        name: the name of the kind or group.
+        form: `one of` its labels, `yes or no`, or a `group` in which any number of labels hold.
+        kinds: how many kinds it consists of; 1 unless it is a group.
+        labels: how many coarse labels it has; of a group, how many kinds.
+        one: the fine labels with exactly one parent; of a group, for which exactly one label holds.
+        several: the fine labels with several parents; of a group, for which several labels hold.
+        none: the fine labels of a group for which no label holds.
+        unknown: the fine labels whose parent is unknown; of a group, for which any of its kinds is unknown.
+        children_min: the smallest number of fine labels that a coarse label is linked to.
+        children_median: the median of these numbers.
+        children_max: the largest of these numbers.
+        entropy: how evenly the known fine labels spread over the labels, in bits; of a group, the mean of its kinds.
+        most_frequent: the labels with the largest share, the largest first.
+    """
+
+    name: str
+    form: Form
+    kinds: int
+    labels: int
+    one: int
+    several: int
+    none: int
+    unknown: int
+    children_min: int
+    children_median: float
+    children_max: int
+    entropy: float
+    most_frequent: tuple[LabelCount, ...]
+
+    @property
+    def binary(self) -> bool:
+        """Whether it consists of one or more binary kinds."""
+        return self.form != "one of"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSummary:
+    """The numbers of a graph.
+
+    Attributes:
+        fine: the number of fine labels.
+        kinds: the number of kinds of the graph, each kind of a group counted.
+        edges: the number of edges of all kinds.
+        columns: the kinds and groups that are described, in order.
+    """
+
+    fine: int
+    kinds: int
+    edges: int
+    columns: tuple[ColumnSummary, ...]
+
+
+def describe(graph: LabelGraph, kinds: Iterable[str] | None = None, most: int = 5) -> GraphSummary:
+    """The numbers of a graph.
+
+    Args:
+        graph: the graph.
+        kinds: the kinds or groups to describe; by default all.
+        most: how many of the most frequent labels of each are listed.
+    """
+    return GraphSummary(
+        fine=len(graph),
+        kinds=len(graph.kinds),
+        edges=sum(len(graph.kind(name).coarse) for name in graph.kinds),
+        columns=tuple(_summary(graph, column, most) for column in choose_columns(graph, kinds)),
+    )
+
+
+def columns_of(graph: LabelGraph) -> tuple[Column, ...]:
+    """The kinds of a graph, with the binary kinds that share what stands before a colon taken together as groups."""
+    taken = set(graph.kinds)
+    members: dict[str, list[str]] = {}
+    for name in graph.kinds:
+        group, colon, _ = name.partition(GROUP_SEPARATOR)
+        grouped = colon and group not in taken and graph.kind(name).binary
+        members.setdefault(group if grouped else name, []).append(name)
+    return tuple(
+        Column(name, tuple(kinds), group=True) if len(kinds) > 1 else Column(kinds[0], (kinds[0],))
+        for name, kinds in members.items()
+    )
+
+
+def choose_columns(graph: LabelGraph, names: Iterable[str] | None = None) -> tuple[Column, ...]:
+    """The columns with the given names, each once; a name is that of a kind or of a group."""
+    columns = {column.name: column for column in columns_of(graph)}
+    if names is None:
+        return tuple(columns.values())
+    choices = {**columns, **{name: Column(name, (name,)) for name in graph.kinds}}
+    chosen: dict[str, Column] = {}
+    for name in names:
+        if name not in choices:
+            raise unknown_name("kind", name, tuple(choices))
+        chosen[name] = choices[name]
+    return tuple(chosen.values())
+
+
+def _summary(graph: LabelGraph, column: Column, most: int) -> ColumnSummary:
+    """The numbers of one column."""
+    kinds = [graph.kind(name) for name in column.kinds]
+    labels = column.labels(graph)
+    if column.group:
+        holding, unknown = _group_rows(kinds, len(graph))
+        children = np.array([np.count_nonzero(kind.coarse == YES) for kind in kinds], dtype=np.int64)
+        shares = np.array([_shares(kind)[YES] for kind in kinds])
+    else:
+        holding, unknown = kinds[0].row_sizes, kinds[0].unknown
+        children = np.bincount(kinds[0].coarse, minlength=len(labels))
+        shares = _shares(kinds[0])
+    known = holding[~unknown]
+    order = np.lexsort((np.arange(len(labels)), -shares))[:most]
+    return ColumnSummary(
+        name=column.name,
+        form="group" if column.group else "yes or no" if kinds[0].binary else "one of",
+        kinds=len(kinds),
+        labels=len(labels),
+        one=int(np.count_nonzero(known == 1)),
+        several=int(np.count_nonzero(known > 1)),
+        none=int(np.count_nonzero(known == 0)),
+        unknown=int(np.count_nonzero(unknown)),
+        children_min=int(children.min()),
+        children_median=float(np.median(children)),
+        children_max=int(children.max()),
+        entropy=float(np.mean([_entropy(_shares(kind)) for kind in kinds])),
+        most_frequent=tuple(
+            LabelCount(label=labels[c], fine=int(children[c]), share=float(shares[c])) for c in order if children[c]
+        ),
+    )
+
+
+def _group_rows(kinds: list[Kind], fine_count: int) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Per fine label, how many labels of a group hold, and whether any of them is unknown."""
+    holding = np.zeros(fine_count, dtype=np.int64)
+    unknown = np.zeros(fine_count, dtype=np.bool_)
+    for kind in kinds:
+        fine, coarse, _ = kind.edges
+        holding[fine[coarse == YES]] += 1
+        unknown |= kind.unknown
+    return holding, unknown
+
+
+def _shares(kind: Kind) -> FloatArray:
+    """The part of the known fine labels that each label has; zeros if none is known."""
+    mass = np.bincount(kind.coarse, weights=kind.weight, minlength=len(kind.labels))
+    return np.asarray(mass / max(mass.sum(), 1e-300))
+
+
+def _entropy(shares: FloatArray) -> float:
+    """The entropy of a distribution in bits; 0 if nothing is known."""
+    positive = shares[shares > 0]
+    return float(-(positive * np.log2(positive)).sum()) + 0.0

@@ -1,0 +1,233 @@
+"""A label graph as a picture: one self-contained SVG text.
+
+Fine labels stand in the middle, the kinds to their left and right, each kind in a colour of its own that also people
+with colour-blindness tell apart. The width of a link is its weight; what is unknown is dashed and hollow. All looks are
+attributes of the elements: there is no style sheet, no script and nothing to fetch, so the picture can be put into a
+page as it is. The same graph gives the same bytes. Linear in what is drawn, and a large graph is drawn in part only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+
+from finegraph.errors import InputError
+from finegraph.graph.describe import choose_columns, columns_of
+from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.layout import (
+    BULLET,
+    FONT,
+    HEADING_FONT,
+    NOTE_FONT,
+    PADDING,
+    Box,
+    Curve,
+    Layout,
+    Panel,
+    Section,
+    heading_words,
+    lay_out,
+)
+from finegraph.graph.links import links_of, order_fine
+from finegraph.graph.text_width import shorten, text_width
+
+MAX_FINE = 60
+MAX_KINDS = 6
+MAX_LABELS = 24
+"""Above these numbers a picture is no longer readable."""
+
+PALETTE = (
+    ("#0072b2", "#e3f0f8"),
+    ("#d55e00", "#fbeadf"),
+    ("#009e73", "#e0f4ee"),
+    ("#b0528a", "#f7e8f1"),
+    ("#b98500", "#fbf1d9"),
+    ("#2f8fc4", "#e6f3fb"),
+)
+"""Per kind the colour of its links and of its boxes, after the palette of Okabe and Ito, darkened where needed."""
+INK, QUIET, RULE, PAPER, FINE_FILL = "#1b2733", "#5b6876", "#b9c2cc", "#ffffff", "#f3f5f8"
+MARGIN = 28.0
+LINE = 18.0
+UNKNOWN_LOOK = 'stroke-width="1.2" stroke-dasharray="4 3"'
+UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]")
+"""What XML cannot hold, and the marks that turn the direction of all text behind them."""
+FAMILY = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
+
+
+def draw_svg(
+    graph: LabelGraph,
+    kinds: Iterable[str] | None = None,
+    *,
+    title: str = "Label graph",
+    max_fine: int = MAX_FINE,
+    max_kinds: int = MAX_KINDS,
+    max_labels: int = MAX_LABELS,
+) -> str:
+    """Draw a graph.
+
+    Args:
+        graph: the graph.
+        kinds: the kinds or groups to draw, in order; by default the first `max_kinds` of the graph.
+        title: what stands above the picture.
+        max_fine: at most so many fine labels are drawn, the first of the graph.
+        max_kinds: at most so many kinds and groups are drawn.
+        max_labels: at most so many labels of a kind get a box of their own.
+
+    Returns:
+        The text of an SVG file.
+    """
+    for name, value in (("max_fine", max_fine), ("max_kinds", max_kinds), ("max_labels", max_labels)):
+        if value < 1:
+            raise InputError(f"{name} must be 1 or more, got {value}")
+    columns = choose_columns(graph, kinds)[:max_kinds]
+    order = order_fine(graph, columns, max_fine)
+    layout = lay_out(
+        [graph.fine[index] for index in order], [links_of(graph, column, order, max_labels) for column in columns]
+    )
+    return _svg(layout, title, _notes(graph, len(order), len(columns), kinds is None))
+
+
+def _notes(graph: LabelGraph, fine_count: int, column_count: int, in_order: bool) -> list[str]:
+    """What the graph has, and what of it is drawn if that is not all."""
+    notes = [f"{_count(len(graph), 'fine label')}, {_count(len(graph.kinds), 'kind')}"]
+    parts = []
+    if fine_count < len(graph):
+        parts.append(f"the first {fine_count} of {len(graph):,} fine labels")
+    columns = len(columns_of(graph))
+    if column_count < columns:
+        parts.append(f"{'the first ' if in_order else ''}{column_count} of {columns:,} kinds and groups")
+    return [*notes, "Only a part is drawn: " + " and ".join(parts) + "."] if parts else notes
+
+
+def _count(number: int, what: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _svg(layout: Layout, title: str, notes: list[str]) -> str:
+    """The whole file."""
+    legend_width, legend = _legend(layout)
+    words = max(text_width(title, 20, bold=True), *(text_width(note, 12.5) for note in notes), legend_width)
+    width = max(layout.width, words) + 2 * MARGIN
+    top = 90.0 + LINE * (len(notes) - 1)
+    height = top + layout.height + 56
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_number(width)}" height="{_number(height)}" '
+        f'viewBox="0 0 {_number(width)} {_number(height)}" role="img" font-family="{FAMILY}" font-size="{FONT}">',
+        f"<title>{_text(title)}</title>",
+        f"<desc>{_text('. '.join(notes))}</desc>",
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>',
+        _words(MARGIN, 42, title, size=20, bold=True),
+        _words(MARGIN, 63, notes[0], size=12.5, colour=QUIET),
+        *(_words(MARGIN, 63 + LINE * line, note, size=12.5) for line, note in enumerate(notes[1:], start=1)),
+        f'<g transform="translate({_number((width - layout.width) / 2)} {_number(top)})">',
+        *(part for panel in layout.panels for part in _panel(panel)),
+        "</g>",
+        f'<g transform="translate({_number(MARGIN)} {_number(top + layout.height + 26)})">{legend}</g>',
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _panel(panel: Panel) -> list[str]:
+    """The fine labels with the heading above them, and the kinds of a panel."""
+    first = panel.fine[0]
+    heading = (
+        f'<text x="{_number(first.x + first.width / 2)}" y="{_number(first.y - 11)}" text-anchor="middle" '
+        f'font-size="{HEADING_FONT}" fill="{INK}" font-weight="bold">fine label</text>'
+    )
+    sections = [part for section in panel.sections for part in _section(section)]
+    return [*sections, heading, *(_box(box, FINE_FILL, RULE, box.name) for box in panel.fine)]
+
+
+def _section(section: Section) -> list[str]:
+    """One kind: heading, links, boxes, and how many labels are not drawn."""
+    colour, fill = PALETTE[section.number % len(PALETTE)]
+    links = section.links
+    notes = []
+    if links.undrawn:
+        end = section.boxes[-1].y + section.boxes[-1].height if section.boxes else section.y + HEADING_FONT
+        more = f"{links.undrawn:,} more not drawn"
+        notes.append(_words(section.x + PADDING, end + 15, more, size=NOTE_FONT, colour=QUIET))
+    return [
+        f'<g fill="none" stroke="{colour}" stroke-opacity="0.6">',
+        *(_curve(curve) for curve in section.curves),
+        "</g>",
+        _heading(section, colour),
+        *(
+            _box(box, fill, colour, f"{box.name}: {_count(len(node.rows), 'link')}")
+            for box, node in zip(section.boxes, links.nodes, strict=True)
+        ),
+        *notes,
+    ]
+
+
+def _heading(section: Section, colour: str) -> str:
+    """The name of a kind with its colour, and how many labels it has."""
+    name, behind = section.links.column.name, heading_words(section.links)
+    room = section.width - BULLET - 8 - text_width(behind, NOTE_FONT)
+    short = shorten(name, room, HEADING_FONT, bold=True)
+    return (
+        f'<circle cx="{_number(section.x + 5)}" cy="{_number(section.y + 12.5)}" r="5" fill="{colour}"/>'
+        f'<text x="{_number(section.x + BULLET)}" y="{_number(section.y + 17)}" font-size="{HEADING_FONT}" '
+        f'fill="{INK}">'
+        f'<title>{_text(name)}</title><tspan font-weight="bold">{_text(short)}</tspan>'
+        f'<tspan dx="6" font-size="{NOTE_FONT}" fill="{QUIET}">{behind}</tspan></text>'
+    )
+
+
+def _curve(curve: Curve) -> str:
+    """One link; its width is its weight, an unknown one is dashed."""
+    (x1, y1), (x2, y2) = curve.start, curve.end
+    middle = (x1 + x2) / 2
+    look = f'stroke-width="{_number(0.6 + 1.5 * curve.weight)}"' if curve.weight else UNKNOWN_LOOK
+    what = f"weight {curve.weight:.3g}" if curve.weight else "unknown"
+    return (
+        f'<path d="M{_number(x1)} {_number(y1)}C{_number(middle)} {_number(y1)} {_number(middle)} {_number(y2)} '
+        f'{_number(x2)} {_number(y2)}" {look}><title>{_text(f"{curve.fine} – {curve.coarse}, {what}")}</title></path>'
+    )
+
+
+def _box(box: Box, fill: str, stroke: str, whole: str) -> str:
+    """A box with its name, shortened to fit; what it stands for as a whole is in its title."""
+    look = f'fill="{fill}"' if box.real else f'fill="{PAPER}" stroke-dasharray="3 2"'
+    return (
+        f'<g><title>{_text(whole)}</title><rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(box.width)}" '
+        f'height="{_number(box.height)}" rx="4" {look} stroke="{stroke}"/>'
+        f'<text x="{_number(box.x + PADDING)}" y="{_number(box.y + box.height / 2 + 0.35 * FONT)}" '
+        f'fill="{INK if box.real else QUIET}">{_text(shorten(box.name, box.width - 2 * PADDING, FONT))}</text></g>'
+    )
+
+
+def _legend(layout: Layout) -> tuple[float, str]:
+    """What the looks of links mean, as far as they occur; as (width, SVG)."""
+    weights = {curve.weight for panel in layout.panels for section in panel.sections for curve in section.curves}
+    entries = []
+    if 1.0 in weights:
+        entries.append(('stroke-width="2.1"', "link"))
+    if any(0 < weight < 1 for weight in weights):
+        entries.append(('stroke-width="1.2"', "one of several, thinner for less weight"))
+    if 0.0 in weights:
+        entries.append((UNKNOWN_LOOK, "unknown"))
+    x, parts = 0.0, []
+    for look, words in entries:
+        parts.append(f'<path d="M{_number(x)} 0h26" stroke="{QUIET}" {look}/>' + _words(x + 33, 4, words, colour=QUIET))
+        x += 33 + text_width(words, FONT) + 14
+    return x, "".join(parts)
+
+
+def _words(x: float, y: float, words: str, size: float = FONT, colour: str = INK, bold: bool = False) -> str:
+    """A line of text."""
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{_number(x)}" y="{_number(y)}" font-size="{size}" fill="{colour}"{weight}>{_text(words)}</text>'
+
+
+def _text(words: str) -> str:
+    """Text as it may stand in XML: escaped, and with a replacement mark for what cannot be shown."""
+    return escape(UNFIT.sub("\ufffd", words))
+
+
+def _number(value: float) -> str:
+    """A coordinate with at most one decimal."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,121 @@
+"""What a drawing of a graph shows: which fine labels, kinds and links, in which order.
+
+A picture of everything is readable for small graphs only. So the first fine labels and the first kinds are taken, the
+rest is counted, and nothing is left out without a number that says so. Fine labels are ordered by the parents in the
+first kind, then the second, and so on; the labels of a kind by the mean position of their children (the barycentre),
+which keeps crossings few. Linear in the links of what is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from finegraph.graph.describe import YES, Column
+from finegraph.graph.kind import FloatArray, IntArray, Kind
+from finegraph.graph.label_graph import LabelGraph
+
+
+@dataclass(frozen=True)
+class Node:
+    """A coarse label of the picture.
+
+    Attributes:
+        name: the label; what the box says for the labels taken together and for unknown.
+        real: whether it is a label of the kind, not one of these two.
+        rows: the positions of its fine labels in the picture.
+        weights: the weight of each of these links; 0 for a link that is unknown.
+    """
+
+    name: str
+    real: bool
+    rows: IntArray
+    weights: FloatArray
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links of one column of the picture.
+
+    Attributes:
+        column: the kind or group.
+        label_count: how many labels it has in the whole graph.
+        undrawn: how many of its labels have no link to the fine labels of the picture.
+        nodes: its boxes from top to bottom.
+    """
+
+    column: Column
+    label_count: int
+    undrawn: int
+    nodes: tuple[Node, ...]
+
+    @property
+    def link_count(self) -> int:
+        """The number of links of all boxes."""
+        return sum(len(node.rows) for node in self.nodes)
+
+
+def order_fine(graph: LabelGraph, columns: Sequence[Column], count: int) -> IntArray:
+    """The first `count` fine labels of a graph, ordered by their parents in the columns."""
+    first = np.arange(min(count, len(graph)))
+    keys = []
+    for column in columns:
+        rows, labels, _ = _edges([graph.kind(name).rows(first) for name in column.kinds], column.group)
+        key = np.full(len(first), len(column.labels(graph)))
+        np.minimum.at(key, rows, labels)
+        keys.append(key)
+    return np.lexsort([first, *reversed(keys)]) if keys else first
+
+
+def links_of(graph: LabelGraph, column: Column, fine: IntArray, most: int) -> Links:
+    """The links between some fine labels and one column.
+
+    Args:
+        graph: the graph.
+        column: the kind or group.
+        fine: the fine labels, in the order in which they are drawn.
+        most: how many labels get a box of their own; the less frequent ones share one.
+    """
+    names = column.labels(graph)
+    kinds = [graph.kind(name).rows(fine) for name in column.kinds]
+    rows, labels, weights = _edges(kinds, column.group)
+    nameless, doubtful = _unknown(kinds)
+    rows = np.concatenate([rows, [row for row, _ in doubtful]]).astype(np.int64)
+    labels = np.concatenate([labels, [label for _, label in doubtful]]).astype(np.int64)
+    weights = np.concatenate([weights, np.zeros(len(doubtful))])
+    counts = np.bincount(labels, minlength=len(names))
+    present = np.flatnonzero(counts)
+    own = np.sort(present[np.argsort(-counts[present], kind="stable")][:most])
+    nodes = [Node(names[label], True, rows[labels == label], weights[labels == label]) for label in own]
+    nodes.sort(key=lambda node: float(node.rows.mean()))
+    if len(present) > len(own):
+        shared = ~np.isin(labels, own)
+        mass = np.bincount(rows[shared], weights=weights[shared], minlength=len(fine))
+        some = np.unique(rows[shared])
+        nodes.append(Node(f"{len(present) - len(own)} other labels", False, some, np.minimum(mass[some], 1.0)))
+    if len(nameless):
+        nodes.append(Node("unknown", False, nameless, np.zeros(len(nameless))))
+    return Links(column, len(names), len(names) - len(present), tuple(nodes))
+
+
+def _edges(kinds: Sequence[Kind], group: bool) -> tuple[IntArray, IntArray, FloatArray]:
+    """The edges of a column as (row, label, weight); of a group, one for each `yes`."""
+    if not group:
+        return kinds[0].edges
+    rows, labels, weights = [], [], []
+    for label, kind in enumerate(kinds):
+        fine, coarse, weight = kind.edges
+        rows.append(fine[coarse == YES])
+        labels.append(np.full(len(rows[-1]), label))
+        weights.append(weight[coarse == YES])
+    return np.concatenate(rows), np.concatenate(labels), np.concatenate(weights)
+
+
+def _unknown(kinds: Sequence[Kind]) -> tuple[IntArray, list[tuple[int, int]]]:
+    """The rows that are unknown in all kinds of a column, and the single (row, kind) of those unknown in some only."""
+    unknown = np.stack([kind.unknown for kind in kinds], axis=1)
+    everywhere = unknown.all(axis=1)
+    rows, members = np.nonzero(unknown & ~everywhere[:, None])
+    return np.flatnonzero(everywhere), list(zip(rows.tolist(), members.tolist(), strict=True))

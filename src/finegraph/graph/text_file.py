@@ -1,0 +1,157 @@
+"""Bytes of a graph file to text and back, strictly and safely.
+
+Reading takes UTF-8 without a byte order mark and nothing else. Writing is atomic: the text goes to a temporary file in
+the same folder, which takes the place of the old file once it is on the disk; so a crash leaves the old file or the new
+one, never a half-written one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from finegraph.errors import GraphFileError, near_matches
+from finegraph.graph.faults import FaultList, one_fault
+
+LARGEST_FILE = 2**30
+"""Bytes; a larger file is refused before it is read."""
+_BOM = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a graph file.
+
+    Raises:
+        GraphFileError: there is no such file, it is no file, too large, empty, or cannot be read.
+    """
+    try:
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            raise one_fault(path, "not-a-file", "expected a file, got a folder", _files_in(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise one_fault(path, "not-a-file", "expected a regular file, got a device or a pipe")
+        if status.st_size > LARGEST_FILE:
+            size = f"{status.st_size / 2**30:.1f} GiB, more than {LARGEST_FILE / 2**30:g}"
+            raise one_fault(
+                path, "large-file", f"the file has {size} GiB", "a graph file holds labels only; split it up"
+            )
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise one_fault(path, "missing-file", "there is no such file", _near_file(path)) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise one_fault(path, "unreadable-file", f"the file cannot be read: {reason}") from None
+    if not data:
+        raise one_fault(path, "empty-file", "the file is empty", "a CSV graph begins with the line 'fine,<kind>,...'")
+    return data
+
+
+def decode(data: bytes, faults: FaultList) -> str | None:
+    """The text of a file; None where it cannot be read as text at all."""
+    if data.startswith(_UTF16_MARKS):
+        faults.add("encoding", "the file is UTF-16", line=1, hint="save it as UTF-8 without a byte order mark")
+        return None
+    if data.startswith(_BOM):
+        faults.add(
+            "byte-order-mark",
+            "the file begins with a byte order mark (EF BB BF)",
+            line=1,
+            hint="save it as plain 'UTF-8', not as 'UTF-8 with BOM'",
+        )
+        data = data[len(_BOM) :]
+    place = data.find(b"\0")
+    if place >= 0:
+        faults.add(
+            "nul-byte",
+            f"NUL byte at byte {place}: this is not a text file",
+            line=_line(data, place),
+            hint="save it as UTF-8 text",
+        )
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        faults.add(
+            "encoding",
+            f"byte {error.start} (0x{data[error.start]:02X}) is not UTF-8",
+            line=_line(data, error.start),
+            hint="save the file as UTF-8; it looks like another encoding, such as Latin-1 or Windows-1252",
+        )
+        return None
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file in one step: after a failure the old file is still there, and nothing else.
+
+    Raises:
+        GraphFileError: the file cannot be written; the reason is in the message.
+    """
+    data = text.encode("utf-8")
+    target = os.path.realpath(path)  # a link stays a link; what it leads to is replaced
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f".finegraph-{secrets.token_hex(8)}.tmp")
+    try:
+        if os.path.isdir(target):
+            raise IsADirectoryError(None, "it is a folder")
+        _write_synced(temporary, data, target)
+        os.replace(temporary, target)
+        _sync_folder(folder)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if not isinstance(error, OSError | ValueError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise GraphFileError(f"cannot write {path} ({len(data)} bytes): {reason}") from error
+
+
+def _write_synced(temporary: str, data: bytes, target: str) -> None:
+    """A new file with the data on the disk and the rights of the file that it will replace."""
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    with open(handle, "wb") as file:
+        if os.path.exists(target):
+            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the renaming survive a loss of power, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    with contextlib.suppress(OSError):  # the file itself is safe; some file systems cannot do this for folders
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _line(data: bytes, place: int) -> int:
+    """The line, counted from 1, that a byte is on."""
+    return data.count(b"\n", 0, place) + 1
+
+
+def _near_file(path: str) -> str | None:
+    """The hint for a file that is not there: a file or folder with nearly that name."""
+    folder, name = os.path.split(path)
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return f"the folder {folder!r} does not exist either" if not os.path.exists(folder) else None
+    near = near_matches(name, names)
+    return "did you mean " + " or ".join(repr(os.path.join(folder, match)) for match in near) + "?" if near else None
+
+
+def _files_in(folder: str) -> str | None:
+    """The hint for a folder: the graph files in it."""
+    with contextlib.suppress(OSError):
+        names = sorted(name for name in os.listdir(folder) if name.lower().endswith((".csv", ".json")))
+        if names:
+            return "did you mean " + " or ".join(repr(os.path.join(folder, name)) for name in names[:3]) + "?"
+    return None

@@ -1,0 +1,105 @@
+"""What is already known, as log likelihoods to add to scores.
+
+Evidence of every form is one thing: a log likelihood per label, added to the coarse scores of a kind. Hard evidence rules
+labels out (minus infinity), soft evidence only favours them, and no evidence is 0 everywhere. Adding it and normalising
+again is exact conditioning, in time linear in the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from finegraph.errors import EvidenceError, ShapeError
+from finegraph.graph import LabelGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FINE = "fine"
+"""The name under which evidence on the fine label itself is given; no kind may be called so."""
+
+
+def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> Tensor:
+    """The evidence on one kind as log likelihoods, (1 or batch, labels), in float64.
+
+    Args:
+        graph: the label graph.
+        kind: a kind, or `"fine"` for the fine label itself.
+        value: a label; a set of labels, one of which it is; a mapping label -> likelihood (labels left out are ruled
+            out); a tensor or array of likelihoods, (labels) or (batch, labels); None for nothing known; or a sequence
+            with one of these per sample.
+        batch: the number of samples.
+    """
+    labels = graph.fine if kind == FINE else graph.labels(kind)
+
+    def index(label: object) -> int:
+        return graph.fine_index(label) if kind == FINE else graph.label_index(kind, label)  # type: ignore[arg-type]
+
+    if isinstance(value, Tensor | np.ndarray):
+        return _from_numbers(kind, value, batch, len(labels))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) != batch:
+            raise EvidenceError(
+                f"evidence on {kind!r}: a sequence gives one value per sample, expected {batch}, got {len(value)}; "
+                "use a set for one of several labels"
+            )
+        return torch.stack([_one(kind, entry, labels, index) for entry in value])
+    return _one(kind, value, labels, index).unsqueeze(0)
+
+
+def _one(kind: str, value: object, labels: Sequence[str], index: Callable[[object], int]) -> Tensor:
+    """The evidence on one sample."""
+    if value is None:
+        return torch.zeros(len(labels), dtype=torch.float64)
+    likelihood = torch.zeros(len(labels), dtype=torch.float64)
+    if isinstance(value, Mapping):
+        for label, number in value.items():
+            likelihood[index(label)] = _number(kind, label, number)
+    elif isinstance(value, AbstractSet):
+        for label in value:
+            likelihood[index(label)] = 1.0
+    elif isinstance(value, str | bool):
+        likelihood[index(value)] = 1.0
+    else:
+        raise EvidenceError(
+            f"evidence on {kind!r}: expected a label, a set of labels, a mapping of likelihoods or None, "
+            f"got {type(value).__name__}"
+        )
+    if not likelihood.any():
+        raise EvidenceError(f"evidence on {kind!r} rules out every label; leave it out where nothing is known")
+    return likelihood.log()
+
+
+def _number(kind: str, label: object, number: object) -> float:
+    """A likelihood that is a finite number of at least 0."""
+    try:
+        likelihood = float(number)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        likelihood = float("nan")
+    if not 0.0 <= likelihood < float("inf"):
+        raise EvidenceError(
+            f"evidence on {kind!r}: the likelihood of {label!r} must be a finite number of at least 0, got {number!r}"
+        )
+    return likelihood
+
+
+def _from_numbers(kind: str, value: object, batch: int, count: int) -> Tensor:
+    """Likelihoods given as numbers."""
+    likelihood = torch.as_tensor(value).detach().double()
+    if likelihood.shape not in ((count,), (batch, count)):
+        raise ShapeError(
+            f"evidence on {kind!r}: expected likelihoods of shape ({count},) or ({batch}, {count}), "
+            f"got {tuple(likelihood.shape)}"
+        )
+    likelihood = likelihood.reshape(-1, count)
+    if not bool((torch.isfinite(likelihood) & (likelihood >= 0)).all()):
+        raise EvidenceError(f"evidence on {kind!r}: likelihoods must be finite numbers of at least 0")
+    if not bool((likelihood > 0).any(dim=1).all()):
+        raise EvidenceError(f"evidence on {kind!r} rules out every label; leave it out where nothing is known")
+    return likelihood.log()

@@ -1,0 +1,180 @@
+"""The tensors of one kind: its groups, their children, and the edges of its mixed rows.
+
+Kinds whose rows are all single known parents are *plain*, the paper's case. In the others a fine label can have several
+parents or an unknown one: a *mixed* row. There, fine labels with the same row form a *group*: the first groups of a kind
+are its labels themselves, the others its distinct mixed rows. With e = the log-sum-exp of a row's scores as the score of
+the group, every kind is again one in which each fine label has one parent, its group. So the cost is linear in the
+distinct edges, also when thousands of fine labels share the unknown row.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from finegraph.graph import Kind
+from finegraph.inference.segments import Segments
+
+
+class KindTensors(nn.Module):
+    """The tensors of one kind.
+
+    Attributes:
+        group: the group of each fine label.
+        unknown: whether the parent of each fine label is unknown.
+        members: the fine labels of each group, as segments.
+        edge_label: for the edges of mixed rows: the coarse label.
+        edge_group: for the edges of mixed rows: the mixed row, counted from 0.
+        edge_log_weight: for the edges of mixed rows: the log of the weight, in float64.
+        mixed_rows: the edges of each mixed row, as segments.
+        into_labels: for each label, its own group and the edges of mixed rows that lead to it, as segments.
+    """
+
+    group: Tensor
+    unknown: Tensor
+    edge_label: Tensor
+    edge_group: Tensor
+    edge_log_weight: Tensor
+
+    def __init__(self, kind: Kind, columns: slice) -> None:
+        super().__init__()
+        self.name, self.columns, self.label_count = kind.name, columns, len(kind.labels)
+        rows = _distinct_rows(kind)
+        self.group_count = self.label_count + rows.count
+        self.plain = rows.count == 0
+        self.members = Segments(rows.group, self.group_count)
+        self.register_buffer("group", torch.from_numpy(rows.group), persistent=False)
+        self.register_buffer("unknown", torch.from_numpy(kind.unknown.copy()), persistent=False)
+        self.register_buffer("edge_label", torch.from_numpy(rows.label), persistent=False)
+        self.register_buffer("edge_group", torch.from_numpy(rows.owner), persistent=False)
+        self.register_buffer("edge_log_weight", torch.from_numpy(np.log(rows.weight)), persistent=False)
+        if not self.plain:
+            self.mixed_rows = Segments(rows.owner, rows.count)
+            self.into_labels = Segments(np.concatenate([np.arange(self.label_count), rows.label]), self.label_count)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KindTensors:
+        # Weights stay in float64 whatever the precision of the network: only the device may change.
+        weight = self.edge_log_weight
+        super()._apply(fn, recurse)
+        self.edge_log_weight = weight.to(self.edge_label.device)
+        return self
+
+    @property
+    def possible(self) -> Tensor:
+        """(label) which labels some fine label can have."""
+        possible = torch.zeros(self.group_count, dtype=torch.bool, device=self.group.device)
+        possible[self.group] = True
+        possible[self.edge_label[possible[self.label_count + self.edge_group]]] = True
+        return possible[: self.label_count]
+
+    @property
+    def compatible(self) -> Tensor:
+        """(label) how many fine labels can have each label; an unknown parent may be any label of the prior."""
+        sizes = torch.bincount(self.group, minlength=self.group_count)
+        return sizes[: self.label_count].index_add(0, self.edge_label, sizes[self.label_count + self.edge_group])
+
+    def union_of_parents(self, fine: Tensor) -> Tensor:
+        """(batch, label) which labels the members of a set of fine labels (batch, fine) have; none if one is unknown."""
+        union = torch.zeros(len(fine), self.group_count, dtype=torch.int64, device=fine.device)
+        union.scatter_add_(1, self.group.expand_as(fine), fine.long())
+        edges = union.index_select(1, self.label_count + self.edge_group)
+        labels = union[:, : self.label_count].index_add(1, self.edge_label, edges) > 0
+        return labels & ~(fine & self.unknown).any(dim=1, keepdim=True)
+
+    def group_scores(self, scores: Tensor) -> Tensor:
+        """Scores (batch, labels) to scores (batch, groups)."""
+        if self.plain:
+            return scores
+        return torch.cat([scores, self.mixed_rows.logsumexp(self._edge_scores(scores))], dim=1)
+
+    def label_log_probs(self, group_log_probs: Tensor, scores: Tensor | None) -> Tensor:
+        """Log probabilities of the groups (batch, groups) to those of the labels (batch, labels)."""
+        if self.plain:
+            return group_log_probs
+        edges = self.edge_log_probs(group_log_probs.new_zeros(1, self.label_count) if scores is None else scores)
+        mixed = group_log_probs.index_select(1, self.label_count + self.edge_group) + edges
+        return self.into_labels.logsumexp(torch.cat([group_log_probs[:, : self.label_count], mixed], dim=1))
+
+    def edge_log_probs(self, scores: Tensor) -> Tensor:
+        """For each edge of a mixed row, the log probability of its label given the row: r of docs/idea.md."""
+        edges = self._edge_scores(scores)
+        total = self.mixed_rows.logsumexp(edges)
+        # A row that evidence has ruled out wholly has no parent at all: its total is minus infinity, and stays so.
+        return edges - total.masked_fill(total.isneginf(), 0.0).index_select(1, self.edge_group)
+
+    def sample_labels(self, group: Tensor, scores: Tensor, generator: torch.Generator | None) -> Tensor:
+        """A label for each group (draw, batch), drawn by its probability given the group."""
+        if self.plain:
+            return group
+        rows = scores.new_full((len(scores), self.group_count, self.label_count), -torch.inf)
+        rows[:, : self.label_count] = torch.where(torch.eye(self.label_count, device=scores.device).bool(), 0.0, -torch.inf)
+        rows[:, self.label_count + self.edge_group, self.edge_label] = self.edge_log_probs(scores)
+        chosen = rows[torch.arange(len(scores), device=scores.device).expand_as(group), group].exp()
+        drawn = torch.multinomial(chosen.flatten(0, 1), 1, generator=generator)
+        return drawn.view_as(group)
+
+    def choices(self, fine: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Each fine label with each label that it can have.
+
+        Returns:
+            The position in `fine`, the label, and the log probability (batch, choice) of the label given the fine label.
+        """
+        group = self.group[fine]
+        single = (group < self.label_count).nonzero().squeeze(1)
+        mixed_position, edge = (group.unsqueeze(1) == self.label_count + self.edge_group).nonzero(as_tuple=True)
+        position = torch.cat([single, mixed_position])
+        label = torch.cat([group[single], self.edge_label[edge]])
+        certain = scores.new_zeros(len(scores), len(single))
+        given = torch.cat([certain, self.edge_log_probs(scores)[:, edge]], dim=1) if len(edge) else certain
+        order = torch.argsort(position, stable=True)
+        return position[order], label[order], given[:, order]
+
+    def cpu_copy(self) -> KindTensors:
+        """The same on the CPU."""
+        return self if self.group.device.type == "cpu" else copy.deepcopy(self).cpu()
+
+    def _edge_scores(self, scores: Tensor) -> Tensor:
+        return scores.index_select(1, self.edge_label) + self.edge_log_weight.to(scores.dtype)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The distinct rows of a kind; see the top of this file."""
+
+    group: NDArray[np.int64]
+    label: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    count: int
+
+
+def _distinct_rows(kind: Kind) -> _Rows:
+    """Each fine label's group, and the edges of the mixed rows (several parents, or unknown)."""
+    group = np.full(kind.fine_count, -1, dtype=np.int64)
+    single = kind.row_sizes == 1
+    group[single] = kind.coarse[kind.starts[:-1][single]]
+    found: dict[bytes, int] = {}
+    labels: list[NDArray[np.int64]] = []
+    weights: list[NDArray[np.float64]] = []
+    for fine in np.flatnonzero(~single):
+        edges = slice(kind.starts[fine], kind.starts[fine + 1])
+        key = kind.coarse[edges].tobytes() + kind.weight[edges].tobytes()
+        if key not in found:
+            found[key] = len(found)
+            if edges.start == edges.stop:
+                labels.append(np.flatnonzero(kind.prior))
+                weights.append(kind.prior[labels[-1]])
+            else:
+                labels.append(kind.coarse[edges])
+                weights.append(kind.weight[edges])
+        group[fine] = len(kind.labels) + found[key]
+    owner = np.repeat(np.arange(len(labels)), [len(row) for row in labels]) if labels else np.zeros(0, np.int64)
+    label = np.concatenate(labels) if labels else np.zeros(0, np.int64)
+    weight = np.concatenate(weights) if weights else np.zeros(0)
+    return _Rows(group, label.copy(), owner.astype(np.int64), weight.copy(), len(labels))

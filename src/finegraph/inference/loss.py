@@ -1,0 +1,214 @@
+"""The loss of the paper, for whole, partial, set-valued and image-level labels.
+
+    L = -log p_y - sum_j weight_j log p^j[t_j]        t_j = the parent of y in kind j, or the label seen on this photo
+
+What was not observed is left out: an unknown parent, a fine label or a kind marked with `ignore_index`. A sample of
+which nothing was observed contributes 0. Time and memory are a few times those of a plain cross-entropy; see
+`marginal_loss.py` for how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
+from finegraph.graph import LabelGraph
+from finegraph.inference.marginal_loss import Targets, marginal_loss
+from finegraph.inference.posterior import Posterior
+from finegraph.inference.tensors import GraphTensors
+
+Reduction = Literal["mean", "sum", "none"]
+KindWeights = float | Mapping[str, float] | None
+
+
+def joint_loss(
+    posterior: Posterior,
+    target: Int[Tensor, " batch"] | Bool[Tensor, "batch fine"] | None,
+    kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+    kind_weights: KindWeights = None,
+    reduction: Reduction = "mean",
+    ignore_index: int = -100,
+) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
+    """The joint negative log-likelihood of the fine label and of its coarse labels.
+
+    Args:
+        posterior: what a head answers.
+        target: the fine label of each sample, `ignore_index` where it was not observed; or, for samples known only to
+            be one of several fine labels, a mask (batch, fine) of these; or None where no fine label was observed.
+        kind_targets: for some kinds the label seen on each photo, `ignore_index` where none was. By default, and for
+            the other kinds, the labels are those of the fine label in the graph.
+        kind_weights: the weight of each kind's term: one number for all, or one per kind. 1, as in the paper, where
+            nothing is given.
+        reduction: "mean" over the samples of which anything was observed, "sum", or "none" for one loss per sample.
+        ignore_index: marks what was not observed.
+
+    Example:
+        >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+        >>> posterior = Posterior(graph, torch.zeros(2, 3), {"dish": torch.zeros(2, 2)})
+        >>> joint_loss(posterior, torch.tensor([0, 2])).item()   # (log 3 + log 3/2 + log 3 + log 3) / 2
+        1.8506...
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
+    weights = _kind_weights(posterior.graph, kind_weights)
+    if target is not None and target.dtype == torch.bool:
+        loss, observed = _set_loss(posterior, target, kind_targets, weights, ignore_index)
+    else:
+        targets, observed = _targets(posterior, target, kind_targets, weights, ignore_index)
+        loss = marginal_loss(posterior.tensors, posterior.joint_scores(), posterior.mixing(), targets)
+    if reduction == "none":
+        return loss
+    total = loss.sum()
+    if reduction == "sum":
+        return total
+    return total / (max(len(loss), 1) if observed is None else observed.sum().clamp_min(1))
+
+
+def _kind_weights(graph: LabelGraph, kind_weights: KindWeights) -> list[float] | None:
+    """One weight per kind, or None where all are 1."""
+    if kind_weights is None:
+        return None
+    if isinstance(kind_weights, Mapping):
+        for name in kind_weights:
+            if name not in graph.kinds:
+                raise unknown_name("kind", name, graph.kinds, "in kind_weights")
+        weights = [float(kind_weights.get(name, 1.0)) for name in graph.kinds]
+    else:
+        weights = [float(kind_weights)] * len(graph.kinds)
+    for name, weight in zip(graph.kinds, weights, strict=True):
+        if not 0.0 <= weight < float("inf"):
+            raise InputError(f"the weight of kind {name!r} must be a finite number of at least 0, got {weight}")
+    return weights
+
+
+def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_index: int) -> None:
+    """Raise where a target tensor has the wrong shape or type, or a value outside the graph."""
+    if target.shape != (batch,):
+        raise ShapeError(f"{what}: expected one label per sample, shape ({batch},), got {tuple(target.shape)}")
+    if target.dtype.is_floating_point or target.dtype == torch.bool or target.is_complex():
+        raise TargetError(f"{what}: expected label indices (whole numbers), got {target.dtype}")
+    if torch.compiler.is_compiling() or target.device.type != "cpu" or batch == 0:
+        return
+    low, high = (value.item() for value in torch.aminmax(target))
+    if 0 <= low and high < count:
+        return
+    wrong = ((target < 0) | (target >= count)) & (target != ignore_index)
+    if wrong.any():
+        sample = int(wrong.nonzero()[0])
+        raise TargetError(
+            f"{what}: sample {sample} has label {int(target[sample])}, expected 0 to {count - 1}, "
+            f"or {ignore_index} where it was not observed"
+        )
+
+
+def _targets(
+    posterior: Posterior,
+    target: Tensor | None,
+    kind_targets: Mapping[str, Tensor] | None,
+    weights: list[float] | None,
+    ignore_index: int,
+) -> tuple[Targets, Tensor | None]:
+    """The target slots of a batch, and which samples have anything observed (None: all)."""
+    tensors, scores = posterior.tensors, posterior.fine_scores
+    slots, batch = tensors.slots, len(scores)
+    if target is None:
+        target = torch.full((batch,), ignore_index, device=scores.device)
+    _check_labels("target", target, batch, len(posterior.graph), ignore_index)
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    complete = not torch.compiler.is_compiling() and target.device.type == "cpu" and bool((target >= 0).all())
+    fine = target if complete else target.clamp_min(0)
+    column = slots.column.index_select(0, fine)
+    if slots.full and complete:
+        weight = torch.ones(1, column.shape[1], dtype=dtype, device=scores.device)
+    else:
+        weight = slots.weight.index_select(0, fine).to(dtype)
+    observed = None if complete else (target != ignore_index)
+    if observed is not None:
+        weight = weight * observed.unsqueeze(1)
+    if kind_targets:
+        weight = weight.expand_as(column).clone()
+        for name, labels in kind_targets.items():
+            seen = _image_labels(tensors, name, labels, batch, ignore_index, column, weight)
+            observed = None if observed is None else observed | seen
+    if weights is not None:
+        weight = weight * torch.tensor(weights, dtype=dtype, device=scores.device)[slots.kind]
+    full = complete and slots.full and not kind_targets and (weights is None or min(weights, default=1) > 0)
+    fine_weight = None if complete else (target != ignore_index).to(dtype).unsqueeze(1)
+    return Targets(fine, fine_weight, column, weight, full, slots.kind, slots.listed), observed
+
+
+def _image_labels(
+    tensors: GraphTensors,
+    name: str,
+    labels: Tensor,
+    batch: int,
+    ignore_index: int,
+    column: Tensor,
+    weight: Tensor,
+) -> Tensor:
+    """Put the labels seen on photos into the slots of a kind; returns which samples have one."""
+    kind = tensors.kind(name)
+    _check_labels(f"kind_targets[{name!r}]", labels, batch, kind.label_count, ignore_index)
+    seen = labels != ignore_index
+    _check_possible(tensors, name, labels[seen])
+    own = tensors.slots.of_kind[name]
+    column[:, own] = kind.columns.start
+    column[:, own.start] = kind.columns.start + labels.clamp_min(0)
+    weight[:, own] = 0.0
+    weight[:, own.start] = seen.to(weight.dtype)
+    return seen
+
+
+def _check_possible(tensors: GraphTensors, name: str, labels: Tensor) -> None:
+    """Raise where a label seen on a photo is one that no fine label can have."""
+    if torch.compiler.is_compiling() or labels.device.type != "cpu" or len(labels) == 0:
+        return
+    possible = tensors.kind(name).possible
+    if not bool(possible[labels].all()):
+        label = tensors.graph.labels(name)[int(labels[~possible[labels]][0])]
+        raise TargetError(
+            f"kind_targets[{name!r}]: no fine label of the graph can have the label {label!r}, so its probability is 0; "
+            "correct the label, or link it in the graph (see LabelGraph.with_image_labels)"
+        )
+
+
+def _set_loss(
+    posterior: Posterior,
+    target: Tensor,
+    kind_targets: Mapping[str, Tensor] | None,
+    weights: list[float] | None,
+    ignore_index: int,
+) -> tuple[Tensor, Tensor]:
+    """The loss for fine labels known only to be one of a set; a kind's term uses the union of their parents."""
+    tensors, log_probs = posterior.tensors, posterior.log_probs()
+    if target.shape != log_probs.shape:
+        raise ShapeError(f"target: expected a mask of shape {tuple(log_probs.shape)}, got {tuple(target.shape)}")
+    observed = target.any(dim=1)
+    loss = -_log_sum(log_probs, target)
+    for index, (name, kind) in enumerate(zip(posterior.graph.kinds, tensors.each(), strict=True)):
+        weight = 1.0 if weights is None else weights[index]
+        if kind_targets is not None and name in kind_targets:
+            labels = kind_targets[name]
+            _check_labels(f"kind_targets[{name!r}]", labels, len(loss), kind.label_count, ignore_index)
+            seen = labels != ignore_index
+            _check_possible(tensors, name, labels[seen])
+            union = torch.nn.functional.one_hot(labels.clamp_min(0), kind.label_count).bool() & seen.unsqueeze(1)
+            observed = observed | seen
+        else:
+            union = kind.union_of_parents(target)
+        loss = loss - weight * _log_sum(posterior.log_probs(name), union)
+    return loss, observed
+
+
+def _log_sum(log_probs: Tensor, mask: Tensor) -> Tensor:
+    """The log of the summed probability of each sample's set; 0 for an empty set, which says nothing."""
+    some = mask.any(dim=1)
+    # The set that says nothing is replaced by a constant before the logarithm, so that no NaN enters the gradient.
+    terms = log_probs.masked_fill(~mask, -torch.inf)
+    terms = torch.where(some.unsqueeze(1), terms, 0.0)
+    return torch.where(some, torch.logsumexp(terms, dim=1), 0.0)

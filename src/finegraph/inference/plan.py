@@ -1,0 +1,176 @@
+"""How sums over the graph are carried out: which kinds by matrix product and which by lists.
+
+Every step of inference and training is one of two sums: from groups down to fine labels (scores) and from fine labels up
+to groups (marginals, gradients). For a kind with few labels both are one matrix product with its 0/1 child matrix,
+shared by all such kinds ("dense" kinds). For a kind with many labels a gather and a scatter are cheaper, and training
+need touch only the children of the true label ("listed" kinds). The choice depends on sizes alone, by a cost model in
+nanoseconds that was measured on an ordinary CPU; a wrong guess costs time, never exactness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from finegraph.inference.kind_tensors import KindTensors
+
+_PRODUCT = 4.3
+"""Nanoseconds per fine label and group of a kind, for both products and 128 samples."""
+_LIST, _LIST_ITEM = 80_000.0, 500.0
+"""Nanoseconds per listed kind, and per child of its largest label, for 128 samples."""
+
+
+class ListedKind(nn.Module):
+    """The children of each group of one kind with many labels, as one sorted list with starts."""
+
+    group: Tensor
+    local_group: Tensor
+    order: Tensor
+    starts: Tensor
+    sizes: Tensor
+
+    def __init__(self, kind: KindTensors, mixed_start: int) -> None:
+        super().__init__()
+        self.columns, self.plain, self.label_count = kind.columns, kind.plain, kind.label_count
+        self.group_count = kind.group_count
+        group = kind.group.numpy()
+        sizes = np.bincount(group, minlength=kind.group_count)
+        self.width = int(sizes[: kind.label_count].max())
+        self.group_columns = _global_groups(kind, mixed_start)
+        for name, array in {
+            "group": _global_groups(kind, mixed_start)[group],
+            "local_group": group,
+            "order": np.argsort(group, kind="stable"),
+            "starts": np.concatenate([[0], np.cumsum(sizes)[:-1]]),
+            "sizes": sizes,
+        }.items():
+            self.register_buffer(name, torch.from_numpy(array.astype(np.int64)), persistent=False)
+
+
+class Plan(nn.Module):
+    """The dense and the listed kinds of a graph, and the edges of all mixed rows.
+
+    A *group column* counts the groups of all kinds: first all coarse labels, kind after kind, then all mixed rows.
+
+    Attributes:
+        child_matrix: (fine, dense groups) 0/1: which fine labels are in each group of the dense kinds.
+        dense_columns: the group column of each column of `child_matrix`.
+        score_matrix: (score columns, fine) the rows that scores need: of a binary kind only `yes`.
+        score_columns: the group column of each row of `score_matrix`; the last ones are those of binary kinds.
+        reference_columns: the group columns of `no` of these binary kinds.
+        edge_column: for each edge of a mixed row: the group column of its label.
+        edge_row: for each edge of a mixed row: the group column of the row.
+    """
+
+    child_matrix: Tensor
+    dense_columns: Tensor
+    score_matrix: Tensor
+    score_columns: Tensor
+    reference_columns: Tensor
+    edge_column: Tensor
+    edge_row: Tensor
+    marginal_place: Tensor
+    edge_column_place: Tensor
+    edge_row_place: Tensor
+
+    def __init__(self, kinds: list[KindTensors], fine_count: int) -> None:
+        super().__init__()
+        self.fine_count, self.kind_count = fine_count, len(kinds)
+        self.coarse_count = kinds[-1].columns.stop if kinds else 0
+        mixed_starts = self.coarse_count + np.concatenate([[0], np.cumsum([k.group_count - k.label_count for k in kinds])])
+        self.group_count = int(mixed_starts[-1])
+        dense = [_is_dense(kind) for kind in kinds]
+        self.dense_kinds = tuple(index for index, yes in enumerate(dense) if yes)
+        self.listed = nn.ModuleList(
+            ListedKind(kind, int(start)) for kind, start, yes in zip(kinds, mixed_starts, dense, strict=False) if not yes
+        )
+        self.listed_kinds = tuple(index for index, yes in enumerate(dense) if not yes)
+        self._set_dense([(kinds[i], int(mixed_starts[i])) for i in self.dense_kinds])
+        self._set_edges(kinds, mixed_starts)
+        self._set_places()
+        for index, (kind, start) in enumerate(zip(kinds, mixed_starts, strict=False)):
+            self._keep(f"fine_group_{index}", _global_groups(kind, int(start))[kind.group.numpy()])
+
+    def _set_dense(self, kinds: list[tuple[KindTensors, int]]) -> None:
+        """Fill the matrices of the dense kinds."""
+        columns, blocks, score_columns, references = [], [], [], []
+        binary_columns: list[int] = []
+        for kind, mixed_start in kinds:
+            groups = _global_groups(kind, mixed_start)
+            block = np.zeros((self.fine_count, kind.group_count), np.float32)
+            block[np.arange(self.fine_count), kind.group.numpy()] = 1.0
+            columns.append(groups)
+            blocks.append(block)
+            if kind.plain and kind.label_count == 2:
+                references.append(int(groups[0]))
+                binary_columns.append(int(groups[1]))
+            else:
+                score_columns += groups.tolist()
+        matrix = np.concatenate(blocks, axis=1) if blocks else np.zeros((self.fine_count, 0), np.float32)
+        column = np.concatenate(columns) if columns else np.zeros(0, np.int64)
+        place = np.full(self.group_count, -1, np.int64)
+        place[column] = np.arange(len(column))
+        score_columns += binary_columns
+        self.all_dense = np.array_equal(np.array(score_columns), np.arange(self.group_count))
+        self._keep("child_matrix", matrix)
+        self._keep("score_matrix", np.ascontiguousarray(matrix[:, place[score_columns]].T))
+        self._keep("dense_columns", column)
+        self._keep("score_columns", np.array(score_columns, np.int64))
+        self._keep("reference_columns", np.array(references, np.int64))
+
+    def _set_places(self) -> None:
+        """Where each group stands among those whose probabilities the loss computes: dense kinds, then mixed listed."""
+        columns = [self.dense_columns.numpy(), *(listed.group_columns for listed in self.listed_part(plain=False))]
+        column = np.concatenate(columns)
+        place = np.full(self.group_count, -1, np.int64)
+        place[column] = np.arange(len(column))
+        self.places_match = np.array_equal(place, np.arange(self.group_count))
+        self._keep("marginal_place", place)
+        self._keep("edge_column_place", place[self.edge_column.numpy()])
+        self._keep("edge_row_place", place[self.edge_row.numpy()])
+
+    def listed_plain(self, kind: int) -> bool:
+        """Whether a listed kind has no mixed rows."""
+        return cast(ListedKind, self.listed[self.listed_kinds.index(kind)]).plain
+
+    def listed_part(self, plain: bool) -> list[ListedKind]:
+        """The listed kinds with (False) or without (True) mixed rows."""
+        return [listed for listed in cast(list[ListedKind], self.listed) if listed.plain == plain]
+
+    def fine_groups(self) -> list[Tensor]:
+        """Per kind, the group column of each fine label."""
+        return [getattr(self, f"fine_group_{index}") for index in range(self.kind_count)]
+
+    def _set_edges(self, kinds: list[KindTensors], mixed_starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+        """Fill the edges of the mixed rows of all kinds."""
+        column = [kind.columns.start + kind.edge_label.numpy() for kind in kinds]
+        row = [int(start) + kind.edge_group.numpy() for kind, start in zip(kinds, mixed_starts, strict=False)]
+        self._keep("edge_column", np.concatenate([*column, np.zeros(0, np.int64)]).astype(np.int64))
+        self._keep("edge_row", np.concatenate([*row, np.zeros(0, np.int64)]).astype(np.int64))
+
+    def _keep(self, name: str, array: np.ndarray[tuple[int, ...], np.dtype[np.float32 | np.int64]]) -> None:
+        self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Plan:
+        # The 0/1 matrices stay in float32 whatever the precision of the network: only the device may change.
+        matrices = {name: getattr(self, name) for name in ("child_matrix", "score_matrix")}
+        super()._apply(fn, recurse)
+        for name, matrix in matrices.items():
+            setattr(self, name, matrix.to(self.dense_columns.device))
+        return self
+
+
+def _global_groups(kind: KindTensors, mixed_start: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The group column of each group of a kind."""
+    labels = np.arange(kind.columns.start, kind.columns.stop)
+    return np.concatenate([labels, mixed_start + np.arange(kind.group_count - kind.label_count)]).astype(np.int64)
+
+
+def _is_dense(kind: KindTensors) -> bool:
+    """Whether a kind is cheaper by matrix product than by lists."""
+    widest = int(np.bincount(kind.group.numpy()).max())
+    return _PRODUCT * len(kind.group) * kind.group_count <= _LIST + _LIST_ITEM * widest

@@ -1,0 +1,361 @@
+"""The exact posterior over the fine labels and all their coarse labels.
+
+The set: a fine label i and one coarse label c_j per kind j. The factorisation, from scores f of fine and f^j of coarse
+labels and the weights g^j of the graph:
+
+    p(i, c_1, ..., c_m)  =  exp(f_i) prod_j g^j[i, c_j] exp(f^j[c_j]) / z
+    s_i                  =  f_i + sum_j log sum_c g^j[i, c] exp(f^j[c])        so  p_i = softmax(s)_i
+
+Every question below is answered exactly from s, in log space, in time linear in the number of edges: the labels of a
+kind, evidence of any form, the sure answer, explanations, samples. Nothing is approximated and nothing is clamped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from finegraph.errors import EvidenceError, InputError, ShapeError
+from finegraph.graph import LabelGraph
+from finegraph.graph.json_file import canonical_json
+from finegraph.inference.answers import Answer, Explanation, Statement
+from finegraph.inference.evidence import FINE, log_likelihood
+from finegraph.inference.explain import explain
+from finegraph.inference.scores import joint_scores, wide
+from finegraph.inference.tensors import GraphTensors, graph_tensors
+
+MOST_STATES = 1_000_000
+"""How many states `enumerate_joint` lists at the most."""
+
+
+class JointSample(NamedTuple):
+    """Samples of the whole joint: label indices of shape (draws, batch), per kind and for the fine label."""
+
+    fine: Int[Tensor, "draw batch"]
+    kinds: dict[str, Int[Tensor, "draw batch"]]
+
+
+class JointTable(NamedTuple):
+    """The whole joint of a small graph, state by state.
+
+    Attributes:
+        fine: (state) the index of the fine label.
+        kinds: per kind, (state) the index of the coarse label.
+        log_probs: (batch, state).
+    """
+
+    fine: Int[Tensor, " state"]
+    kinds: dict[str, Int[Tensor, " state"]]
+    log_probs: Float[Tensor, "batch state"]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Posterior:
+    """The joint distribution of fine and coarse labels of a batch of samples.
+
+    Heads return one. It can also be built from scores directly; kinds that are left out have no scores of their own,
+    as in plain softmax, and their marginals follow from the fine labels.
+
+    Example:
+        >>> graph = LabelGraph.from_table({
+        ...     "mapo tofu @ A": {"dish": "mapo tofu", "restaurant": "A"},
+        ...     "mapo tofu @ B": {"dish": "mapo tofu", "restaurant": "B"},
+        ...     "kung pao @ B": {"dish": "kung pao", "restaurant": "B"},
+        ... })
+        >>> posterior = Posterior(graph, torch.tensor([[2.0, 1.0, 0.0]]))
+        >>> [f"{label} {probability:.2f}" for label, probability in posterior.top(2, "dish")[0]]
+        ['mapo tofu 0.91', 'kung pao 0.09']
+        >>> [f"{label} {probability:.2f}" for label, probability in posterior.given(restaurant="B").top(2)[0]]
+        ['mapo tofu @ B 0.73', 'kung pao @ B 0.27']
+    """
+
+    graph: LabelGraph
+    fine_scores: Float[Tensor, "batch fine"]
+    coarse_scores: Float[Tensor, "batch coarse"] | None
+    evidence: Float[Tensor, "_ coarse"] | None
+    tensors: GraphTensors
+
+    def __init__(
+        self,
+        graph: LabelGraph,
+        fine_scores: Float[Tensor, "batch fine"],
+        coarse_scores: Mapping[str, Tensor] | Tensor | None = None,
+        *,
+        evidence: Tensor | None = None,
+        tensors: GraphTensors | None = None,
+    ) -> None:
+        """Args:
+        graph: the label graph.
+        fine_scores: one score per fine label.
+        coarse_scores: per kind, one score per label; or all kinds side by side in the order of the graph.
+        evidence: log likelihoods to condition on, side by side like the coarse scores; made by `given`.
+        tensors: the graph's index tensors where the caller has them, as heads do.
+        """
+        if fine_scores.ndim != 2 or fine_scores.shape[1] != len(graph):
+            raise ShapeError(
+                f"fine scores: expected shape (batch, {len(graph)}), one column per fine label, "
+                f"got {tuple(fine_scores.shape)}"
+            )
+        if not fine_scores.dtype.is_floating_point:
+            raise InputError(f"fine scores: expected floating-point numbers, got {fine_scores.dtype}")
+        tensors = tensors if tensors is not None else graph_tensors(graph, fine_scores.device)
+        if isinstance(coarse_scores, Mapping):
+            coarse_scores = _side_by_side(graph, fine_scores, coarse_scores)
+        elif coarse_scores is not None and coarse_scores.shape != (len(fine_scores), tensors.coarse_count):
+            raise ShapeError(
+                f"coarse scores: expected shape ({len(fine_scores)}, {tensors.coarse_count}), all kinds side by side, "
+                f"got {tuple(coarse_scores.shape)}"
+            )
+        for name, value in {
+            "graph": graph,
+            "fine_scores": fine_scores,
+            "coarse_scores": coarse_scores,
+            "evidence": evidence,
+            "tensors": tensors,
+        }.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.fine_scores)
+
+    def __repr__(self) -> str:
+        given = ", with evidence" if self.evidence is not None else ""
+        return f"Posterior({len(self)} samples, {len(self.graph)} fine labels, {len(self.graph.kinds)} kinds{given})"
+
+    # ---- scores -----------------------------------------------------------------------------------------------------
+
+    def joint_scores(self) -> Float[Tensor, "batch fine"]:
+        """The joint scores s; `softmax(s)` are the fine probabilities. Equal up to a constant per sample."""
+        return joint_scores(self.tensors, self.fine_scores, self._kind_scores())
+
+    def mixing(self) -> Float[Tensor, "_ edge"] | None:
+        """The log probability of each parent given its fine label, for rows with several parents; None without such."""
+        mixed = [kind for kind in self.tensors.each() if not kind.plain]
+        if not mixed:
+            return None
+        scores = self._kind_scores()
+        if scores is None:
+            scores = wide(self.fine_scores).new_zeros(1, self.tensors.coarse_count)
+        return torch.cat([kind.edge_log_probs(wide(scores[:, kind.columns])) for kind in mixed], dim=1)
+
+    def _kind_scores(self) -> Tensor | None:
+        """The coarse scores with the evidence added."""
+        if self.evidence is None:
+            return self.coarse_scores
+        if self.coarse_scores is None:
+            return self.evidence.to(wide(self.fine_scores).dtype).expand(len(self), -1)
+        return wide(self.coarse_scores) + self.evidence.to(wide(self.coarse_scores).dtype)
+
+    # ---- probabilities ----------------------------------------------------------------------------------------------
+
+    def log_probs(self, kind: str | None = None) -> Float[Tensor, "batch label"]:
+        """The log probabilities of the fine labels, or of the labels of a kind; in float32 or wider."""
+        fine = torch.log_softmax(self.joint_scores(), dim=1)
+        if kind is None:
+            return fine
+        tensors = self.tensors.kind(kind)
+        scores = self._kind_scores()
+        own = None if scores is None else wide(scores[:, tensors.columns]).to(fine.dtype)
+        return tensors.label_log_probs(tensors.members.logsumexp(fine), own)
+
+    def probs(self, kind: str | None = None) -> Float[Tensor, "batch label"]:
+        """The probabilities of the fine labels, or of the labels of a kind."""
+        return self.log_probs(kind).exp()
+
+    def entropy(self, kind: str | None = None) -> Float[Tensor, " batch"]:
+        """The entropy, in nats, of the fine label, or of the label of a kind."""
+        log_probs = self.log_probs(kind)
+        return -torch.where(log_probs.isneginf(), 0.0, log_probs.exp() * log_probs).sum(dim=1)
+
+    # ---- evidence ---------------------------------------------------------------------------------------------------
+
+    def given(self, evidence: Mapping[str, object] | None = None, /, **kinds: object) -> Posterior:
+        """The posterior after learning something, by exact conditioning.
+
+        Args:
+            evidence: per kind (or `"fine"`, for the fine label itself) a label; a set, one of which it is; a mapping or
+                tensor of likelihoods (soft evidence); None for nothing known; or a list with one of these per sample.
+            **kinds: the same, for kinds whose names are Python names.
+        """
+        both = {**(evidence or {}), **kinds}
+        if evidence and (twice := set(evidence) & set(kinds)):
+            raise EvidenceError(f"evidence on {sorted(twice)[0]!r} is given twice")
+        likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
+        fine_scores = self.fine_scores
+        if FINE in likelihoods:
+            fine_scores = wide(fine_scores) + likelihoods.pop(FINE).to(fine_scores.device, wide(fine_scores).dtype)
+        added = self.evidence
+        if likelihoods:
+            rows = max(len(value) for value in likelihoods.values())
+            new = torch.zeros(rows, self.tensors.coarse_count, dtype=torch.float64)
+            for name, value in likelihoods.items():
+                new[:, self.tensors.columns[name]] = value
+            new = new.to(self.fine_scores.device)
+            added = new if added is None else added + new
+        result = Posterior(self.graph, fine_scores, self.coarse_scores, evidence=added, tensors=self.tensors)
+        impossible = result.joint_scores().detach().amax(dim=1).isneginf()
+        if bool(impossible.any()):
+            raise EvidenceError(
+                f"the evidence has probability 0 for sample {int(impossible.nonzero()[0])} ({_in_words(both)}): no fine "
+                "label of the graph agrees with it; correct the evidence, or the graph"
+            )
+        return result
+
+    # ---- answers ----------------------------------------------------------------------------------------------------
+
+    def top(self, count: int = 5, kind: str | None = None) -> list[list[Answer]]:
+        """For each sample the most probable fine labels, or labels of a kind, best first."""
+        labels = self.graph.fine if kind is None else self.graph.labels(kind)
+        if count < 1:
+            raise InputError(f"top: expected a count of at least 1, got {count}")
+        values, index = self.probs(kind).detach().topk(min(count, len(labels)), dim=1)
+        pairs = zip(values.tolist(), index.tolist(), strict=True)
+        return [[Answer(labels[i], p) for p, i in zip(*row, strict=True)] for row in pairs]
+
+    def answer(self, risk: float = 0.05) -> list[Statement | None]:
+        """For each sample the most specific statement whose probability is at least 1 - risk, or None.
+
+        Statements are "it is this fine label" and "it has this label of a kind". The more specific one is that with
+        which fewer fine labels are compatible; among equals the more probable one.
+        """
+        if not 0.0 <= risk < 1.0:
+            raise InputError(f"answer: risk must be at least 0 and below 1, got {risk}")
+        kinds = [None, *self.graph.kinds]
+        probs = torch.cat([self.probs(kind).detach().double() for kind in kinds], dim=1)
+        sizes = [torch.ones(len(self.graph), dtype=torch.int64, device=probs.device)]
+        sizes += [kind.compatible for kind in self.tensors.each()]
+        compatible = torch.cat(sizes)
+        # Rounding of the narrower number format must not decide whether a certain statement is certain.
+        sure = probs >= 1.0 - risk - 4 * torch.finfo(wide(self.fine_scores).dtype).eps
+        open_labels = torch.where(sure, compatible, torch.iinfo(torch.int64).max)
+        fewest = open_labels.amin(dim=1, keepdim=True)
+        best = torch.where(sure & (open_labels == fewest), probs, -1.0).argmax(dim=1)
+        names = [(kind, label) for kind in kinds for label in (self.graph.fine if kind is None else self.graph.labels(kind))]
+        return [
+            Statement(*names[index], min(float(probs[row, index]), 1.0), int(compatible[index])) if sure[row, index] else None
+            for row, index in enumerate(best.tolist())
+        ]
+
+    def explain(self, first: str | Sequence[str], second: str | Sequence[str]) -> list[Explanation]:
+        """Why fine label `first` rather than `second`, by kind; each one label, or one per sample."""
+        return explain(self, self._fine_indices("first", first), self._fine_indices("second", second))
+
+    def _fine_indices(self, what: str, labels: str | Sequence[str]) -> list[int]:
+        names = [labels] * len(self) if isinstance(labels, str) else list(labels)
+        if len(names) != len(self):
+            raise ShapeError(f"explain: {what} names {len(names)} fine labels for {len(self)} samples; give one, or one each")
+        return [self.graph.fine_index(name) for name in names]
+
+    # ---- the whole joint --------------------------------------------------------------------------------------------
+
+    def sample(self, draws: int = 1, generator: torch.Generator | None = None) -> JointSample:
+        """Draw fine labels together with one label of every kind."""
+        with torch.no_grad():
+            fine = torch.multinomial(self.probs(), draws, replacement=True, generator=generator).t()
+            scores = self._kind_scores()
+            kinds = {}
+            for kind in self.tensors.each():
+                own = wide(self.fine_scores).new_zeros(len(self), kind.label_count)
+                if scores is not None:
+                    own = wide(scores[:, kind.columns])
+                kinds[kind.name] = kind.sample_labels(kind.group[fine], own, generator)
+        return JointSample(fine, kinds)
+
+    def enumerate_joint(self) -> JointTable:
+        """Every state of the joint with its log probability; for small graphs."""
+        with torch.no_grad():
+            states = torch.arange(len(self.graph), device=self.fine_scores.device).unsqueeze(1)
+            log_probs = self.log_probs()
+            scores = self._kind_scores()
+            for kind in self.tensors.each():
+                own = log_probs.new_zeros(len(self), kind.label_count) if scores is None else wide(scores[:, kind.columns])
+                row, label, given = kind.choices(states[:, 0], own)
+                if len(row) > MOST_STATES:
+                    raise InputError(f"the joint has over {MOST_STATES:,} states, too many to list; ask for marginals")
+                states = torch.cat([states[row], label.unsqueeze(1)], dim=1)
+                log_probs = log_probs.index_select(1, row) + given
+        columns = states.t()
+        return JointTable(columns[0], dict(zip(self.graph.kinds, columns[1:], strict=True)), log_probs)
+
+    def mean_views(self, views: int) -> Posterior:
+        """One sample from each run of `views` samples, such as ten crops of one photo: fine probabilities are averaged.
+
+        Marginals and evidence then follow from the average. In kinds with several parents, which of them it is follows
+        from the mean of the coarse scores.
+        """
+        if views < 1 or len(self) % views:
+            raise ShapeError(f"mean_views: {len(self)} samples cannot be cut into runs of {views} views")
+        if self.evidence is not None:
+            raise EvidenceError("mean_views: average the views first, then give the evidence")
+        log_probs = self.log_probs().unflatten(0, (-1, views))
+        fine = torch.logsumexp(log_probs, dim=1) - torch.tensor(float(views)).log().item()
+        if self.coarse_scores is None or all(kind.plain for kind in self.tensors.each()):
+            return Posterior(self.graph, fine, tensors=self.tensors)
+        coarse = wide(self.coarse_scores).unflatten(0, (-1, views)).mean(dim=1).to(fine.dtype)
+        for kind in self.tensors.each():
+            if kind.plain:
+                coarse[:, kind.columns] = 0.0
+            else:
+                fine = fine - kind.group_scores(coarse[:, kind.columns]).index_select(1, kind.group)
+        return Posterior(self.graph, fine, coarse, tensors=self.tensors)
+
+
+def _side_by_side(graph: LabelGraph, fine_scores: Tensor, scores: Mapping[str, Tensor]) -> Tensor | None:
+    """The coarse scores of all kinds in one matrix; zeros for kinds that are left out."""
+    for name, value in scores.items():
+        expected = (len(fine_scores), len(graph.labels(name)))
+        if value.shape != expected:
+            raise ShapeError(f"scores of kind {name!r}: expected shape {expected}, got {tuple(value.shape)}")
+    if not scores:
+        return None
+    parts = [
+        scores[name] if name in scores else fine_scores.new_zeros(len(fine_scores), len(graph.labels(name)))
+        for name in graph.kinds
+    ]
+    return torch.cat(parts, dim=1)
+
+
+def _in_words(evidence: Mapping[str, object]) -> str:
+    """Evidence as short text for a message."""
+    parts = []
+    for name, value in evidence.items():
+        text = repr(value) if isinstance(value, str | bool | set | frozenset) else f"a {type(value).__name__}"
+        parts.append(f"{name} is {text[:60]}")
+    return ", ".join(parts)
+
+
+def _flatten(posterior: Posterior) -> tuple[list[Any], LabelGraph]:
+    return [posterior.fine_scores, posterior.coarse_scores, posterior.evidence], posterior.graph
+
+
+def _unflatten(values: Any, graph: LabelGraph) -> Posterior:
+    fine_scores, coarse_scores, evidence = values
+    posterior = object.__new__(Posterior)
+    # Tracers put placeholders where tensors were, so nothing may be checked here.
+    for name, value in {"graph": graph, "fine_scores": fine_scores, "coarse_scores": coarse_scores, "evidence": evidence}.items():
+        object.__setattr__(posterior, name, value)
+    device = fine_scores.device if isinstance(fine_scores, Tensor) else torch.device("cpu")
+    object.__setattr__(posterior, "tensors", graph_tensors(graph, device))
+    return posterior
+
+
+def _graph_from_context(text: Any) -> LabelGraph:
+    from finegraph.graph.json_file import graph_from_json
+
+    return graph_from_json(text)
+
+
+pytree.register_pytree_node(
+    Posterior,
+    _flatten,
+    _unflatten,
+    serialized_type_name="finegraph.Posterior",
+    to_dumpable_context=canonical_json,
+    from_dumpable_context=_graph_from_context,
+)

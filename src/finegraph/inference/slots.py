@@ -1,0 +1,76 @@
+"""Which coarse labels the loss looks at, for each fine label: its target slots.
+
+A kind gives one slot per parent that a fine label can have, so one in the paper's case. `column[y]` are the coarse
+columns of the slots of fine label y and `weight[y]` the weights of the links, 0 where there is no such parent. Slots of
+dense and of mixed kinds come first, those of plain listed kinds last, because the loss treats these two differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from finegraph.graph import Kind, LabelGraph
+from finegraph.inference.plan import Plan
+
+
+class Slots(nn.Module):
+    """The target slots of all fine labels.
+
+    Attributes:
+        column: (fine, slot) the coarse column of each slot.
+        weight: (fine, slot) the weight of its link, 0 for an empty slot.
+        kind: (slot) the number of the kind of each slot.
+        of_kind: per kind, which slots are its own.
+        listed: how many slots, at the end, belong to plain listed kinds.
+        full: whether every slot of every fine label has weight 1.
+    """
+
+    column: Tensor
+    weight: Tensor
+    kind: Tensor
+
+    def __init__(self, graph: LabelGraph, plan: Plan) -> None:
+        super().__init__()
+        kinds = [graph.kind(name) for name in graph.kinds]
+        starts = np.concatenate([[0], np.cumsum([len(kind.labels) for kind in kinds])]).astype(np.int64)
+        last = [index for index in plan.listed_kinds if plan.listed_plain(index)]
+        order = [index for index in range(len(kinds)) if index not in last] + last
+        columns, weights, owner = [np.zeros((len(graph), 0), np.int64)], [np.zeros((len(graph), 0))], []
+        self.of_kind: dict[str, slice] = {}
+        for index in order:
+            column, weight = _slots_of(kinds[index])
+            self.of_kind[kinds[index].name] = slice(len(owner), len(owner) + column.shape[1])
+            columns.append(column + starts[index])
+            weights.append(weight)
+            owner += [index] * column.shape[1]
+        self.listed = len(last)
+        self.register_buffer("column", torch.from_numpy(np.concatenate(columns, axis=1)), persistent=False)
+        weight = np.concatenate(weights, axis=1)
+        self.full = bool((weight == 1).all())
+        self.register_buffer("weight", torch.from_numpy(weight), persistent=False)
+        self.register_buffer("kind", torch.tensor(owner, dtype=torch.int64), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Slots:
+        # The weights of links stay in float64 whatever the precision of the network: only the device may change.
+        weight = self.weight
+        super()._apply(fn, recurse)
+        self.weight = weight.to(self.column.device)
+        return self
+
+
+def _slots_of(
+    kind: Kind,
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
+    """The labels and weights of the slots of one kind, both (fine, slots of the kind)."""
+    width = max(int(kind.row_sizes.max()), 1)
+    column = np.zeros((kind.fine_count, width), np.int64)
+    weight = np.zeros((kind.fine_count, width))
+    fine, coarse, link = kind.edges
+    slot = np.arange(len(fine)) - np.repeat(kind.starts[:-1], kind.row_sizes)
+    column[fine, slot] = coarse
+    weight[fine, slot] = link
+    return column, weight

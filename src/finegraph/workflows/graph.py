@@ -1,0 +1,105 @@
+"""Checking and showing graph files.
+
+Each verb is a plain function from a path to a dataclass; nothing is printed here. Linear in the size of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from finegraph.errors import InputError
+from finegraph.graph.describe import GraphSummary, describe
+from finegraph.graph.draw import draw_svg
+from finegraph.graph.faults import Fault, file_error
+from finegraph.graph.files import check_graph_file, read_graph
+from finegraph.graph.text_file import write_text
+
+NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file"})
+"""Rules that say that there is nothing to check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphCheck:
+    """What a check of a graph file found.
+
+    Attributes:
+        file: the path, as it was given.
+        fine: the number of fine labels; None where errors keep the graph from being read.
+        kinds: the number of kinds; None likewise.
+        findings: all errors or, where there are none, all warnings, in the order of the file.
+    """
+
+    file: str
+    fine: int | None
+    kinds: int | None
+    findings: tuple[Fault, ...]
+
+    @property
+    def errors(self) -> int:
+        """The number of errors."""
+        return sum(fault.severity == "error" for fault in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        """The number of warnings."""
+        return len(self.findings) - self.errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphView:
+    """What there is to see of a graph file.
+
+    Attributes:
+        file: the path, as it was given.
+        summary: the numbers of the graph.
+        picture: the path of the picture that was drawn, if one was asked for.
+    """
+
+    file: str
+    summary: GraphSummary
+    picture: str | None
+
+
+def check_graph(path: str | os.PathLike[str]) -> GraphCheck:
+    """Check a graph file.
+
+    Raises:
+        GraphFileError: there is no file to check. Faults in the file are not raised but returned.
+    """
+    file = os.fspath(path)
+    findings = check_graph_file(file)
+    if any(fault.rule in NO_FILE for fault in findings):
+        raise file_error(file, findings)
+    if any(fault.severity == "error" for fault in findings):
+        return GraphCheck(file=file, fine=None, kinds=None, findings=tuple(findings))
+    graph = read_graph(file)
+    return GraphCheck(file=file, fine=len(graph), kinds=len(graph.kinds), findings=tuple(findings))
+
+
+def show_graph(
+    path: str | os.PathLike[str], kinds: Sequence[str] | None = None, picture: str | os.PathLike[str] | None = None
+) -> GraphView:
+    """Read a graph file, count what is in it and draw it if asked to.
+
+    Args:
+        path: the graph file.
+        kinds: the kinds or groups to show; by default all.
+        picture: where to write a drawing of the graph, as SVG. A file of that name is replaced.
+
+    Raises:
+        GraphFileError: the graph file has faults, or the picture cannot be written.
+        UnknownNameError: a kind that the graph does not have.
+        InputError: the picture would replace the graph file itself.
+    """
+    file = os.fspath(path)
+    graph = read_graph(file)
+    summary = describe(graph, kinds)
+    if picture is None:
+        return GraphView(file=file, summary=summary, picture=None)
+    target = os.fspath(picture)
+    if os.path.exists(target) and os.path.samefile(file, target):
+        raise InputError(f"{target}: the picture would replace the graph file itself; give it another name")
+    write_text(target, draw_svg(graph, kinds, title=os.path.basename(file)))
+    return GraphView(file=file, summary=summary, picture=target)
