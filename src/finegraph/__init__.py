@@ -12,18 +12,35 @@ from finegraph._version import __version__
 
 if TYPE_CHECKING:
     from finegraph.graph import Kind, LabelGraph
+    from finegraph.inference import Answer, Explanation, Part, Posterior, Statement, joint_loss
+    from finegraph.nn import BipartiteHead, SoftmaxHead, laplacian_prior
 
 _HOME = {
-    "Kind": "finegraph.graph",
-    "LabelGraph": "finegraph.graph",
+    "finegraph.graph": ["Kind", "LabelGraph"],
+    "finegraph.inference": ["Answer", "Explanation", "Part", "Posterior", "Statement", "joint_loss"],
+    "finegraph.nn": ["BipartiteHead", "SoftmaxHead", "laplacian_prior"],
 }
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = ["Kind", "LabelGraph", "__version__"]
+__all__ = [
+    "Answer",
+    "BipartiteHead",
+    "Explanation",
+    "Kind",
+    "LabelGraph",
+    "Part",
+    "Posterior",
+    "SoftmaxHead",
+    "Statement",
+    "__version__",
+    "joint_loss",
+    "laplacian_prior",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULE:
+        return getattr(import_module(_MODULE[name]), name)
     raise AttributeError(f"module 'finegraph' has no attribute {name!r}")
 
 

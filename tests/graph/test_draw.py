@@ -1,5 +1,6 @@
 import re
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -137,7 +138,9 @@ def test_no_crossings_where_none_are_needed():
 
 def test_large_graph_says_what_is_left_out():
     root = picture(wide_graph(fine=200, kinds=28))
-    assert "Only a part is drawn: the first 60 of 200 fine labels and the first 6 of 28 kinds and groups." in words(root)
+    assert "Only a part is drawn: the first 60 of 200 fine labels and the first 6 of 28 kinds and groups." in words(
+        root
+    )
     assert len({word for word in words(root) if word.startswith("fine ") and word != "fine label"}) == 60
     assert len(links(root)) == 60 * 6
 
@@ -190,7 +193,7 @@ def test_boxes_do_not_overlap():
             columns.setdefault(box.get("x"), []).append((float(box.get("y")), float(box.get("height"))))
     for boxes in columns.values():
         boxes.sort()
-        assert all(y + height < next_y for (y, height), (next_y, _) in zip(boxes, boxes[1:], strict=False))
+        assert all(y + height < next_y for (y, height), (next_y, _) in pairwise(boxes))
 
 
 def test_names_cannot_break_out():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,8 +34,6 @@ def doctor(
 
 def _document(diagnosis: Diagnosis) -> dict[str, object]:
     """The diagnosis as JSON."""
-    from dataclasses import asdict
-
     return {
         "healthy": diagnosis.healthy,
         "parts": [asdict(part) for part in diagnosis.parts],
@@ -47,11 +46,14 @@ def _print(diagnosis: Diagnosis) -> None:
     from rich.text import Text
 
     to = console()
-    print_table(to, ("part", "state"), [(part.name, part.problem or part.state) for part in diagnosis.parts])
-    to.print()
+    parts = [(part.name, part.problem or part.state) for part in diagnosis.parts]
+    print_table(to, ("part", "state"), parts, styles=["bold red" if part.problem else "" for part in diagnosis.parts])
+    if not to.is_terminal:  # there, tables have room around them
+        to.print()
     rows = [(extra.name, "there" if extra.present else extra.install, extra.enables) for extra in diagnosis.extras]
     print_table(to, ("extra", "state", "what it enables"), rows)
-    to.print()
+    if not to.is_terminal:
+        to.print()
     broken = [printable(part.name) for part in diagnosis.parts if part.problem]
     if broken:
         to.print(Text("does not work: " + ", ".join(broken), style="red"))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from finegraph.cli.exit_codes import FOUND_ERRORS
-from finegraph.cli.terminal import WIDE, console, count, print_json, print_table, printable
+from finegraph.cli.terminal import WIDE, console, count, print_json, print_pairs, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from finegraph.graph.describe import ColumnSummary
+    from finegraph.graph.faults import Fault
     from finegraph.workflows.graph import GraphCheck, GraphView
 
 graph_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check and show label graphs.")
 
-GraphFile = Annotated[Path, typer.Argument(help="A graph file, .csv or .json.")]
+GraphFile = Annotated[Path, typer.Argument(metavar="FILE", help="A graph file, .csv or .json.")]
+MOST_PRINTED = 50
+"""How many findings a terminal is filled with."""
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -57,7 +62,7 @@ def show(
     """Show the numbers of a label graph, and draw it.
 
     For each kind: its labels, how many parents the fine labels have, how many children the labels have, how evenly
-    the fine labels spread over them (entropy in bits), and the most frequent labels.
+    the fine labels spread over them (entropy in bits; of a group, the mean of its kinds), and the most frequent labels.
     """
     from finegraph.workflows.graph import show_graph
 
@@ -70,8 +75,6 @@ def show(
 
 def _check_document(result: GraphCheck) -> dict[str, object]:
     """The result of a check as JSON."""
-    from dataclasses import asdict
-
     return {
         "file": result.file,
         "fine": result.fine,
@@ -87,19 +90,10 @@ def _print_check(result: GraphCheck) -> None:
     from rich.text import Text
 
     to = console()
-    if result.findings and to.is_terminal and to.width >= WIDE:
-        rows = [
-            (
-                fault.severity,
-                "" if fault.line is None else str(fault.line),
-                fault.column or "",
-                "" if fault.value is None else fault.value,
-                fault.message,
-                fault.hint or "",
-            )
-            for fault in result.findings
-        ]
-        print_table(to, ("severity", "line", "column", "value", "message", "what to do"), rows, right=(1,))
+    if to.is_terminal:
+        _print_findings(to, result.findings[:MOST_PRINTED])
+        if len(result.findings) > MOST_PRINTED:
+            to.print(f"... and {len(result.findings) - MOST_PRINTED:,} more; --json lists them all")
     else:
         for fault in result.findings:
             to.print(Text(printable(fault.text(result.file))))
@@ -107,6 +101,28 @@ def _print_check(result: GraphCheck) -> None:
     found = f"{_none_or(result.errors, 'error')}, {_none_or(result.warnings, 'warning')}"
     colour = "red" if result.errors else "yellow" if result.warnings else "green"
     to.print(Text.assemble(f"{printable(result.file)}: {size}", (found, colour)))
+
+
+def _print_findings(to: Console, findings: Sequence[Fault]) -> None:
+    """Findings on a terminal: a table where there is room for one, else each with its words beside it."""
+    styles = ["bold red" if fault.severity == "error" else "bold yellow" for fault in findings]
+    if findings and to.width >= WIDE:
+        rows = [
+            (
+                fault.severity,
+                str(fault.line or ""),
+                fault.column or "",
+                fault.value or "",
+                fault.message,
+                fault.hint or "",
+            )
+            for fault in findings
+        ]
+        print_table(to, ("severity", "line", "column", "value", "message", "what to do"), rows, (1,), styles)
+    elif findings:
+        # The severity stands in front already, so the words are those of an error, which do not repeat it.
+        print_pairs(to, [(fault.severity, replace(fault, severity="error").text()) for fault in findings], styles)
+        to.print()
 
 
 def _none_or(number: int, noun: str) -> str:
@@ -144,18 +160,17 @@ def _print_view(view: GraphView) -> None:
 
 def _print_block(to: Console, column: ColumnSummary) -> None:
     """The numbers of one kind for a narrow terminal."""
-    from rich.padding import Padding
     from rich.text import Text
 
     to.print()
     to.print(Text.assemble((printable(column.name), "bold"), f"  {_labels(column)}"))
-    for name, words in (
-        ("fine labels", _parents(column)),
-        ("children", _children(column)),
-        ("entropy", f"{column.entropy:.2f} bits"),
-        ("frequent", _frequent(column, 5)),
-    ):
-        to.print(Padding(Text.assemble((f"{name}: ", "dim"), printable(words)), (0, 0, 0, 2)))
+    pairs = [
+        ("  fine labels", _parents(column)),
+        ("  children", _children(column)),
+        ("  entropy", f"{column.entropy:.2f} bits"),
+        ("  frequent", _frequent(column, 5)),
+    ]
+    print_pairs(to, pairs, ["dim"] * len(pairs))
 
 
 def _labels(column: ColumnSummary) -> str:

@@ -47,7 +47,13 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def print_table(to: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+def print_table(
+    to: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[int] = (),
+    styles: Sequence[str] = (),
+) -> None:
     """Print a table, with rules and colours on a terminal and plainly elsewhere.
 
     Args:
@@ -55,16 +61,38 @@ def print_table(to: Console, headings: Sequence[str], rows: Sequence[Sequence[st
         headings: the headings of the columns.
         rows: the cells.
         right: the numbers of the columns that are aligned to the right.
+        styles: per row, the style of its first cell on a terminal.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     if to.is_terminal:
-        _print_rich(to, headings, cells, right)
+        _print_rich(to, headings, cells, right, styles or [""] * len(cells))
     else:
         for line in _aligned([list(headings), *cells], right):
             to.print(line)
 
 
-def _print_rich(to: Console, headings: Sequence[str], rows: list[list[str]], right: Sequence[int]) -> None:
+def print_pairs(to: Console, pairs: Sequence[tuple[str, str]], styles: Sequence[str]) -> None:
+    """Print names and words beside them, which stay beside them where they take several lines.
+
+    Args:
+        to: a terminal.
+        pairs: each name with its words.
+        styles: the style of each name.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for (name, words), style in zip(pairs, styles, strict=True):
+        grid.add_row(Text(printable(name), style=style), Text(printable(words)))
+    to.print(grid)
+
+
+def _print_rich(
+    to: Console, headings: Sequence[str], rows: list[list[str]], right: Sequence[int], styles: Sequence[str]
+) -> None:
     """The table for a terminal."""
     from rich import box
     from rich.table import Table
@@ -73,8 +101,8 @@ def _print_rich(to: Console, headings: Sequence[str], rows: list[list[str]], rig
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    for row, style in zip(rows, styles, strict=True):
+        table.add_row(Text(row[0], style=style), *(Text(cell) for cell in row[1:]))
     to.print(table)
 
 

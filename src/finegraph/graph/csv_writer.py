@@ -62,7 +62,8 @@ def _check(graph: LabelGraph, columns: Sequence[_Column]) -> None:
         prior = graph.kind(name).unknown_prior
         if prior != "frequency":
             raise GraphError(
-                f"kind {name!r} has unknown_prior={prior!r}, which a CSV file cannot hold; write the graph to a .json file"
+                f"kind {name!r} has unknown_prior={prior!r}, which a CSV file cannot hold; "
+                "write the graph to a .json file"
             )
     if len(columns) >= MOST_COLUMNS:
         raise GraphError(

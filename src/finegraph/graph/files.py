@@ -1,7 +1,7 @@
 """Reading, writing and checking graph files: CSV or JSON by the ending of the name.
 
-Nothing is silently repaired: a file is read exactly or refused with all its faults. A written file reads back as an equal
-graph, and appears whole or not at all.
+Nothing is silently repaired: a file is read exactly or refused with all its faults. A written file reads back as an
+equal graph, and appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from finegraph.errors import GraphFileError
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.csv_writer import format_csv
 from finegraph.graph.faults import Fault, FaultList, one_fault
-from finegraph.graph.json_file import canonical_json, parse_json
+from finegraph.graph.json_file import canonical_json
+from finegraph.graph.json_reader import parse_json
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.lint import lint
 from finegraph.graph.text_file import decode, read_bytes, write_text

@@ -106,9 +106,10 @@ def contradictions(graph: LabelGraph, counts: Mapping[str, ArrayLike]) -> list[C
         fine, coarse = np.nonzero(seen)
         linked, parents, _ = kind.edges
         excluded = ~np.isin(fine * len(kind.labels) + coarse, linked * len(kind.labels) + parents) & ~kind.unknown[fine]
-        totals = seen.sum(axis=1)
-        for i, c in zip(fine[excluded].tolist(), coarse[excluded].tolist(), strict=True):
-            found.append(Contradiction(graph.fine[i], name, kind.labels[c], seen[i, c].item(), totals[i].item()))
+        fine, coarse = fine[excluded], coarse[excluded]
+        listed = (fine.tolist(), coarse.tolist(), seen[fine, coarse].tolist(), seen.sum(axis=1)[fine].tolist())
+        for i, c, count, total in zip(*listed, strict=True):
+            found.append(Contradiction(graph.fine[i], name, kind.labels[c], count, total))
     return sorted(found, key=lambda one: -one.count)
 
 

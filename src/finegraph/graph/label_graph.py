@@ -166,11 +166,12 @@ class LabelGraph:
 
     def parents(self, kind: str) -> IntArray:
         """The index of each fine label's parent, -1 where unknown; for kinds with at most one parent per fine label."""
-        return self.kind(kind).parents
+        return self.kind(kind).parents.copy()
 
     def edges(self, kind: str) -> tuple[IntArray, IntArray, FloatArray]:
         """The edges of a kind as (fine index, coarse index, weight)."""
-        return self.kind(kind).edges
+        fine, coarse, weight = self.kind(kind).edges
+        return fine.copy(), coarse.copy(), weight.copy()
 
     def matrix(self, kind: str) -> FloatArray:
         """The weights of a kind as a matrix (fine x coarse), the paper's G_j; zeros where the parent is unknown."""

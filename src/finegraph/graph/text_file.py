@@ -30,24 +30,29 @@ def read_bytes(path: str) -> bytes:
     """
     try:
         status = os.stat(path)
-        if stat.S_ISDIR(status.st_mode):
-            raise one_fault(path, "not-a-file", "expected a file, got a folder", _files_in(path))
-        if not stat.S_ISREG(status.st_mode):
-            raise one_fault(path, "not-a-file", "expected a regular file, got a device or a pipe")
-        if status.st_size > LARGEST_FILE:
-            size = f"{status.st_size / 2**30:.1f} GiB, more than {LARGEST_FILE / 2**30:g}"
-            raise one_fault(
-                path, "large-file", f"the file has {size} GiB", "a graph file holds labels only; split it up"
-            )
+        _check_status(path, status)
         data = Path(path).read_bytes()
     except FileNotFoundError:
         raise one_fault(path, "missing-file", "there is no such file", _near_file(path)) from None
+    except GraphFileError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise one_fault(path, "unreadable-file", f"the file cannot be read: {reason}") from None
     if not data:
         raise one_fault(path, "empty-file", "the file is empty", "a CSV graph begins with the line 'fine,<kind>,...'")
     return data
+
+
+def _check_status(path: str, status: os.stat_result) -> None:
+    """Refuse what is no file or too large, before it is opened."""
+    if stat.S_ISDIR(status.st_mode):
+        raise one_fault(path, "not-a-file", "expected a file, got a folder", _files_in(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise one_fault(path, "not-a-file", "expected a regular file, got a device or a pipe")
+    if status.st_size > LARGEST_FILE:
+        size = f"{status.st_size / 2**30:.1f} GiB; at most {LARGEST_FILE / 2**30:g} GiB can be read"
+        raise one_fault(path, "large-file", f"the file has {size}", "a graph file holds labels only, no data")
 
 
 def decode(data: bytes, faults: FaultList) -> str | None:

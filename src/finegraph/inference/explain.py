@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,7 +53,7 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
 
 def links_of(graph: LabelGraph, kind: str) -> Links:
     """The edges of a kind as tensors in float64."""
-    fine, coarse, weight = (torch.from_numpy(np.array(array)) for array in graph.edges(kind))
+    fine, coarse, weight = (torch.from_numpy(array) for array in graph.edges(kind))
     return Links(fine, coarse, weight, len(graph.labels(kind)))
 
 

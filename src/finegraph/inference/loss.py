@@ -86,17 +86,21 @@ def _kind_weights(graph: LabelGraph, kind_weights: KindWeights) -> list[float] |
     return weights
 
 
-def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_index: int) -> None:
-    """Raise where a target tensor has the wrong shape or type, or a value outside the graph."""
+def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_index: int) -> bool:
+    """Raise where a target tensor has the wrong shape or type, or a value outside the graph.
+
+    Returns:
+        Whether all labels are known to be observed.
+    """
     if target.shape != (batch,):
         raise ShapeError(f"{what}: expected one label per sample, shape ({batch},), got {tuple(target.shape)}")
     if target.dtype.is_floating_point or target.dtype == torch.bool or target.is_complex():
         raise TargetError(f"{what}: expected label indices (whole numbers), got {target.dtype}")
     if torch.compiler.is_compiling() or target.device.type != "cpu" or batch == 0:
-        return
+        return False
     low, high = (value.item() for value in torch.aminmax(target))
-    if 0 <= low and high < count:
-        return
+    if 0 <= low and high < count and not low <= ignore_index <= high:
+        return True
     wrong = ((target < 0) | (target >= count)) & (target != ignore_index)
     if wrong.any():
         sample = int(wrong.nonzero()[0])
@@ -104,73 +108,63 @@ def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_inde
             f"{what}: sample {sample} has label {int(target[sample])}, expected 0 to {count - 1}, "
             f"or {ignore_index} where it was not observed"
         )
+    return False
 
 
 def _targets(
     posterior: Posterior,
     target: Tensor | None,
     kind_targets: Mapping[str, Tensor] | None,
-    weights: list[float] | None,
+    kind_weights: list[float] | None,
     ignore_index: int,
 ) -> tuple[Targets, Tensor | None]:
-    """The target slots of a batch, and which samples have anything observed (None: all)."""
-    tensors, scores = posterior.tensors, posterior.fine_scores
-    slots, batch = tensors.slots, len(scores)
+    """The targets of a batch, and which samples have anything observed (None: all)."""
+    slots, batch, device = posterior.tensors.slots, len(posterior), posterior.fine_scores.device
     if target is None:
-        target = torch.full((batch,), ignore_index, device=scores.device)
-    _check_labels("target", target, batch, len(posterior.graph), ignore_index)
-    dtype = torch.promote_types(scores.dtype, torch.float32)
-    complete = not torch.compiler.is_compiling() and target.device.type == "cpu" and bool((target >= 0).all())
-    fine = target if complete else target.clamp_min(0)
-    column = slots.column.index_select(0, fine)
-    if slots.full and complete:
-        weight = torch.ones(1, column.shape[1], dtype=dtype, device=scores.device)
-    else:
-        weight = slots.weight.index_select(0, fine).to(dtype)
-    observed = None if complete else (target != ignore_index)
+        target = torch.full((batch,), ignore_index, device=device)
+    complete = _check_labels("target", target, batch, len(posterior.graph), ignore_index)
+    observed = None if complete else target != ignore_index
+    fine = target if observed is None else target.masked_fill(~observed, 0)
+    place = slots.place.index_select(0, fine)
+    if complete and slots.full and not kind_targets and kind_weights is None:
+        return Targets(fine, place, None), None
+    dtype = torch.promote_types(posterior.fine_scores.dtype, torch.float32)
+    weight = slots.weight.index_select(0, fine).to(dtype)
+    fine_weight = weight.new_ones(batch, 1)
     if observed is not None:
-        weight = weight * observed.unsqueeze(1)
-    if kind_targets:
-        weight = weight.expand_as(column).clone()
-        for name, labels in kind_targets.items():
-            seen = _image_labels(tensors, name, labels, batch, ignore_index, column, weight)
-            observed = None if observed is None else observed | seen
-    if weights is not None:
-        weight = weight * torch.tensor(weights, dtype=dtype, device=scores.device)[slots.kind]
-    full = complete and slots.full and not kind_targets and (weights is None or min(weights, default=1) > 0)
-    fine_weight = None if complete else (target != ignore_index).to(dtype).unsqueeze(1)
-    return Targets(fine, fine_weight, column, weight, full, slots.kind, slots.listed), observed
+        fine_weight = observed.unsqueeze(1).to(dtype)
+        weight = weight * fine_weight
+    for name, labels in (kind_targets or {}).items():
+        seen = _put_image_labels(posterior.tensors, name, labels, ignore_index, place, weight)
+        observed = None if observed is None else observed | seen
+    if kind_weights is not None:
+        weight = weight * torch.tensor(kind_weights, dtype=dtype, device=device)[slots.kind]
+    return Targets(fine, place, torch.cat([fine_weight, weight], dim=1)), observed
 
 
-def _image_labels(
-    tensors: GraphTensors,
-    name: str,
-    labels: Tensor,
-    batch: int,
-    ignore_index: int,
-    column: Tensor,
-    weight: Tensor,
+def _put_image_labels(
+    tensors: GraphTensors, name: str, labels: Tensor, ignore_index: int, place: Tensor, weight: Tensor
 ) -> Tensor:
     """Put the labels seen on photos into the slots of a kind; returns which samples have one."""
     kind = tensors.kind(name)
-    _check_labels(f"kind_targets[{name!r}]", labels, batch, kind.label_count, ignore_index)
+    _check_labels(f"kind_targets[{name!r}]", labels, len(place), kind.label_count, ignore_index)
     seen = labels != ignore_index
-    _check_possible(tensors, name, labels[seen])
+    label = labels.masked_fill(~seen, 0)
+    _check_possible(tensors, name, label, seen)
     own = tensors.slots.of_kind[name]
-    column[:, own] = kind.columns.start
-    column[:, own.start] = kind.columns.start + labels.clamp_min(0)
     weight[:, own] = 0.0
     weight[:, own.start] = seen.to(weight.dtype)
+    place[:, own.start] = tensors.slots.place_of(name, label, tensors.plan)
     return seen
 
 
-def _check_possible(tensors: GraphTensors, name: str, labels: Tensor) -> None:
+def _check_possible(tensors: GraphTensors, name: str, labels: Tensor, seen: Tensor) -> None:
     """Raise where a label seen on a photo is one that no fine label can have."""
-    if torch.compiler.is_compiling() or labels.device.type != "cpu" or len(labels) == 0:
+    if torch.compiler.is_compiling() or labels.device.type != "cpu":
         return
-    possible = tensors.kind(name).possible
-    if not bool(possible[labels].all()):
-        label = tensors.graph.labels(name)[int(labels[~possible[labels]][0])]
+    impossible = seen & ~tensors.kind(name).possible[labels]
+    if bool(impossible.any()):
+        label = tensors.graph.labels(name)[int(labels[impossible][0])]
         raise TargetError(
             f"kind_targets[{name!r}]: no fine label of the graph can have the label {label!r}, so its probability is 0; "
             "correct the label, or link it in the graph (see LabelGraph.with_image_labels)"
@@ -196,8 +190,9 @@ def _set_loss(
             labels = kind_targets[name]
             _check_labels(f"kind_targets[{name!r}]", labels, len(loss), kind.label_count, ignore_index)
             seen = labels != ignore_index
-            _check_possible(tensors, name, labels[seen])
-            union = torch.nn.functional.one_hot(labels.clamp_min(0), kind.label_count).bool() & seen.unsqueeze(1)
+            label = labels.masked_fill(~seen, 0)
+            _check_possible(tensors, name, label, seen)
+            union = torch.nn.functional.one_hot(label, kind.label_count).bool() & seen.unsqueeze(1)
             observed = observed | seen
         else:
             union = kind.union_of_parents(target)

@@ -57,8 +57,8 @@ class Plan(nn.Module):
     A *group column* counts the groups of all kinds: first all coarse labels, kind after kind, then all mixed rows.
 
     Attributes:
-        child_matrix: (fine, dense groups) 0/1: which fine labels are in each group of the dense kinds.
-        dense_columns: the group column of each column of `child_matrix`.
+        child_matrix: (dense groups, fine) 0/1: which fine labels are in each group of the dense kinds.
+        dense_columns: the group column of each row of `child_matrix`.
         score_matrix: (score columns, fine) the rows that scores need: of a binary kind only `yes`.
         score_columns: the group column of each row of `score_matrix`; the last ones are those of binary kinds.
         reference_columns: the group columns of `no` of these binary kinds.
@@ -74,6 +74,7 @@ class Plan(nn.Module):
     edge_column: Tensor
     edge_row: Tensor
     marginal_place: Tensor
+    place_column: Tensor
     edge_column_place: Tensor
     edge_row_place: Tensor
 
@@ -116,8 +117,8 @@ class Plan(nn.Module):
         place[column] = np.arange(len(column))
         score_columns += binary_columns
         self.all_dense = np.array_equal(np.array(score_columns), np.arange(self.group_count))
-        self._keep("child_matrix", matrix)
-        self._keep("score_matrix", np.ascontiguousarray(matrix[:, place[score_columns]].T))
+        self._keep("child_matrix", matrix.T)
+        self._keep("score_matrix", matrix[:, place[score_columns]].T)
         self._keep("dense_columns", column)
         self._keep("score_columns", np.array(score_columns, np.int64))
         self._keep("reference_columns", np.array(references, np.int64))
@@ -128,8 +129,9 @@ class Plan(nn.Module):
         column = np.concatenate(columns)
         place = np.full(self.group_count, -1, np.int64)
         place[column] = np.arange(len(column))
-        self.places_match = np.array_equal(place, np.arange(self.group_count))
+        self.place_count = len(column)
         self._keep("marginal_place", place)
+        self._keep("place_column", column)
         self._keep("edge_column_place", place[self.edge_column.numpy()])
         self._keep("edge_row_place", place[self.edge_row.numpy()])
 

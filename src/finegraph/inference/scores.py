@@ -10,6 +10,7 @@ changes no posterior, before it is narrowed again.
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -52,6 +53,11 @@ def wide(scores: Tensor) -> Tensor:
     return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
 
 
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """A context in which matrix products keep their precision, also inside autocast."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
 def _exact_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
     """The sum in float64 by gathers alone: no branch on values, and minus infinity is allowed."""
     total = fine_scores.double()
@@ -73,7 +79,7 @@ class _JointScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, fine_scores: Tensor, groups: Tensor, plan: Plan) -> Tensor:
         ctx.plan, ctx.groups = plan, groups.shape[1]
-        with torch.autocast(fine_scores.device.type, enabled=False):
+        with full_precision(fine_scores.device):
             error = _error_estimate(plan, fine_scores, groups)
             if error <= _ALLOWED_ERROR or (fine_scores.dtype == torch.float64 and error < math.inf):
                 return _fast_sum(plan, fine_scores, groups)
@@ -87,7 +93,7 @@ class _JointScores(torch.autograd.Function):
         grad = grads[0]
         if not ctx.needs_input_grad[1]:
             return grad, None, None
-        with torch.autocast(grad.device.type, enabled=False):
+        with full_precision(grad.device):
             return grad, _sum_to_groups(ctx.plan, grad), None
 
 
@@ -118,7 +124,8 @@ def _fast_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
             total = total + reference.sum(dim=1, keepdim=True)
         total = torch.addmm(total, chosen, plan.score_matrix.to(groups.dtype))
     for listed in plan.listed:
-        gathered = groups.index_select(1, cast(ListedKind, listed).group)
+        # gather runs on all threads, index_select on one
+        gathered = groups.gather(1, cast(ListedKind, listed).group.expand(len(groups), -1))
         total = gathered.add_(total)
     return total if total is not fine_scores else fine_scores.clone()
 

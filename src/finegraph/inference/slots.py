@@ -1,8 +1,9 @@
 """Which coarse labels the loss looks at, for each fine label: its target slots.
 
-A kind gives one slot per parent that a fine label can have, so one in the paper's case. `column[y]` are the coarse
-columns of the slots of fine label y and `weight[y]` the weights of the links, 0 where there is no such parent. Slots of
-dense and of mixed kinds come first, those of plain listed kinds last, because the loss treats these two differently.
+A kind gives one slot per parent that a fine label can have, so one in the paper's case. `place[y]` says where the labels
+of the slots of fine label y stand and `weight[y]` are the weights of the links, 0 where there is no such parent. Slots of
+dense and of mixed kinds come first, with places among the probabilities that the loss computes of those kinds; slots of
+plain listed kinds come last, one each, with places among the labels of the kind.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ class Slots(nn.Module):
     """The target slots of all fine labels.
 
     Attributes:
-        column: (fine, slot) the coarse column of each slot.
+        place: (fine, slot) where the label of each slot stands.
         weight: (fine, slot) the weight of its link, 0 for an empty slot.
         kind: (slot) the number of the kind of each slot.
         of_kind: per kind, which slots are its own.
-        listed: how many slots, at the end, belong to plain listed kinds.
+        matrix_count: how many slots come first; the others belong to plain listed kinds.
         full: whether every slot of every fine label has weight 1.
     """
 
-    column: Tensor
+    place: Tensor
     weight: Tensor
     kind: Tensor
 
@@ -39,26 +40,37 @@ class Slots(nn.Module):
         starts = np.concatenate([[0], np.cumsum([len(kind.labels) for kind in kinds])]).astype(np.int64)
         last = [index for index in plan.listed_kinds if plan.listed_plain(index)]
         order = [index for index in range(len(kinds)) if index not in last] + last
-        columns, weights, owner = [np.zeros((len(graph), 0), np.int64)], [np.zeros((len(graph), 0))], []
+        places, weights, owner = [np.zeros((len(graph), 0), np.int64)], [np.zeros((len(graph), 0))], []
+        place = plan.marginal_place.numpy()
         self.of_kind: dict[str, slice] = {}
         for index in order:
             column, weight = _slots_of(kinds[index])
             self.of_kind[kinds[index].name] = slice(len(owner), len(owner) + column.shape[1])
-            columns.append(column + starts[index])
+            places.append(column if index in last else place[column + starts[index]])
             weights.append(weight)
             owner += [index] * column.shape[1]
-        self.listed = len(last)
-        self.register_buffer("column", torch.from_numpy(np.concatenate(columns, axis=1)), persistent=False)
+        self.first_column = [int(starts[index]) for index in owner]
+        self.matrix_count = len(owner) - len(last)
+        self.register_buffer("place", torch.from_numpy(np.concatenate(places, axis=1)), persistent=False)
         weight = np.concatenate(weights, axis=1)
         self.full = bool((weight == 1).all())
         self.register_buffer("weight", torch.from_numpy(weight), persistent=False)
         self.register_buffer("kind", torch.tensor(owner, dtype=torch.int64), persistent=False)
 
+    def place_of(self, name: str, label: Tensor, plan: Plan) -> Tensor:
+        """The places of labels of a kind."""
+        slot = self.of_kind[name].start
+        return label if slot >= self.matrix_count else plan.marginal_place[self.first_column[slot] + label]
+
+    def columns_at(self, slot: int, place: Tensor, plan: Plan) -> Tensor:
+        """The coarse columns of places in a slot."""
+        return self.first_column[slot] + place if slot >= self.matrix_count else plan.place_column[place]
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Slots:
         # The weights of links stay in float64 whatever the precision of the network: only the device may change.
         weight = self.weight
         super()._apply(fn, recurse)
-        self.weight = weight.to(self.column.device)
+        self.weight = weight.to(self.place.device)
         return self
 
 

@@ -83,6 +83,7 @@ def examine() -> Diagnosis:
         ("numpy", _numpy),
         ("torch", _torch),
         ("threads", _threads),
+        ("processors", _processors),
         ("devices", _devices),
         ("sample menu", _sample_menu),
     ]
@@ -124,11 +125,15 @@ def _torch() -> str:
 
 
 def _threads() -> str:
-    """How many threads torch uses, of how many processors."""
+    """How many threads torch uses."""
     import torch
 
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{torch.get_num_threads()} for torch, {usable} processors"
+    return str(torch.get_num_threads())
+
+
+def _processors() -> str:
+    """How many processors this process may use."""
+    return str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def _devices() -> str:

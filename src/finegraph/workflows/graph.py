@@ -16,7 +16,7 @@ from finegraph.graph.faults import Fault, file_error
 from finegraph.graph.files import check_graph_file, read_graph
 from finegraph.graph.text_file import write_text
 
-NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file"})
+NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-ending"})
 """Rules that say that there is nothing to check."""
 
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 import pytest
 
 from finegraph.errors import GraphError, UnknownNameError
+from finegraph.graph import LabelGraph
 from finegraph.graph.builders import graph_from_cars
 
 TYPE_WORDS = {
@@ -131,6 +132,11 @@ def test_graph_is_the_table(rows):
     for kind in graph.kinds:
         labels = graph.labels(kind)
         assert [labels[parent] for parent in graph.parents(kind)] == [row[kind] for row in rows]
+
+
+def test_table_is_a_graph_file():
+    path = files("finegraph.graph.builders").joinpath("stanford_cars.csv")
+    assert LabelGraph.read(str(path)) == graph_from_cars()
 
 
 def test_names_of_the_caller_are_matched_and_kept():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from finegraph.errors import GraphError, GraphFileError, InputError, UnknownNameError
+from finegraph.graph import LabelGraph
 from finegraph.graph.builders import graph_from_cub
 
 CLASSES = ["001.Black_footed_Albatross", "002.Laysan_Albatross", "003.Sooty_Albatross"]
@@ -76,6 +77,13 @@ def test_groups_choose_and_order(folder):
         graph_from_cub(folder, groups=["bill shpe"])
     with pytest.raises(GraphError, match="the kind 'bill shape' is given twice"):
         graph_from_cub(folder, groups=["bill shape", "bill shape"])
+
+
+@pytest.mark.parametrize("attributes", ["choice", "percent"])
+def test_graph_survives_a_file(folder, tmp_path, attributes):
+    graph = graph_from_cub(folder, attributes)
+    graph.write(tmp_path / "graph.csv")
+    assert LabelGraph.read(tmp_path / "graph.csv") == graph
 
 
 @pytest.mark.parametrize("place", ["attributes.txt", "../attributes.txt"])

@@ -65,7 +65,7 @@ def graph_from_manifest(
     return LabelGraph(seen.fine, made)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Sight:
     """How often a label was seen on the photos of a fine label, and on which line first."""
 
@@ -188,7 +188,10 @@ def _make_kinds(seen: _Seen, columns: dict[str, int], on_conflict: str, faults: 
 
 def _cell(sights: dict[str, _Sight] | None) -> Cell | None:
     """The labels seen on the photos of one fine label, weighted by how often."""
-    return Cell(tuple(sights), tuple(float(sight.count) for sight in sights.values())) if sights else None
+    if not sights:
+        return None
+    weights = tuple(float(sight.count) for sight in sights.values()) if len(sights) > 1 else None
+    return Cell(tuple(sights), weights)
 
 
 def _check_conflicts(kind: str, by_fine: dict[str, dict[str, _Sight]], faults: FaultList) -> None:

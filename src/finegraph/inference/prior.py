@@ -1,0 +1,97 @@
+"""The paper's hierarchical prior on the weights, which is a graph Laplacian.
+
+    -log p_w / lambda  =  1/2 sum_i sum_j sum_c g^j[i, c] |w_i - w^j_c|^2  =  1/2 trace(V' Lap V)
+
+with V all weight rows, fine and coarse, on top of each other. Its gradient is Lap V, so value and gradient come from one
+gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent is no
+edge. Biases are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
+
+from finegraph.errors import ShapeError
+from finegraph.graph import LabelGraph
+from finegraph.inference.scores import full_precision
+
+
+class LaplacianEdges(nn.Module):
+    """The edges of all kinds of a graph, sorted both ways, for sums of weight rows."""
+
+    down_item: Tensor
+    down_start: Tensor
+    down_weight: Tensor
+    up_item: Tensor
+    up_start: Tensor
+    up_weight: Tensor
+    fine_degree: Tensor
+    coarse_degree: Tensor
+
+    def __init__(self, graph: LabelGraph) -> None:
+        super().__init__()
+        edges = [graph.edges(name) for name in graph.kinds]
+        starts = np.concatenate([[0], np.cumsum([len(graph.labels(name)) for name in graph.kinds])]).astype(np.int64)
+        empty = np.zeros(0, np.int64)
+        fine = np.concatenate([empty, *(edge[0] for edge in edges)])
+        coarse = np.concatenate([empty, *(edge[1] + start for edge, start in zip(edges, starts, strict=False))])
+        weight = np.concatenate([np.zeros(0), *(edge[2] for edge in edges)])
+        self._keep("down", fine, coarse, weight, len(graph))
+        self._keep("up", coarse, fine, weight, int(starts[-1]))
+        for name, owner, count in (("fine_degree", fine, len(graph)), ("coarse_degree", coarse, int(starts[-1]))):
+            degree = np.bincount(owner, weights=weight, minlength=count)
+            self.register_buffer(name, torch.from_numpy(degree).float().unsqueeze(1), persistent=False)
+
+    def _keep(self, name: str, owner: Any, item: Any, weight: Any, count: int) -> None:
+        order = np.argsort(owner, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))[:-1]]).astype(np.int64)
+        self.register_buffer(f"{name}_item", torch.from_numpy(item[order]), persistent=False)
+        self.register_buffer(f"{name}_start", torch.from_numpy(start[:count]), persistent=False)
+        self.register_buffer(f"{name}_weight", torch.from_numpy(weight[order]).float(), persistent=False)
+
+    def down(self, coarse: Float[Tensor, "coarse feature"]) -> Float[Tensor, "fine feature"]:
+        """For each fine label the weighted sum of its parents' rows, over all kinds."""
+        return _bags(coarse, self.down_item, self.down_start, self.down_weight)
+
+    def up(self, fine: Float[Tensor, "fine feature"]) -> Float[Tensor, "coarse feature"]:
+        """For each coarse label the weighted sum of its children's rows."""
+        return _bags(fine, self.up_item, self.up_start, self.up_weight)
+
+
+def _bags(rows: Tensor, item: Tensor, start: Tensor, weight: Tensor) -> Tensor:
+    """Weighted sums of rows, one per bag."""
+    return embedding_bag(item, rows, start, mode="sum", per_sample_weights=weight.to(rows.dtype))
+
+
+def laplacian(edges: LaplacianEdges, fine: Tensor, coarse: Tensor) -> Float[Tensor, ""]:
+    """The prior of two weight matrices (fine x feature, coarse x feature)."""
+    if fine.shape[1] != coarse.shape[1]:
+        raise ShapeError(
+            f"the weight prior compares fine and coarse weights, so both need the same features; got {fine.shape[1]} "
+            f"and {coarse.shape[1]}. Leave the prior out, or give both heads features of one size"
+        )
+    result: Tensor = _Laplacian.apply(fine, coarse, edges)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Laplacian(torch.autograd.Function):
+    """1/2 trace(V' Lap V); the gradient Lap V is found on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, fine: Tensor, coarse: Tensor, edges: LaplacianEdges) -> Tensor:
+        with full_precision(fine.device):
+            fine_grad = edges.fine_degree.to(fine.dtype) * fine - edges.down(coarse)
+            coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse - edges.up(fine)
+            ctx.save_for_backward(fine_grad, coarse_grad)
+            return 0.5 * ((fine * fine_grad).sum() + (coarse * coarse_grad).sum())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        fine_grad, coarse_grad = ctx.saved_tensors
+        return grads[0] * fine_grad, grads[0] * coarse_grad, None

@@ -1,0 +1,269 @@
+"""The last layer of a network: features in, a posterior over the label graph out.
+
+    SoftmaxHead     SM      f = W x                                   marginals of the kinds follow from the fine labels
+    BipartiteHead   BGL_1   f = W x,   f^j = W_j x                    one feature
+                    BGL_m   f = W x,   f^j = W_j x' (or W_j x^j)      another feature, or one per kind, for coarse labels
+
+All answer with the same `Posterior`, so a training loop does not care which one it has. With one feature, and one known
+parent per kind, `fold` turns a trained bipartite head into a softmax head with exactly the same answers: the graph then
+costs nothing at inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, unknown_name
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.inference.prior import LaplacianEdges, laplacian
+from finegraph.inference.tensors import GraphTensors
+from finegraph.nn.extending import extended_weights
+
+CoarseFeatures = Tensor | Mapping[str, Tensor] | None
+
+
+class Head(nn.Module):
+    """What both heads share: the graph, its tensors, and the check that saved weights belong to the graph."""
+
+    graph_digest: Tensor
+
+    def __init__(self, features: int, graph: LabelGraph, bias: bool) -> None:
+        super().__init__()
+        if features < 1:
+            raise InputError(f"features: expected the number of columns of the features, at least 1, got {features}")
+        self.features, self.graph = features, graph
+        self.tensors = GraphTensors(graph)
+        self.fine = nn.Linear(features, len(graph), bias=bias)
+        self.register_buffer("graph_digest", torch.tensor(list(bytes.fromhex(graph.digest)), dtype=torch.uint8))
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        saved = state_dict.get(prefix + "graph_digest")
+        if saved is not None and not torch.equal(saved.cpu(), self.graph_digest.cpu()):
+            raise GraphMismatchError(
+                f"these weights were made for another label graph (digest {bytes(saved.tolist()).hex()[:12]}, this head has "
+                f"{self.graph.digest[:12]}): labels differ in name, order or links. Build the head with the graph saved "
+                "beside the weights; to add fine labels, load them there and use head.extend(graph)"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _check(self, what: str, features: Tensor, size: int) -> None:
+        if features.ndim != 2 or features.shape[1] != size:
+            raise ShapeError(f"{what}: expected shape (batch, {size}), got {tuple(features.shape)}")
+
+
+class SoftmaxHead(Head):
+    """The baseline, SM: one linear layer and softmax. Kind marginals are sums over the fine labels.
+
+    Example:
+        >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+        >>> SoftmaxHead(8, graph)(torch.randn(2, 8)).log_probs("dish").shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(self, features: int, graph: LabelGraph, *, bias: bool = True) -> None:
+        """Args:
+        features: the number of columns of the features.
+        graph: the label graph.
+        bias: whether the linear layer has a bias.
+        """
+        super().__init__(features, graph, bias)
+
+    def scores(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch fine"]:
+        """The fine scores alone."""
+        self._check("features", features, self.features)
+        scores: Tensor = self.fine(features)
+        return scores
+
+    def forward(self, features: Float[Tensor, "batch feature"]) -> Posterior:
+        """The posterior of each row of features."""
+        return Posterior(self.graph, self.scores(features), tensors=self.tensors)
+
+    def extend(self, graph: LabelGraph) -> SoftmaxHead:
+        """A head for a graph with more fine labels; new ones start from what their relatives share."""
+        head = SoftmaxHead(self.features, graph, bias=self.fine.bias is not None).to(self.fine.weight)
+        with torch.no_grad():
+            weight = extended_weights(self.graph, graph, self.fine.weight, None)
+            head.fine.weight.copy_(weight.fine)
+            if self.fine.bias is not None:
+                head.fine.bias.copy_(extended_weights(self.graph, graph, self.fine.bias[:, None], None).fine[:, 0])
+        return head
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Parameters with their learning rates for an optimizer; see `BipartiteHead.parameter_groups`."""
+        return [{"params": list(self.parameters()), "lr": lr}]
+
+
+class BipartiteHead(Head):
+    """The paper's head, BGL: fine and coarse scores, joined by the label graph.
+
+    Example:
+        >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+        >>> head = BipartiteHead(8, graph)
+        >>> head(torch.randn(2, 8)).log_probs().shape
+        torch.Size([2, 3])
+        >>> two = BipartiteHead(8, graph, coarse_features=4)
+        >>> two(torch.randn(2, 8), torch.randn(2, 4)).log_probs("dish").shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        features: int,
+        graph: LabelGraph,
+        *,
+        coarse_features: int | Mapping[str, int] | None = None,
+        bias: bool = True,
+    ) -> None:
+        """Args:
+        features: the number of columns of the features.
+        graph: the label graph.
+        coarse_features: for BGL_m the number of columns of the features of coarse labels, or one number per kind. By
+            default the coarse labels use the same features (BGL_1).
+        bias: whether the linear layers have a bias.
+        """
+        super().__init__(features, graph, bias)
+        self.coarse_features = coarse_features
+        self.edges = LaplacianEdges(graph)
+        if isinstance(coarse_features, Mapping):
+            for name in coarse_features:
+                graph.kind(name)
+            for name in graph.kinds:
+                if name not in coarse_features:
+                    raise InputError(f"coarse_features: the kind {name!r} is missing; give a size for every kind, or one number")
+            sizes = [(coarse_features[name], len(graph.labels(name))) for name in graph.kinds]
+            self.coarse: nn.Linear | nn.ModuleList = nn.ModuleList(nn.Linear(*size, bias=bias) for size in sizes)
+        else:
+            self.coarse = nn.Linear(coarse_features or features, self.tensors.coarse_count, bias=bias)
+
+    def scores(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None
+    ) -> tuple[Float[Tensor, "batch fine"], dict[str, Float[Tensor, "batch label"]]]:
+        """The fine scores, and per kind the coarse scores. Raw scores are not identifiable: show marginals instead."""
+        fine, coarse = self._score_matrices(features, coarse_features)
+        return fine, {name: coarse[:, columns] for name, columns in self.tensors.columns.items()}
+
+    def forward(self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None) -> Posterior:
+        """The posterior of each row of features.
+
+        Args:
+            features: for the fine labels, and for the coarse ones too in a one-feature head.
+            coarse_features: for the coarse labels of a two-feature head; one tensor per kind if the head was made so.
+        """
+        fine, coarse = self._score_matrices(features, coarse_features)
+        return Posterior(self.graph, fine, coarse, tensors=self.tensors)
+
+    def _score_matrices(self, features: Tensor, coarse_features: CoarseFeatures) -> tuple[Tensor, Tensor]:
+        self._check("features", features, self.features)
+        fine: Tensor = self.fine(features)
+        if isinstance(self.coarse, nn.ModuleList):
+            return fine, self._scores_per_kind(fine, coarse_features)
+        if self.coarse_features is None:
+            if coarse_features is not None:
+                raise InputError("this head uses one feature for fine and coarse labels; it takes no coarse features")
+            coarse_features = features
+        if not isinstance(coarse_features, Tensor):
+            raise InputError(
+                f"this head needs coarse features too: a tensor of shape (batch, {self.coarse.in_features}), "
+                f"got {type(coarse_features).__name__}"
+            )
+        self._check("coarse features", coarse_features, self.coarse.in_features)
+        coarse: Tensor = self.coarse(coarse_features)
+        return fine, coarse
+
+    def _scores_per_kind(self, fine: Tensor, coarse_features: CoarseFeatures) -> Tensor:
+        assert isinstance(self.coarse, nn.ModuleList)
+        if not isinstance(coarse_features, Mapping):
+            raise InputError(f"this head needs features per kind: a mapping from each of {self.graph.kinds} to a tensor")
+        parts = []
+        for name in coarse_features:
+            if name not in self.graph.kinds:
+                raise unknown_name("kind", name, self.graph.kinds, "in the coarse features")
+        for name, layer in zip(self.graph.kinds, self.coarse, strict=True):
+            if name not in coarse_features:
+                raise InputError(f"coarse features: the kind {name!r} is missing; give features for every kind")
+            assert isinstance(layer, nn.Linear)
+            self._check(f"coarse features of {name!r}", coarse_features[name], layer.in_features)
+            parts.append(layer(coarse_features[name]))
+        return torch.cat(parts, dim=1) if parts else fine.new_zeros(len(fine), 0)
+
+    def coarse_weights(self) -> Float[Tensor, "coarse feature"]:
+        """The weights of all coarse labels, kind after kind, where all have features of one size."""
+        if isinstance(self.coarse, nn.Linear):
+            return self.coarse.weight
+        sizes = {layer.in_features for layer in self.coarse if isinstance(layer, nn.Linear)}
+        if len(sizes) > 1:
+            raise ShapeError(f"the coarse weights have different feature sizes per kind, {sorted(sizes)}, and do not stack")
+        return torch.cat([layer.weight for layer in self.coarse if isinstance(layer, nn.Linear)])
+
+    def fold(self) -> SoftmaxHead:
+        """A softmax head with the same answers and marginals, as cheap as plain softmax.
+
+        A two-feature head folds to one over both features side by side: call it with `torch.cat([x, coarse_x], 1)`.
+        Kinds with several or unknown parents have no linear form and cannot be folded.
+        """
+        for kind in self.tensors.each():
+            if not kind.plain:
+                raise SeveralParentsError(
+                    f"kind {kind.name!r} has fine labels with several or unknown parents, so this head is no linear layer "
+                    "and cannot be folded; fold a head without this kind, or use this one as it is"
+                )
+        if isinstance(self.coarse, nn.ModuleList):
+            raise InputError("a head with separate features per kind cannot be folded into one layer; use it as it is")
+        with torch.no_grad():
+            weight = self.edges.down(self.coarse.weight)
+            one_feature = self.coarse_features is None
+            weight = self.fine.weight + weight if one_feature else torch.cat([self.fine.weight, weight], dim=1)
+            head = SoftmaxHead(weight.shape[1], self.graph, bias=self.fine.bias is not None).to(weight)
+            head.fine.weight.copy_(weight)
+            if self.fine.bias is not None:
+                head.fine.bias.copy_(self.fine.bias + self.edges.down(self.coarse.bias[:, None])[:, 0])
+        return head
+
+    def extend(self, graph: LabelGraph) -> Self:
+        """A head for a graph with more fine labels, such as a new menu item.
+
+        Labels that this head knows, by name, keep their weights. A new fine label starts with what its parents tell of
+        it (see `extending.py`), so it can be predicted before there is any photo of it. Kinds must stay the same; they
+        may have new labels.
+        """
+        if isinstance(self.coarse, nn.ModuleList):
+            raise InputError("a head with separate features per kind cannot be extended; train a new one")
+        bias = self.fine.bias is not None
+        head = type(self)(self.features, graph, coarse_features=self.coarse_features, bias=bias).to(self.fine.weight)
+        assert isinstance(head.coarse, nn.Linear)
+        shared = self.coarse_features is None
+        with torch.no_grad():
+            weight = extended_weights(self.graph, graph, self.fine.weight, self.coarse.weight, shared=shared)
+            head.fine.weight.copy_(weight.fine)
+            head.coarse.weight.copy_(weight.coarse)
+            if bias:
+                biases = extended_weights(self.graph, graph, self.fine.bias[:, None], self.coarse.bias[:, None])
+                head.fine.bias.copy_(biases.fine[:, 0])
+                head.coarse.bias.copy_(biases.coarse[:, 0])
+        return head
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Parameters with learning rates scaled so that `lr` means the same as for a softmax head.
+
+        A step moves every fine score through its own weights and through one block per kind, so all blocks get
+        lr / (kinds + 1). Without this, training many kinds diverges at rates that suit softmax.
+        """
+        scaled = lr / (len(self.graph.kinds) + 1)
+        return [{"params": list(self.parameters()), "lr": scaled}]
+
+
+def laplacian_prior(head: nn.Module) -> Float[Tensor, ""]:
+    """The paper's prior on the weights of a bipartite head: -log p_w / lambda.
+
+    Add `strength * laplacian_prior(head)` to a mean loss; the paper sums the loss over n samples, so its lambda is
+    `strength * n`.
+    """
+    if not isinstance(head, BipartiteHead):
+        raise InputError(f"the weight prior needs a BipartiteHead, which has coarse weights; got {type(head).__name__}")
+    return laplacian(head.edges, head.fine.weight, head.coarse_weights())
