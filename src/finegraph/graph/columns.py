@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -46,15 +47,34 @@ def cell_of(value: object, where: str) -> Cell | None:
     if isinstance(value, str):
         return Cell((value,))
     if isinstance(value, Mapping):
-        return Cell(tuple(value), tuple(float(weight) for weight in value.values()))
+        return _checked(Cell(tuple(value), tuple(_number(weight, where) for weight in value.values())), where)
     if isinstance(value, AbstractSet):
-        return Cell(tuple(sorted(value)))
-    if isinstance(value, Sequence):
-        return Cell(tuple(value), all_of=True)
+        return _checked(Cell(tuple(sorted(value, key=str))), where)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return _checked(Cell(tuple(value), all_of=True), where)
     raise GraphError(
         f"{where}: expected text, True, False, None (unknown), a set (one of), a mapping (weights) or a list (all of); "
         f"got {type(value).__name__}"
     )
+
+
+def _number(weight: object, where: str) -> float:
+    """A weight as a number."""
+    if isinstance(weight, Real) and not isinstance(weight, bool):
+        return float(weight)
+    raise GraphError(f"{where}: a weight must be a number, got {type(weight).__name__}")
+
+
+def _checked(cell: Cell, where: str) -> Cell:
+    """The cell, unless its labels cannot be meant."""
+    for label in cell.labels:
+        if not isinstance(label, str):
+            raise GraphError(f"{where}: a label must be text, got {type(label).__name__}")
+    if not cell.labels and not cell.all_of:
+        raise GraphError(f"{where}: no label to choose from; use None for unknown")
+    if len(set(cell.labels)) != len(cell.labels):
+        raise GraphError(f"{where}: a label is listed twice")
+    return cell
 
 
 def kinds_of_column(name: str, cells: Sequence[Cell | None], labels: Sequence[str] | None = None) -> list[Kind]:
@@ -92,6 +112,8 @@ def _group(name: str, cells: Sequence[Cell | None], labels: Sequence[str] | None
             )
     if labels is None:
         labels = list(dict.fromkeys(label for cell in cells if cell for label in cell.labels))
+    if not labels:
+        raise GraphError(f"{name!r} is a group without labels: every known cell says 'none of them'; leave it out")
     members = [set(cell.labels) if cell else None for cell in cells]
     return [
         Kind.from_parents(

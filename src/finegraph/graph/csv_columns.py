@@ -74,13 +74,15 @@ class Column:
         return np.array(self.codes, dtype=np.int64)
 
     @cached_property
-    def _rows_by_code(self) -> list[IntArray]:
-        order = np.argsort(self._code_array, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self._code_array, minlength=len(self.texts)))[:-1])
+    def _rows_by_code(self) -> tuple[IntArray, IntArray]:
+        """The rows sorted by their texts, and where each text begins."""
+        sizes = np.bincount(self._code_array, minlength=len(self.texts))
+        return np.argsort(self._code_array, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
 
     def rows_with(self, code: int) -> list[int]:
         """The rows in which a text stands."""
-        return [int(row) for row in self._rows_by_code[code]]
+        rows, starts = self._rows_by_code
+        return [int(row) for row in rows[starts[code] : starts[code + 1]]]
 
     def kinds(self, context: Context) -> list[Kind]:
         """The kinds that the column describes; none where it has faults, which are noted."""
@@ -107,7 +109,7 @@ class _Checks:
         """The different cells and the declared labels of the column; None where there are faults."""
         before = len(self.faults)
         declared = self._declared()
-        cells = [self._parse(text, code) for code, text in enumerate(self.texts)]
+        cells = [self._parse(text, code) for code, text in enumerate(self.texts) if not self.faults.full]
         labels: dict[str, int] = {}
         for code, cell in enumerate(cells):
             for label in cell.labels if cell else ():

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard, cast, get_args
+from typing import NamedTuple, TypeGuard, cast, get_args
 
 import numpy as np
 
 from finegraph.errors import GraphError, near_matches
 from finegraph.graph.faults import FaultList, first_few
 from finegraph.graph.json_file import FORMAT, VERSION
-from finegraph.graph.kind import Kind, UnknownPrior
+from finegraph.graph.kind import FloatArray, IntArray, Kind, UnknownPrior
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import kind_name_fault, name_fault, unicode_twins
 
@@ -55,6 +55,14 @@ class _Object(dict[str, object]):
                 if key in seen:
                     self.twice.append(key)
                 seen.add(key)
+
+
+class _Edges(NamedTuple):
+    """The edges of a kind, row by row: how many there are per fine label, their labels and weights."""
+
+    sizes: IntArray
+    coarse: IntArray
+    weight: FloatArray
 
 
 class _Constant:
@@ -195,42 +203,44 @@ class _Reader:
             self._wrong_type(f"{place}.unknown_prior", "'frequency' or 'uniform'", prior)
         labels = self._names(entry["labels"], f"{place}.labels") if "labels" in entry else []
         label_count = _length(entry.get("labels"))
-        rows = self._parents(entry["parents"], f"{place}.parents", label_count) if "parents" in entry else []
-        if fine_count is not None and isinstance(entry.get("parents"), list) and len(rows) != fine_count:
-            message = f"{len(rows)} parents for {fine_count} fine labels; there must be one for each"
+        edges = self._parents(entry["parents"], f"{place}.parents", label_count) if "parents" in entry else None
+        if edges is not None and fine_count is not None and len(edges.sizes) != fine_count:
+            message = f"{len(edges.sizes)} parents for {fine_count} fine labels; there must be one for each"
             self._note("wrong-length", f"{place}.parents", message)
-        if len(self.faults) > before or self.faults.full:
+        if len(self.faults) > before or self.faults.full or edges is None:
             return None
-        sizes = [len(row) for row in rows]
-        edges = [edge for row in rows for edge in row]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        coarse, weight = np.array([c for c, _ in edges], np.int64), np.array([w for _, w in edges], np.float64)
+        starts = np.concatenate([[0], np.cumsum(edges.sizes)]).astype(np.int64)
         try:
-            return Kind(str(name), tuple(labels), starts, coarse, weight, cast(UnknownPrior, prior))
+            return Kind(str(name), tuple(labels), starts, edges.coarse, edges.weight, cast(UnknownPrior, prior))
         except GraphError as error:
             self._note("bad-kind", place, str(error))
             return None
 
-    def _parents(self, parents: object, place: str, label_count: int | None) -> list[list[tuple[int, float]]]:
-        """The edges of each fine label."""
+    def _parents(self, parents: object, place: str, label_count: int | None) -> _Edges | None:
+        """The edges of each fine label; None where there is no list of them."""
         if not isinstance(parents, list):
             self._wrong_type(place, "a list with the parent of each fine label", parents)
-            return []
-        rows: list[list[tuple[int, float]]] = []
+            return None
+        if label_count and set(map(type, parents)) <= {int, type(None)}:
+            quick = _one_parent(parents, label_count)
+            if quick is not None:
+                return quick
+        sizes: list[int] = []
+        coarse: list[int] = []
+        weight: list[float] = []
         for number, parent in enumerate(parents):
-            if parent is None:
-                rows.append([])
-            elif type(parent) is int and label_count is not None and 0 <= parent < label_count:
-                rows.append([(parent, 1.0)])
-            elif isinstance(parent, list):
-                rows.append(self._pairs(parent, f"{place}[{number}]", label_count))
-            else:
-                self._index(parent, f"{place}[{number}]", label_count)
-                rows.append([])
-        return rows
+            row: dict[int, float] = {}
+            if isinstance(parent, list):
+                row = self._pairs(parent, f"{place}[{number}]", label_count)
+            elif parent is not None and self._index(parent, f"{place}[{number}]", label_count):
+                row = {parent: 1.0}
+            sizes.append(len(row))
+            coarse += row.keys()
+            weight += row.values()
+        return _Edges(np.array(sizes, np.int64), np.array(coarse, np.int64), np.array(weight, np.float64))
 
-    def _pairs(self, pairs: Sequence[object], place: str, label_count: int | None) -> list[tuple[int, float]]:
-        """The edges of a fine label with several parents."""
+    def _pairs(self, pairs: Sequence[object], place: str, label_count: int | None) -> dict[int, float]:
+        """The labels and weights of a fine label with several parents."""
         if len(pairs) < 2:
             what = "null where the parent is unknown" if not pairs else "the number alone for one parent"
             self._note(
@@ -245,14 +255,16 @@ class _Reader:
                 if pair[0] in edges:
                     self._note("label-twice", here, f"label {pair[0]} stands twice in one list")
                 edges[pair[0]] = float(pair[1])
-        return list(edges.items())
+        return edges
 
     def _index(self, index: object, place: str, label_count: int | None) -> bool:
         """Whether `index` is that of a label."""
         if type(index) is not int:
             self._wrong_type(place, "the number of a label, null or a list of pairs", index)
             return False
-        if label_count is not None and not 0 <= index < label_count:
+        if label_count is None:  # the labels are faulty themselves, and noted
+            return False
+        if not 0 <= index < label_count:
             message = f"there is no label {first_few([str(index)], 1)}; expected 0 to {label_count - 1}"
             self._note("out-of-range", place, message, hint="null is unknown" if index == -1 else None)
             return False
@@ -284,3 +296,12 @@ class _Reader:
 def _length(value: object) -> int | None:
     """How long a list is; None where it is no list."""
     return len(value) if isinstance(value, list) else None
+
+
+def _one_parent(parents: Sequence[int | None], label_count: int) -> _Edges | None:
+    """The edges where each fine label has one parent or none; None where a number is not that of a label."""
+    known = [parent for parent in parents if parent is not None]
+    if known and not 0 <= min(known) <= max(known) < label_count:
+        return None
+    sizes = np.array([parent is not None for parent in parents], dtype=np.int64)
+    return _Edges(sizes, np.array(known, dtype=np.int64), np.ones(len(known)))

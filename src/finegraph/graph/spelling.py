@@ -39,7 +39,7 @@ class Suggestions:
     Comparing a name with thousands of others takes a while, so after the first few hints there are none.
     """
 
-    def __init__(self, most: int = 20) -> None:
+    def __init__(self, most: int = 10) -> None:
         self._left = most
 
     def hint(self, name: str, choices: Collection[str]) -> str | None:

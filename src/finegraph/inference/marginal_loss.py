@@ -243,7 +243,11 @@ class MarginalLoss(torch.autograd.Function):
         return grad * factor, None if mixing_grad is None else mixing_grad * factor, None, None
 
 
-@torch.library.custom_op("finegraph::marginal_loss", mutates_args=())
+@torch.library.custom_op(
+    "finegraph::marginal_loss",
+    mutates_args=(),
+    schema="(Tensor scores, Tensor mixing, Tensor fine, Tensor place, Tensor weight, int key) -> (Tensor, Tensor, Tensor)",
+)
 def _compiled_loss(
     scores: Tensor, mixing: Tensor, fine: Tensor, place: Tensor, weight: Tensor, key: int
 ) -> tuple[Tensor, Tensor, Tensor]:

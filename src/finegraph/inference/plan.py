@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from finegraph.inference.kind_tensors import KindTensors
@@ -82,7 +83,8 @@ class Plan(nn.Module):
         super().__init__()
         self.fine_count, self.kind_count = fine_count, len(kinds)
         self.coarse_count = kinds[-1].columns.stop if kinds else 0
-        mixed_starts = self.coarse_count + np.concatenate([[0], np.cumsum([k.group_count - k.label_count for k in kinds])])
+        mixed_counts = np.array([kind.group_count - kind.label_count for kind in kinds], dtype=np.int64)
+        mixed_starts = self.coarse_count + np.concatenate([np.zeros(1, np.int64), np.cumsum(mixed_counts)])
         self.group_count = int(mixed_starts[-1])
         dense = [_is_dense(kind) for kind in kinds]
         self.dense_kinds = tuple(index for index, yes in enumerate(dense) if yes)
@@ -147,14 +149,14 @@ class Plan(nn.Module):
         """Per kind, the group column of each fine label."""
         return [getattr(self, f"fine_group_{index}") for index in range(self.kind_count)]
 
-    def _set_edges(self, kinds: list[KindTensors], mixed_starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    def _set_edges(self, kinds: list[KindTensors], mixed_starts: NDArray[np.int64]) -> None:
         """Fill the edges of the mixed rows of all kinds."""
         column = [kind.columns.start + kind.edge_label.numpy() for kind in kinds]
         row = [int(start) + kind.edge_group.numpy() for kind, start in zip(kinds, mixed_starts, strict=False)]
         self._keep("edge_column", np.concatenate([*column, np.zeros(0, np.int64)]).astype(np.int64))
         self._keep("edge_row", np.concatenate([*row, np.zeros(0, np.int64)]).astype(np.int64))
 
-    def _keep(self, name: str, array: np.ndarray[tuple[int, ...], np.dtype[np.float32 | np.int64]]) -> None:
+    def _keep(self, name: str, array: NDArray[np.generic]) -> None:
         self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Plan:
@@ -166,7 +168,7 @@ class Plan(nn.Module):
         return self
 
 
-def _global_groups(kind: KindTensors, mixed_start: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _global_groups(kind: KindTensors, mixed_start: int) -> NDArray[np.int64]:
     """The group column of each group of a kind."""
     labels = np.arange(kind.columns.start, kind.columns.stop)
     return np.concatenate([labels, mixed_start + np.arange(kind.group_count - kind.label_count)]).astype(np.int64)

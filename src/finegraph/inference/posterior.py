@@ -231,11 +231,13 @@ class Posterior:
         sizes = [torch.ones(len(self.graph), dtype=torch.int64, device=probs.device)]
         sizes += [kind.compatible for kind in self.tensors.each()]
         compatible = torch.cat(sizes)
-        # Rounding of the narrower number format must not decide whether a certain statement is certain.
-        sure = probs >= 1.0 - risk - 4 * torch.finfo(wide(self.fine_scores).dtype).eps
+        # Rounding must decide neither whether a certain statement is certain nor which of two equal ones is taken.
+        rounding = 64 * torch.finfo(wide(self.fine_scores).dtype).eps
+        sure = probs >= 1.0 - risk - rounding
         open_labels = torch.where(sure, compatible, torch.iinfo(torch.int64).max)
         fewest = open_labels.amin(dim=1, keepdim=True)
-        best = torch.where(sure & (open_labels == fewest), probs, -1.0).argmax(dim=1)
+        candidates = torch.where(sure & (open_labels == fewest), probs, -1.0)
+        best = (candidates >= candidates.amax(dim=1, keepdim=True) - rounding).int().argmax(dim=1)
         names = [(kind, label) for kind in kinds for label in (self.graph.fine if kind is None else self.graph.labels(kind))]
         return [
             Statement(*names[index], min(float(probs[row, index]), 1.0), int(compatible[index])) if sure[row, index] else None

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from finegraph.graph import Kind, LabelGraph
@@ -74,9 +75,7 @@ class Slots(nn.Module):
         return self
 
 
-def _slots_of(
-    kind: Kind,
-) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
+def _slots_of(kind: Kind) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The labels and weights of the slots of one kind, both (fine, slots of the kind)."""
     width = max(int(kind.row_sizes.max()), 1)
     column = np.zeros((kind.fine_count, width), np.int64)

@@ -1,0 +1,197 @@
+"""Posterior, marginals, evidence, loss and gradient equal a brute-force enumeration on 1,000 random graphs.
+
+Each graph is taken twice: with its kinds summed as the cost model chooses (matrix products, for graphs this small), and
+with all of them forced through the paths for kinds with many labels.
+"""
+
+import numpy as np
+import pytest
+import torch
+from reference import enumeration as ref
+from reference.random_graphs import random_graphs, random_scores
+
+import finegraph as fg
+from finegraph.inference import plan
+from finegraph.inference.tensors import GraphTensors
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+GRAPHS, PARTS = 1000, 8
+TOLERANCE = 1e-9
+
+
+def cases(part):
+    """One part of the 1,000 graphs, with two samples of scores each."""
+    for number, case in enumerate(random_graphs(GRAPHS, seed=11)):
+        if number % PARTS == part:
+            rng = np.random.default_rng([17, number])
+            yield case, rng, [random_scores(rng, case, scale=float(rng.choice([0.3, 2.0, 8.0]))) for _ in range(2)]
+
+
+def tensors_for(case, path, monkeypatch):
+    """The graph's tensors, with all kinds dense, or all listed."""
+    if path == "listed":
+        monkeypatch.setattr(plan, "_is_dense", lambda kind: False)
+    tensors = GraphTensors(case.graph)
+    assert len(tensors.plan.listed_kinds) == (len(case.graph.kinds) if path == "listed" else 0)
+    return tensors
+
+
+def posterior_of(case, scores, tensors):
+    """The posterior of two samples and the leaves of its gradient."""
+    fine = torch.tensor(np.stack([one.fine for one in scores]), requires_grad=True)
+    coarse = {
+        kind: torch.tensor(np.stack([one.kinds[j] for one in scores]), requires_grad=True)
+        for j, kind in enumerate(case.graph.kinds)
+    }
+    side_by_side = torch.cat(list(coarse.values()), dim=1) if coarse else None
+    return fg.Posterior(case.graph, fine, side_by_side, tensors=tensors), fine, coarse
+
+
+def close(ours, theirs):
+    """Whether log probabilities agree, minus infinity exactly."""
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    finite = np.isfinite(theirs)
+    return np.array_equal(np.isneginf(ours), ~finite) and np.allclose(
+        ours[finite], theirs[finite], rtol=0, atol=TOLERANCE
+    )
+
+
+@pytest.mark.parametrize("path", ["dense", "listed"])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_answer_equals_enumeration(part, path, monkeypatch):
+    for case, rng, scores in cases(part):
+        tensors = tensors_for(case, path, monkeypatch)
+        check_probabilities(case, rng, scores, tensors)
+        check_evidence(case, rng, scores, tensors)
+        check_loss_and_gradient(case, rng, scores, tensors)
+        if rng.random() < 0.3:
+            check_set_valued_targets(case, rng, scores, tensors)
+            check_sure_answer(case, rng, scores, tensors)
+            check_joint_table(case, rng, scores, tensors)
+
+
+def random_evidence(rng, case, joint):
+    """Evidence of every form on some kinds that is possible: as we take it, and as the reference does."""
+    ours, theirs = {}, {}
+    for j, kind in enumerate(case.graph.kinds):
+        labels = case.graph.labels(kind)
+        likely = [c for c, value in enumerate(ref.kind_log_probs(joint, j)) if np.isfinite(value)]
+        form = rng.choice(["none", "label", "set", "soft"])
+        if form == "label":
+            chosen = {int(rng.choice(likely))}
+            ours[kind], theirs[j] = labels[next(iter(chosen))], chosen
+        elif form == "set":
+            chosen = {int(rng.choice(likely)), int(rng.integers(len(labels)))}
+            ours[kind], theirs[j] = {labels[c] for c in chosen}, chosen
+        elif form == "soft":
+            likelihood = rng.uniform(0.01, 1, len(labels))
+            ours[kind], theirs[j] = likelihood, likelihood
+    return ours, theirs
+
+
+def check_probabilities(case, rng, scores, tensors):
+    posterior, _, _ = posterior_of(case, scores, tensors)
+    for row, one in enumerate(scores):
+        joint = ref.log_joint(one.fine, one.kinds, case.matrices)
+        fine, kinds = ref.log_probs(joint)
+        assert close(posterior.log_probs()[row].detach(), fine), case.form
+        for kind, expected in zip(case.graph.kinds, kinds, strict=True):
+            assert close(posterior.log_probs(kind)[row].detach(), expected), (case.form, kind)
+        assert posterior.entropy()[row].item() == pytest.approx(ref.fine_entropy(joint), abs=TOLERANCE)
+
+
+def check_evidence(case, rng, scores, tensors):
+    posterior, _, _ = posterior_of(case, scores[:1], tensors)
+    joint = ref.log_joint(scores[0].fine, scores[0].kinds, case.matrices)
+    ours, theirs = random_evidence(rng, case, joint)
+    try:
+        expected = ref.given(joint, theirs)
+    except ZeroDivisionError:
+        with pytest.raises(fg.errors.EvidenceError, match="probability 0 for sample 0"):
+            posterior.given(ours)
+        return
+    fine, kinds = ref.log_probs(expected)
+    conditioned = posterior.given(ours)
+    assert close(conditioned.log_probs()[0].detach(), fine), case.form
+    for kind, marginal in zip(case.graph.kinds, kinds, strict=True):
+        assert close(conditioned.log_probs(kind)[0].detach(), marginal), (case.form, kind)
+
+
+def check_loss_and_gradient(case, rng, scores, tensors):
+    posterior, fine, coarse = posterior_of(case, scores, tensors)
+    weights = {kind: float(rng.choice([0.0, 0.5, 1.0, 2.0])) for kind in case.graph.kinds}
+    target, kind_targets = random_targets(rng, case)
+    loss = fg.joint_loss(
+        posterior,
+        torch.tensor([-100 if y is None else y for y in target]),
+        kind_targets={k: torch.tensor([-100 if c is None else c for c in v]) for k, v in kind_targets.items()},
+        kind_weights=weights,
+        reduction="none",
+    )
+    loss.sum().backward()
+    for row, one in enumerate(scores):
+        joint = ref.log_joint(one.fine, one.kinds, case.matrices)
+        seen = {j: kind_targets[k][row] for j, k in enumerate(case.graph.kinds) if k in kind_targets}
+        terms = ref.loss_terms(case.raw, target[row], seen, list(weights.values()))
+        assert loss[row].item() == pytest.approx(ref.loss(joint, terms), abs=TOLERANCE), case.form
+        fine_grad, coarse_grad = ref.loss_gradient(joint, terms)
+        assert np.allclose(fine.grad[row], fine_grad, rtol=0, atol=TOLERANCE), case.form
+        for kind, expected in zip(case.graph.kinds, coarse_grad, strict=True):
+            assert np.allclose(coarse[kind].grad[row], expected, rtol=0, atol=TOLERANCE), (case.form, kind)
+
+
+def random_targets(rng, case):
+    """Fine and image-level targets for two samples, some of them missing."""
+    target = [None if rng.random() < 0.2 else int(rng.integers(len(case.graph))) for _ in range(2)]
+    kind_targets = {}
+    for j, kind in enumerate(case.graph.kinds):
+        if rng.random() < 0.3:
+            possible = np.flatnonzero(case.matrices[j].sum(axis=0))
+            kind_targets[kind] = [None if rng.random() < 0.3 else int(rng.choice(possible)) for _ in range(2)]
+    return target, kind_targets
+
+
+def check_set_valued_targets(case, rng, scores, tensors):
+    posterior, fine, coarse = posterior_of(case, scores, tensors)
+    mask = torch.tensor(rng.random((2, len(case.graph))) < 0.4)
+    loss = fg.joint_loss(posterior, mask, reduction="none")
+    loss.sum().backward()
+    for row, one in enumerate(scores):
+        joint = ref.log_joint(one.fine, one.kinds, case.matrices)
+        members = set(np.flatnonzero(mask[row]).tolist())
+        terms = ref.loss_terms(case.raw, members or None)
+        assert loss[row].item() == pytest.approx(ref.loss(joint, terms), abs=TOLERANCE), case.form
+        fine_grad, coarse_grad = ref.loss_gradient(joint, terms)
+        assert np.allclose(fine.grad[row], fine_grad, rtol=0, atol=TOLERANCE), case.form
+        for kind, expected in zip(case.graph.kinds, coarse_grad, strict=True):
+            assert np.allclose(coarse[kind].grad[row], expected, rtol=0, atol=TOLERANCE), (case.form, kind)
+
+
+def check_sure_answer(case, rng, scores, tensors):
+    posterior, _, _ = posterior_of(case, scores[:1], tensors)
+    joint = ref.log_joint(scores[0].fine, scores[0].kinds, case.matrices)
+    for risk in rng.uniform(0.01, 0.9, 3):
+        expected = ref.sure_answer(joint, case.matrices, risk)
+        ours = posterior.answer(risk)[0]
+        if expected is None:
+            assert ours is None
+        else:
+            kind = None if expected.kind is None else case.graph.kinds[expected.kind]
+            labels = case.graph.fine if kind is None else case.graph.labels(kind)
+            assert (ours.kind, ours.label, ours.compatible) == (kind, labels[expected.label], expected.compatible)
+            assert ours.probability == pytest.approx(expected.probability, abs=TOLERANCE)
+
+
+def check_joint_table(case, rng, scores, tensors):
+    if case.states > 2000:
+        return
+    posterior, _, _ = posterior_of(case, scores[:1], tensors)
+    table = posterior.enumerate_joint()
+    states = zip(table.fine.tolist(), *(table.kinds[kind].tolist() for kind in case.graph.kinds), strict=True)
+    ours = dict(zip(states, table.log_probs[0].tolist(), strict=True))
+    joint = ref.log_joint(scores[0].fine, scores[0].kinds, case.matrices)
+    for state, log_prob in np.ndenumerate(joint):
+        if np.isfinite(log_prob):
+            assert ours.pop(state) == pytest.approx(log_prob, abs=TOLERANCE)
+    assert not ours
