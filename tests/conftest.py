@@ -13,7 +13,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture
 def unchecked():
-    """Without the checks of shapes: to see our own errors for wrong ones, and for speed where thousands of calls are made."""
+    """Without the checks of shapes: to see our own errors for wrong ones, and for speed."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

@@ -87,7 +87,7 @@ def cells(draw):
     return Cell(labels, weights) if labels else None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(cells())
 def test_parsing_what_was_formatted_gives_the_same_cell(cell):
     assert parse_cell(format_cell(cell)) == cell

@@ -249,7 +249,7 @@ def test_a_written_graph_looks_as_one_would_write_it():
     assert format_csv(read(MENU)) == MENU.replace("plate:3|bowl:1", "plate:0.75|bowl:0.25")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(graphs())
 def test_reading_what_was_written_gives_an_equal_graph(graph):
     assert read(format_csv(graph)) == graph

@@ -7,12 +7,12 @@ with all of them forced through the paths for kinds with many labels.
 import numpy as np
 import pytest
 import torch
-from reference import enumeration as ref
-from reference.random_graphs import random_graphs, random_scores
 
 import finegraph as fg
 from finegraph.inference import plan
 from finegraph.inference.tensors import GraphTensors
+from reference import enumeration as ref
+from reference.random_graphs import random_graphs, random_scores
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

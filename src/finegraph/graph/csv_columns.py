@@ -123,7 +123,9 @@ class _Checks:
                 self._empty(cells)
             elif not any(cell and cell.all_of for cell in cells):
                 self._check_yes_no(labels)
-        return None if len(self.faults) > before or self.faults.full else (cells, declared)
+        if len(self.faults) > before or self.faults.full or not (labels or declared):
+            return None
+        return cells, declared
 
     def _note(self, rule: str, message: str, code: int, hint: str | None = None, every: bool = True) -> None:
         """Note a fault of a text at every row that has it, or at the first only."""

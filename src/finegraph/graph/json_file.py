@@ -28,6 +28,17 @@ def canonical_json(graph: LabelGraph) -> str:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
+def graph_from_json(text: str) -> LabelGraph:
+    """The graph that `canonical_json` wrote.
+
+    Raises:
+        GraphFileError: with all faults of the text.
+    """
+    from finegraph.graph.json_reader import parse_json
+
+    return parse_json(text, "graph.json")
+
+
 def _kind_entry(kind: Kind) -> dict[str, object]:
     """One kind as it stands in the file."""
     coarse, weight = kind.coarse.tolist(), kind.weight.tolist()

@@ -23,7 +23,8 @@ from finegraph.graph.names import fold
 
 _LONGEST = 64
 """Names longer than this are not compared; each letter of a name costs a hash of the name."""
-_ALIKE = 0.85
+_ALIKE = 0.8
+"""How much of two names that agree but for vowels must be the same; "resteraunt" is 0.8 of "restaurant"."""
 _SHORT_WORD = 5
 _FIRST_WORD_SIGN = "\u2e80"
 """From here on Unicode has mostly scripts in which one sign is a word, where one other sign is another word."""

@@ -71,6 +71,8 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"{self.first} rather than {self.second}: log odds {self.log_odds:+.2f}"]
         for part in self.parts:
-            labels = f" ({part.first} / {part.second})" if part.first and part.second and part.first != part.second else ""
+            labels = (
+                f" ({part.first} / {part.second})" if part.first and part.second and part.first != part.second else ""
+            )
             lines.append(f"  {part.value:+7.2f}  {part.source}{labels}")
         return "\n".join(lines)

@@ -1,8 +1,8 @@
 """What is already known, as log likelihoods to add to scores.
 
-Evidence of every form is one thing: a log likelihood per label, added to the coarse scores of a kind. Hard evidence rules
-labels out (minus infinity), soft evidence only favours them, and no evidence is 0 everywhere. Adding it and normalising
-again is exact conditioning, in time linear in the graph.
+Evidence of every form is one thing: a log likelihood per label, added to the coarse scores of a kind. Hard evidence
+rules labels out (minus infinity), soft evidence only favours them, and no evidence is 0 everywhere. Adding it and
+normalising again is exact conditioning, in time linear in the graph.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _difference(values: Tensor, rows: Tensor, one: Tensor, two: Tensor) -> Tenso
 
 
 def _finite(scores: Tensor) -> Tensor:
-    """Scores in which fine labels that were ruled out by hand stand at the lowest finite score, so that they can be split."""
+    """Scores in which fine labels that were ruled out stand at the lowest finite score, so that they can be split."""
     lowest = scores.masked_fill(scores.isneginf(), torch.inf).amin(dim=1, keepdim=True)
     return torch.where(scores.isneginf(), lowest, scores)
 

@@ -1,28 +1,28 @@
 """The tensors of one kind: its groups, their children, and the edges of its mixed rows.
 
-Kinds whose rows are all single known parents are *plain*, the paper's case. In the others a fine label can have several
-parents or an unknown one: a *mixed* row. There, fine labels with the same row form a *group*: the first groups of a kind
-are its labels themselves, the others its distinct mixed rows. With e = the log-sum-exp of a row's scores as the score of
-the group, every kind is again one in which each fine label has one parent, its group. So the cost is linear in the
-distinct edges, also when thousands of fine labels share the unknown row.
+Kinds whose rows are all single known parents are *plain*, the paper's case. In the others a fine label can have
+several parents or an unknown one: a *mixed* row. There, fine labels with the same row form a *group*: the first groups
+of a kind are its labels themselves, the others its distinct mixed rows. With e = the log-sum-exp of a row's scores as
+the score of the group, every kind is again one in which each fine label has one parent, its group. So the cost is linear
+in the distinct edges, also when thousands of fine labels share the unknown row.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from finegraph.graph import Kind
+from finegraph.inference.constants import Constants
 from finegraph.inference.segments import Segments
 
 
-class KindTensors(nn.Module):
+class KindTensors(Constants):
     """The tensors of one kind.
 
     Attributes:
@@ -49,21 +49,11 @@ class KindTensors(nn.Module):
         self.group_count = self.label_count + rows.count
         self.plain = rows.count == 0
         self.members = Segments(rows.group, self.group_count)
-        self.register_buffer("group", torch.from_numpy(rows.group), persistent=False)
-        self.register_buffer("unknown", torch.from_numpy(kind.unknown.copy()), persistent=False)
-        self.register_buffer("edge_label", torch.from_numpy(rows.label), persistent=False)
-        self.register_buffer("edge_group", torch.from_numpy(rows.owner), persistent=False)
-        self.register_buffer("edge_log_weight", torch.from_numpy(np.log(rows.weight)), persistent=False)
+        self.keep({"group": rows.group, "unknown": kind.unknown})
+        self.keep({"edge_label": rows.label, "edge_group": rows.owner, "edge_log_weight": np.log(rows.weight)})
         if not self.plain:
             self.mixed_rows = Segments(rows.owner, rows.count)
             self.into_labels = Segments(np.concatenate([np.arange(self.label_count), rows.label]), self.label_count)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KindTensors:
-        # Weights stay in float64 whatever the precision of the network: only the device may change.
-        weight = self.edge_log_weight
-        super()._apply(fn, recurse)
-        self.edge_log_weight = weight.to(self.edge_label.device)
-        return self
 
     @property
     def possible(self) -> Tensor:
@@ -80,7 +70,7 @@ class KindTensors(nn.Module):
         return sizes[: self.label_count].index_add(0, self.edge_label, sizes[self.label_count + self.edge_group])
 
     def union_of_parents(self, fine: Tensor) -> Tensor:
-        """(batch, label) which labels the members of a set of fine labels (batch, fine) have; none if one is unknown."""
+        """(batch, label) the labels that sets of fine labels (batch, fine) have; none where a parent is unknown."""
         union = torch.zeros(len(fine), self.group_count, dtype=torch.int64, device=fine.device)
         union.scatter_add_(1, self.group.expand_as(fine), fine.long())
         edges = union.index_select(1, self.label_count + self.edge_group)
@@ -113,7 +103,9 @@ class KindTensors(nn.Module):
         if self.plain:
             return group
         rows = scores.new_full((len(scores), self.group_count, self.label_count), -torch.inf)
-        rows[:, : self.label_count] = torch.where(torch.eye(self.label_count, device=scores.device).bool(), 0.0, -torch.inf)
+        rows[:, : self.label_count] = torch.where(
+            torch.eye(self.label_count, device=scores.device).bool(), 0.0, -torch.inf
+        )
         rows[:, self.label_count + self.edge_group, self.edge_label] = self.edge_log_probs(scores)
         chosen = rows[torch.arange(len(scores), device=scores.device).expand_as(group), group].exp()
         drawn = torch.multinomial(chosen.flatten(0, 1), 1, generator=generator)

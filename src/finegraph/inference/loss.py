@@ -56,6 +56,7 @@ def joint_loss(
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     weights = _kind_weights(posterior.graph, kind_weights)
+    observed: Tensor | None
     if target is not None and target.dtype == torch.bool:
         loss, observed = _set_loss(posterior, target, kind_targets, weights, ignore_index)
     else:
@@ -99,7 +100,7 @@ def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_inde
     if torch.compiler.is_compiling() or target.device.type != "cpu" or batch == 0:
         return False
     low, high = (value.item() for value in torch.aminmax(target))
-    if 0 <= low and high < count and not low <= ignore_index <= high:
+    if low >= 0 and high < count and not low <= ignore_index <= high:
         return True
     wrong = ((target < 0) | (target >= count)) & (target != ignore_index)
     if wrong.any():
@@ -166,7 +167,7 @@ def _check_possible(tensors: GraphTensors, name: str, labels: Tensor, seen: Tens
     if bool(impossible.any()):
         label = tensors.graph.labels(name)[int(labels[impossible][0])]
         raise TargetError(
-            f"kind_targets[{name!r}]: no fine label of the graph can have the label {label!r}, so its probability is 0; "
+            f"kind_targets[{name!r}]: no fine label of the graph can have the label {label!r}: its probability is 0; "
             "correct the label, or link it in the graph (see LabelGraph.with_image_labels)"
         )
 

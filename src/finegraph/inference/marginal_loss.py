@@ -1,7 +1,7 @@
 """The loss of one batch and its gradient, in closed form and in one go.
 
-Legend: p = fine probabilities, P = probabilities of groups, r = probability of a label given a mixed row (docs/idea.md),
-t = a target label, w = its weight, L = -log p_y - sum w log p_t.
+Legend: p = fine probabilities, P = probabilities of groups, r = probability of a label given a mixed row, t = a target
+label, w = its weight, L = -log p_y - sum w log p_t.
 
     p_t      = sum over the groups g that can have label t of  P_g r_gt          (plain kinds: P_t itself)
     dL/ds_i  = (1 + sum w) p_i - [i = y] - p_i sum over targets t of  w r_{g(i) t} / p_t
@@ -45,7 +45,7 @@ class Targets(NamedTuple):
 
 
 class LossAndGrad(NamedTuple):
-    """The loss of each sample (batch), and its gradients for the joint scores and for log r (None without mixed rows)."""
+    """The loss of each sample (batch), and its gradients for the joint scores and, with mixed rows, for log r."""
 
     loss: Tensor
     scores: Tensor
@@ -63,7 +63,8 @@ def loss_and_grad(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, 
     """
     work = _Work(tensors, torch.softmax(scores, dim=1), mixing, targets)
     target_probs = work.target_probs()
-    weight, underflow = targets.weight, None
+    weight: Tensor | None = targets.weight
+    kept, underflow = weight, None
     if weight is not None:
         target_probs = torch.where(weight > 0, target_probs, 1.0)
     if target_probs.numel() and target_probs.amin().item() < _TINY[scores.dtype]:
@@ -71,8 +72,6 @@ def loss_and_grad(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, 
         target_probs = target_probs.masked_fill_(underflow, 1.0)
         weight = torch.ones_like(target_probs) if weight is None else weight
         kept = weight.masked_fill(underflow, 0.0)
-    else:
-        kept = weight
     if kept is None:
         loss, factor = target_probs.log().sum(dim=1).neg_(), target_probs.reciprocal()
     else:
@@ -88,7 +87,13 @@ class _Work:
     """The probabilities of one batch and the two sums that the loss needs of them."""
 
     def __init__(self, tensors: GraphTensors, probs: Tensor, mixing: Tensor | None, targets: Targets) -> None:
-        self.plan, self.slots, self.probs, self.mixing, self.targets = tensors.plan, tensors.slots, probs, mixing, targets
+        self.plan, self.slots, self.probs, self.mixing, self.targets = (
+            tensors.plan,
+            tensors.slots,
+            probs,
+            mixing,
+            targets,
+        )
         self.scattered = self.plan.listed_part(plain=False)
         self.listed = self.plan.listed_part(plain=True)
         self.shares: list[tuple[Tensor, Tensor]] = []
@@ -139,7 +144,7 @@ class _Work:
         return grad
 
     def pull_of_matrix_slots(self, factor: Tensor, total: Tensor) -> Tensor:
-        """total - sum over targets of w r / p_t, for each fine label."""
+        """Total - sum over targets of w r / p_t, for each fine label."""
         place = self.targets.place[:, : self.slots.matrix_count]
         matrix = self.plan.child_matrix.to(factor.dtype)
         back = factor.new_zeros(len(factor), self.plan.place_count).scatter_add_(1, place, factor)
@@ -168,7 +173,7 @@ def _redo(
     slot, samples = slot_samples
     assert weight is not None
     step = max(1, _CHUNK // max(work.plan.fine_count, work.plan.group_count))
-    for sample in samples.split(step):
+    for sample in torch.split(samples, step):
         log_probs = torch.log_softmax(scores[sample].double(), dim=1)
         own_weight = weight[sample, slot].double()
         if slot == 0:
@@ -219,14 +224,15 @@ def marginal_loss(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, 
         weight = targets.weight
         if weight is None:
             weight = scores.new_ones(len(scores), 1 + targets.place.shape[1])
-        return _compiled_loss(scores, mixed, targets.fine, targets.place, weight, tensors.key)[0]
+        compiled: Tensor = _compiled_loss(scores, mixed, targets.fine, targets.place, weight, tensors.key)[0]
+        return compiled
     if mixing is not None:
         mixing = mixing.expand(len(scores), -1)
-    result: Tensor = MarginalLoss.apply(scores, mixing, tensors, targets)  # type: ignore[no-untyped-call]
+    result: Tensor = _MarginalLoss.apply(scores, mixing, tensors, targets)  # type: ignore[no-untyped-call]
     return result
 
 
-class MarginalLoss(torch.autograd.Function):
+class _MarginalLoss(torch.autograd.Function):
     """`loss_and_grad` as a function whose backward only scales the gradient that forward has found."""
 
     @staticmethod
@@ -246,7 +252,8 @@ class MarginalLoss(torch.autograd.Function):
 @torch.library.custom_op(
     "finegraph::marginal_loss",
     mutates_args=(),
-    schema="(Tensor scores, Tensor mixing, Tensor fine, Tensor place, Tensor weight, int key) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor scores, Tensor mixing, Tensor fine, Tensor place, Tensor weight, int key) "
+    "-> (Tensor, Tensor, Tensor)",
 )
 def _compiled_loss(
     scores: Tensor, mixing: Tensor, fine: Tensor, place: Tensor, weight: Tensor, key: int

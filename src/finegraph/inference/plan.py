@@ -1,7 +1,7 @@
 """How sums over the graph are carried out: which kinds by matrix product and which by lists.
 
-Every step of inference and training is one of two sums: from groups down to fine labels (scores) and from fine labels up
-to groups (marginals, gradients). For a kind with few labels both are one matrix product with its 0/1 child matrix,
+Every step of inference and training is one of two sums: from groups down to fine labels (scores) and from fine labels
+up to groups (marginals, gradients). For a kind with few labels both are one matrix product with its 0/1 child matrix,
 shared by all such kinds ("dense" kinds). For a kind with many labels a gather and a scatter are cheaper, and training
 need touch only the children of the true label ("listed" kinds). The choice depends on sizes alone, by a cost model in
 nanoseconds that was measured on an ordinary CPU; a wrong guess costs time, never exactness.
@@ -9,14 +9,13 @@ nanoseconds that was measured on an ordinary CPU; a wrong guess costs time, neve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from finegraph.inference.constants import Constants
 from finegraph.inference.kind_tensors import KindTensors
 
 _PRODUCT = 4.3
@@ -25,7 +24,7 @@ _LIST, _LIST_ITEM = 80_000.0, 500.0
 """Nanoseconds per listed kind, and per child of its largest label, for 128 samples."""
 
 
-class ListedKind(nn.Module):
+class ListedKind(Constants):
     """The children of each group of one kind with many labels, as one sorted list with starts."""
 
     group: Tensor
@@ -42,17 +41,11 @@ class ListedKind(nn.Module):
         sizes = np.bincount(group, minlength=kind.group_count)
         self.width = int(sizes[: kind.label_count].max())
         self.group_columns = _global_groups(kind, mixed_start)
-        for name, array in {
-            "group": _global_groups(kind, mixed_start)[group],
-            "local_group": group,
-            "order": np.argsort(group, kind="stable"),
-            "starts": np.concatenate([[0], np.cumsum(sizes)[:-1]]),
-            "sizes": sizes,
-        }.items():
-            self.register_buffer(name, torch.from_numpy(array.astype(np.int64)), persistent=False)
+        self.keep({"group": self.group_columns[group], "local_group": group})
+        self.keep({"order": np.argsort(group, kind="stable"), "starts": np.cumsum(sizes) - sizes, "sizes": sizes})
 
 
-class Plan(nn.Module):
+class Plan(Constants):
     """The dense and the listed kinds of a graph, and the edges of all mixed rows.
 
     A *group column* counts the groups of all kinds: first all coarse labels, kind after kind, then all mixed rows.
@@ -89,14 +82,16 @@ class Plan(nn.Module):
         dense = [_is_dense(kind) for kind in kinds]
         self.dense_kinds = tuple(index for index, yes in enumerate(dense) if yes)
         self.listed = nn.ModuleList(
-            ListedKind(kind, int(start)) for kind, start, yes in zip(kinds, mixed_starts, dense, strict=False) if not yes
+            ListedKind(kind, int(start))
+            for kind, start, yes in zip(kinds, mixed_starts, dense, strict=False)
+            if not yes
         )
         self.listed_kinds = tuple(index for index, yes in enumerate(dense) if not yes)
         self._set_dense([(kinds[i], int(mixed_starts[i])) for i in self.dense_kinds])
         self._set_edges(kinds, mixed_starts)
         self._set_places()
         for index, (kind, start) in enumerate(zip(kinds, mixed_starts, strict=False)):
-            self._keep(f"fine_group_{index}", _global_groups(kind, int(start))[kind.group.numpy()])
+            self.keep({f"fine_group_{index}": _global_groups(kind, int(start))[kind.group.numpy()]})
 
     def _set_dense(self, kinds: list[tuple[KindTensors, int]]) -> None:
         """Fill the matrices of the dense kinds."""
@@ -119,11 +114,11 @@ class Plan(nn.Module):
         place[column] = np.arange(len(column))
         score_columns += binary_columns
         self.all_dense = np.array_equal(np.array(score_columns), np.arange(self.group_count))
-        self._keep("child_matrix", matrix.T)
-        self._keep("score_matrix", matrix[:, place[score_columns]].T)
-        self._keep("dense_columns", column)
-        self._keep("score_columns", np.array(score_columns, np.int64))
-        self._keep("reference_columns", np.array(references, np.int64))
+        self.keep({"child_matrix": matrix.T})
+        self.keep({"score_matrix": matrix[:, place[score_columns]].T})
+        self.keep({"dense_columns": column})
+        self.keep({"score_columns": np.array(score_columns, np.int64)})
+        self.keep({"reference_columns": np.array(references, np.int64)})
 
     def _set_places(self) -> None:
         """Where each group stands among those whose probabilities the loss computes: dense kinds, then mixed listed."""
@@ -132,10 +127,10 @@ class Plan(nn.Module):
         place = np.full(self.group_count, -1, np.int64)
         place[column] = np.arange(len(column))
         self.place_count = len(column)
-        self._keep("marginal_place", place)
-        self._keep("place_column", column)
-        self._keep("edge_column_place", place[self.edge_column.numpy()])
-        self._keep("edge_row_place", place[self.edge_row.numpy()])
+        self.keep({"marginal_place": place})
+        self.keep({"place_column": column})
+        self.keep({"edge_column_place": place[self.edge_column.numpy()]})
+        self.keep({"edge_row_place": place[self.edge_row.numpy()]})
 
     def listed_plain(self, kind: int) -> bool:
         """Whether a listed kind has no mixed rows."""
@@ -153,19 +148,8 @@ class Plan(nn.Module):
         """Fill the edges of the mixed rows of all kinds."""
         column = [kind.columns.start + kind.edge_label.numpy() for kind in kinds]
         row = [int(start) + kind.edge_group.numpy() for kind, start in zip(kinds, mixed_starts, strict=False)]
-        self._keep("edge_column", np.concatenate([*column, np.zeros(0, np.int64)]).astype(np.int64))
-        self._keep("edge_row", np.concatenate([*row, np.zeros(0, np.int64)]).astype(np.int64))
-
-    def _keep(self, name: str, array: NDArray[np.generic]) -> None:
-        self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Plan:
-        # The 0/1 matrices stay in float32 whatever the precision of the network: only the device may change.
-        matrices = {name: getattr(self, name) for name in ("child_matrix", "score_matrix")}
-        super()._apply(fn, recurse)
-        for name, matrix in matrices.items():
-            setattr(self, name, matrix.to(self.dense_columns.device))
-        return self
+        self.keep({"edge_column": np.concatenate([*column, np.zeros(0, np.int64)]).astype(np.int64)})
+        self.keep({"edge_row": np.concatenate([*row, np.zeros(0, np.int64)]).astype(np.int64)})
 
 
 def _global_groups(kind: KindTensors, mixed_start: int) -> NDArray[np.int64]:

@@ -90,12 +90,14 @@ class Posterior:
         evidence: Tensor | None = None,
         tensors: GraphTensors | None = None,
     ) -> None:
-        """Args:
-        graph: the label graph.
-        fine_scores: one score per fine label.
-        coarse_scores: per kind, one score per label; or all kinds side by side in the order of the graph.
-        evidence: log likelihoods to condition on, side by side like the coarse scores; made by `given`.
-        tensors: the graph's index tensors where the caller has them, as heads do.
+        """Build a posterior from scores.
+
+        Args:
+            graph: the label graph.
+            fine_scores: one score per fine label.
+            coarse_scores: per kind, one score per label; or all kinds side by side in the order of the graph.
+            evidence: log likelihoods to condition on, side by side like the coarse scores; made by `given`.
+            tensors: the graph's index tensors where the caller has them, as heads do.
         """
         if fine_scores.ndim != 2 or fine_scores.shape[1] != len(graph):
             raise ShapeError(
@@ -202,8 +204,8 @@ class Posterior:
         impossible = result.joint_scores().detach().amax(dim=1).isneginf()
         if bool(impossible.any()):
             raise EvidenceError(
-                f"the evidence has probability 0 for sample {int(impossible.nonzero()[0])} ({_in_words(both)}): no fine "
-                "label of the graph agrees with it; correct the evidence, or the graph"
+                f"the evidence has probability 0 for sample {int(impossible.nonzero()[0])} ({_in_words(both)}): no "
+                "fine label of the graph agrees with it; correct the evidence, or the graph"
             )
         return result
 
@@ -211,7 +213,7 @@ class Posterior:
 
     def top(self, count: int = 5, kind: str | None = None) -> list[list[Answer]]:
         """For each sample the most probable fine labels, or labels of a kind, best first."""
-        labels = self.graph.fine if kind is None else self.graph.labels(kind)
+        labels = self._labels(kind)
         if count < 1:
             raise InputError(f"top: expected a count of at least 1, got {count}")
         values, index = self.probs(kind).detach().topk(min(count, len(labels)), dim=1)
@@ -226,7 +228,7 @@ class Posterior:
         """
         if not 0.0 <= risk < 1.0:
             raise InputError(f"answer: risk must be at least 0 and below 1, got {risk}")
-        kinds = [None, *self.graph.kinds]
+        kinds: list[str | None] = [None, *self.graph.kinds]
         probs = torch.cat([self.probs(kind).detach().double() for kind in kinds], dim=1)
         sizes = [torch.ones(len(self.graph), dtype=torch.int64, device=probs.device)]
         sizes += [kind.compatible for kind in self.tensors.each()]
@@ -238,11 +240,16 @@ class Posterior:
         fewest = open_labels.amin(dim=1, keepdim=True)
         candidates = torch.where(sure & (open_labels == fewest), probs, -1.0)
         best = (candidates >= candidates.amax(dim=1, keepdim=True) - rounding).int().argmax(dim=1)
-        names = [(kind, label) for kind in kinds for label in (self.graph.fine if kind is None else self.graph.labels(kind))]
-        return [
-            Statement(*names[index], min(float(probs[row, index]), 1.0), int(compatible[index])) if sure[row, index] else None
-            for row, index in enumerate(best.tolist())
-        ]
+        names = [(kind, label) for kind in kinds for label in self._labels(kind)]
+        answers: list[Statement | None] = []
+        for row, index in enumerate(best.tolist()):
+            kind, label = names[index]
+            statement = Statement(kind, label, min(float(probs[row, index]), 1.0), int(compatible[index]))
+            answers.append(statement if bool(sure[row, index]) else None)
+        return answers
+
+    def _labels(self, kind: str | None) -> tuple[str, ...]:
+        return self.graph.fine if kind is None else self.graph.labels(kind)
 
     def explain(self, first: str | Sequence[str], second: str | Sequence[str]) -> list[Explanation]:
         """Why fine label `first` rather than `second`, by kind; each one label, or one per sample."""
@@ -251,7 +258,9 @@ class Posterior:
     def _fine_indices(self, what: str, labels: str | Sequence[str]) -> list[int]:
         names = [labels] * len(self) if isinstance(labels, str) else list(labels)
         if len(names) != len(self):
-            raise ShapeError(f"explain: {what} names {len(names)} fine labels for {len(self)} samples; give one, or one each")
+            raise ShapeError(
+                f"explain: {what} names {len(names)} fine labels for {len(self)} samples; give one, or one each"
+            )
         return [self.graph.fine_index(name) for name in names]
 
     # ---- the whole joint --------------------------------------------------------------------------------------------
@@ -276,7 +285,11 @@ class Posterior:
             log_probs = self.log_probs()
             scores = self._kind_scores()
             for kind in self.tensors.each():
-                own = log_probs.new_zeros(len(self), kind.label_count) if scores is None else wide(scores[:, kind.columns])
+                own = (
+                    log_probs.new_zeros(len(self), kind.label_count)
+                    if scores is None
+                    else wide(scores[:, kind.columns])
+                )
                 row, label, given = kind.choices(states[:, 0], own)
                 if len(row) > MOST_STATES:
                     raise InputError(f"the joint has over {MOST_STATES:,} states, too many to list; ask for marginals")
@@ -295,11 +308,11 @@ class Posterior:
             raise ShapeError(f"mean_views: {len(self)} samples cannot be cut into runs of {views} views")
         if self.evidence is not None:
             raise EvidenceError("mean_views: average the views first, then give the evidence")
-        log_probs = self.log_probs().unflatten(0, (-1, views))
+        log_probs = self.log_probs().reshape(-1, views, len(self.graph))
         fine = torch.logsumexp(log_probs, dim=1) - torch.tensor(float(views)).log().item()
         if self.coarse_scores is None or all(kind.plain for kind in self.tensors.each()):
             return Posterior(self.graph, fine, tensors=self.tensors)
-        coarse = wide(self.coarse_scores).unflatten(0, (-1, views)).mean(dim=1).to(fine.dtype)
+        coarse = wide(self.coarse_scores).reshape(len(fine), views, -1).mean(dim=1).to(fine.dtype)
         for kind in self.tensors.each():
             if kind.plain:
                 coarse[:, kind.columns] = 0.0
@@ -340,7 +353,12 @@ def _unflatten(values: Any, graph: LabelGraph) -> Posterior:
     fine_scores, coarse_scores, evidence = values
     posterior = object.__new__(Posterior)
     # Tracers put placeholders where tensors were, so nothing may be checked here.
-    for name, value in {"graph": graph, "fine_scores": fine_scores, "coarse_scores": coarse_scores, "evidence": evidence}.items():
+    for name, value in {
+        "graph": graph,
+        "fine_scores": fine_scores,
+        "coarse_scores": coarse_scores,
+        "evidence": evidence,
+    }.items():
         object.__setattr__(posterior, name, value)
     device = fine_scores.device if isinstance(fine_scores, Tensor) else torch.device("cpu")
     object.__setattr__(posterior, "tensors", graph_tensors(graph, device))

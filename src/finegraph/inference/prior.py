@@ -2,9 +2,9 @@
 
     -log p_w / lambda  =  1/2 sum_i sum_j sum_c g^j[i, c] |w_i - w^j_c|^2  =  1/2 trace(V' Lap V)
 
-with V all weight rows, fine and coarse, on top of each other. Its gradient is Lap V, so value and gradient come from one
-gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent is no
-edge. Biases are left out.
+with V all weight rows, fine and coarse, on top of each other. Its gradient is Lap V, so value and gradient come from
+one gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent is
+no edge. Biases are left out.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from finegraph.errors import ShapeError
 from finegraph.graph import LabelGraph
+from finegraph.graph.kind import FloatArray, IntArray
+from finegraph.inference.constants import Constants
 from finegraph.inference.scores import full_precision
 
 
-class LaplacianEdges(nn.Module):
+class LaplacianEdges(Constants):
     """The edges of all kinds of a graph, sorted both ways, for sums of weight rows."""
 
     down_item: Tensor
@@ -42,18 +44,17 @@ class LaplacianEdges(nn.Module):
         fine = np.concatenate([empty, *(edge[0] for edge in edges)])
         coarse = np.concatenate([empty, *(edge[1] + start for edge, start in zip(edges, starts, strict=False))])
         weight = np.concatenate([np.zeros(0), *(edge[2] for edge in edges)])
-        self._keep("down", fine, coarse, weight, len(graph))
-        self._keep("up", coarse, fine, weight, int(starts[-1]))
+        self._keep_sorted("down", fine, coarse, weight, len(graph))
+        self._keep_sorted("up", coarse, fine, weight, int(starts[-1]))
         for name, owner, count in (("fine_degree", fine, len(graph)), ("coarse_degree", coarse, int(starts[-1]))):
-            degree = np.bincount(owner, weights=weight, minlength=count)
-            self.register_buffer(name, torch.from_numpy(degree).float().unsqueeze(1), persistent=False)
+            self.keep({name: np.bincount(owner, weights=weight, minlength=count)[:, None]})
 
-    def _keep(self, name: str, owner: Any, item: Any, weight: Any, count: int) -> None:
+    def _keep_sorted(self, name: str, owner: IntArray, item: IntArray, weight: FloatArray, count: int) -> None:
         order = np.argsort(owner, kind="stable")
-        start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))[:-1]]).astype(np.int64)
-        self.register_buffer(f"{name}_item", torch.from_numpy(item[order]), persistent=False)
-        self.register_buffer(f"{name}_start", torch.from_numpy(start[:count]), persistent=False)
-        self.register_buffer(f"{name}_weight", torch.from_numpy(weight[order]).float(), persistent=False)
+        sizes = np.bincount(owner, minlength=count)
+        self.keep(
+            {f"{name}_item": item[order], f"{name}_start": np.cumsum(sizes) - sizes, f"{name}_weight": weight[order]}
+        )
 
     def down(self, coarse: Float[Tensor, "coarse feature"]) -> Float[Tensor, "fine feature"]:
         """For each fine label the weighted sum of its parents' rows, over all kinds."""

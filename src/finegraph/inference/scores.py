@@ -2,9 +2,9 @@
 
     s_i = f_i + sum_j e^j[group_j(i)]        O(fine x kinds), by one matrix product and a gather per listed kind
 
-With many kinds or large scores the sum loses digits in float32, though the posterior depends on small differences of it.
-So it is summed in float64 whenever an error estimate says so, and each row is then centred at its largest score, which
-changes no posterior, before it is narrowed again.
+With many kinds or large scores the sum loses digits in float32, though the posterior depends on small differences of
+it. So it is summed in float64 whenever an error estimate says so, and each row is then centred at its largest score,
+which changes no posterior, before it is narrowed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from torch import Tensor
 from finegraph.inference.plan import ListedKind, Plan
 from finegraph.inference.tensors import GraphTensors
 
-_ALLOWED_ERROR = 2e-5
+_MANY_KINDS = 64
+"""With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""
+_ALLOWED_ERROR = 4e-6
 """The estimated rounding error of a float32 sum above which it is summed in float64; estimates err on the high side."""
 
 
@@ -37,8 +39,8 @@ def group_scores(tensors: GraphTensors, coarse_scores: Float[Tensor, "batch coar
 def joint_scores(
     tensors: GraphTensors, fine_scores: Float[Tensor, "batch fine"], coarse_scores: Float[Tensor, "batch coarse"] | None
 ) -> Float[Tensor, "batch fine"]:
-    """The joint scores s in float32 or wider; up to a constant per sample where they were summed in float64."""
-    fine_scores = wide(fine_scores)
+    """The joint scores s in float32, or in float64 with very many kinds; up to a constant per sample."""
+    fine_scores = fine_scores.double() if len(tensors.columns) > _MANY_KINDS else wide(fine_scores)
     if coarse_scores is None or not tensors.columns:
         return fine_scores
     groups = group_scores(tensors, wide(coarse_scores).to(fine_scores.dtype))

@@ -14,19 +14,23 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+
+from finegraph.inference.constants import Constants
 
 
-class Segments(nn.Module):
+class Segments(Constants):
     """A partition of `items` positions into `count` lists; a list may be empty, a position may be in none (-1)."""
 
     owner: Tensor
     restore: Tensor
 
     def __init__(self, owner: NDArray[np.int64], count: int) -> None:
-        """Args:
-        owner: the list that each position belongs to, -1 for none.
-        count: how many lists there are.
+        """Cut the positions into lists.
+
+        Args:
+            owner: the list that each position belongs to, -1 for none.
+            count: how many lists there are.
         """
         super().__init__()
         self.count = count
@@ -47,11 +51,10 @@ class Segments(nn.Module):
                 len(owner),
             ).astype(np.int64)
             name = f"table_{width}"
-            self.register_buffer(name, torch.from_numpy(table), persistent=False)
+            self.keep({name: table})
             self.table_names.append(name)
         restore = np.argsort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
-        self.register_buffer("owner", torch.from_numpy(owner.astype(np.int64)), persistent=False)
-        self.register_buffer("restore", torch.from_numpy(restore), persistent=False)
+        self.keep({"owner": owner, "restore": restore})
 
     def logsumexp(self, values: Float[Tensor, "batch items"]) -> Float[Tensor, "batch lists"]:
         """The log of the sum of exponentials of each list; minus infinity for an empty one."""

@@ -1,25 +1,23 @@
 """Which coarse labels the loss looks at, for each fine label: its target slots.
 
-A kind gives one slot per parent that a fine label can have, so one in the paper's case. `place[y]` says where the labels
-of the slots of fine label y stand and `weight[y]` are the weights of the links, 0 where there is no such parent. Slots of
-dense and of mixed kinds come first, with places among the probabilities that the loss computes of those kinds; slots of
-plain listed kinds come last, one each, with places among the labels of the kind.
+A kind gives one slot per parent that a fine label can have, so one in the paper's case. `place[y]` says where the
+labels of the slots of fine label y stand and `weight[y]` are the weights of the links, 0 where there is no such parent.
+Slots of dense and of mixed kinds come first, with places among the probabilities that the loss computes of those kinds;
+slots of plain listed kinds come last, one each, with places among the labels of the kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from finegraph.graph import Kind, LabelGraph
+from finegraph.inference.constants import Constants
 from finegraph.inference.plan import Plan
 
 
-class Slots(nn.Module):
+class Slots(Constants):
     """The target slots of all fine labels.
 
     Attributes:
@@ -41,7 +39,8 @@ class Slots(nn.Module):
         starts = np.concatenate([[0], np.cumsum([len(kind.labels) for kind in kinds])]).astype(np.int64)
         last = [index for index in plan.listed_kinds if plan.listed_plain(index)]
         order = [index for index in range(len(kinds)) if index not in last] + last
-        places, weights, owner = [np.zeros((len(graph), 0), np.int64)], [np.zeros((len(graph), 0))], []
+        places, weights = [np.zeros((len(graph), 0), np.int64)], [np.zeros((len(graph), 0))]
+        owner: list[int] = []
         place = plan.marginal_place.numpy()
         self.of_kind: dict[str, slice] = {}
         for index in order:
@@ -52,11 +51,9 @@ class Slots(nn.Module):
             owner += [index] * column.shape[1]
         self.first_column = [int(starts[index]) for index in owner]
         self.matrix_count = len(owner) - len(last)
-        self.register_buffer("place", torch.from_numpy(np.concatenate(places, axis=1)), persistent=False)
         weight = np.concatenate(weights, axis=1)
         self.full = bool((weight == 1).all())
-        self.register_buffer("weight", torch.from_numpy(weight), persistent=False)
-        self.register_buffer("kind", torch.tensor(owner, dtype=torch.int64), persistent=False)
+        self.keep({"place": np.concatenate(places, axis=1), "weight": weight, "kind": np.array(owner, np.int64)})
 
     def place_of(self, name: str, label: Tensor, plan: Plan) -> Tensor:
         """The places of labels of a kind."""
@@ -66,13 +63,6 @@ class Slots(nn.Module):
     def columns_at(self, slot: int, place: Tensor, plan: Plan) -> Tensor:
         """The coarse columns of places in a slot."""
         return self.first_column[slot] + place if slot >= self.matrix_count else plan.place_column[place]
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Slots:
-        # The weights of links stay in float64 whatever the precision of the network: only the device may change.
-        weight = self.weight
-        super()._apply(fn, recurse)
-        self.weight = weight.to(self.place.device)
-        return self
 
 
 def _slots_of(kind: Kind) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

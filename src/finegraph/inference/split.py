@@ -24,7 +24,7 @@ _MOST_STEPS = 2000
 
 @dataclass(frozen=True)
 class Links:
-    """The edges of one kind as tensors: fine label, coarse label and weight of each, and how many coarse labels there are."""
+    """The edges of one kind as tensors: fine label, coarse label and weight of each, and the number of coarse labels."""
 
     fine: Tensor
     coarse: Tensor
@@ -46,9 +46,9 @@ class Links:
 class Split:
     """A minimum-norm split: the constant, the parts of the fine labels, and those of each kind's labels."""
 
-    constant: Float[Tensor, "one column"]
+    constant: Float[Tensor, "1 column"]
     fine: Float[Tensor, "fine column"]
-    coarse: list[Float[Tensor, "coarse column"]]
+    coarse: list[Float[Tensor, "_ column"]]
 
 
 def minimum_norm_split(kinds: Sequence[Links], scores: Float[Tensor, "fine column"]) -> Split:

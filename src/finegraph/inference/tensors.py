@@ -17,7 +17,6 @@ from finegraph.inference.kind_tensors import KindTensors
 from finegraph.inference.plan import Plan
 from finegraph.inference.slots import Slots
 
-
 _keys = itertools.count()
 _by_key: weakref.WeakValueDictionary[int, GraphTensors] = weakref.WeakValueDictionary()
 

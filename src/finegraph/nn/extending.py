@@ -45,7 +45,9 @@ def extended_weights(
     is_new = torch.ones(len(new), dtype=torch.bool)
     is_new[known] = False
     start = fine.detach().double().cpu()
-    new_coarse = torch.zeros(0, fine.shape[1]) if coarse is None else _grown_coarse(old, new, coarse.detach().double().cpu())
+    new_coarse = (
+        torch.zeros(0, fine.shape[1]) if coarse is None else _grown_coarse(old, new, coarse.detach().double().cpu())
+    )
     joint = start
     new_links = [links_of(new, kind) for kind in new.kinds]
     coarse_sum = torch.zeros(len(new), fine.shape[1], dtype=torch.float64)

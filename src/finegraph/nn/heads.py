@@ -1,8 +1,8 @@
 """The last layer of a network: features in, a posterior over the label graph out.
 
-    SoftmaxHead     SM      f = W x                                   marginals of the kinds follow from the fine labels
-    BipartiteHead   BGL_1   f = W x,   f^j = W_j x                    one feature
-                    BGL_m   f = W x,   f^j = W_j x' (or W_j x^j)      another feature, or one per kind, for coarse labels
+    SoftmaxHead     SM      f = W x                                marginals of the kinds follow from the fine labels
+    BipartiteHead   BGL_1   f = W x,   f^j = W_j x                 one feature
+                    BGL_m   f = W x,   f^j = W_j x' (or W_j x^j)   another feature, or one per kind, for coarse labels
 
 All answer with the same `Posterior`, so a training loop does not care which one it has. With one feature, and one known
 parent per kind, `fold` turns a trained bipartite head into a softmax head with exactly the same answers: the graph then
@@ -12,7 +12,7 @@ costs nothing at inference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -46,9 +46,9 @@ class Head(nn.Module):
         saved = state_dict.get(prefix + "graph_digest")
         if saved is not None and not torch.equal(saved.cpu(), self.graph_digest.cpu()):
             raise GraphMismatchError(
-                f"these weights were made for another label graph (digest {bytes(saved.tolist()).hex()[:12]}, this head has "
-                f"{self.graph.digest[:12]}): labels differ in name, order or links. Build the head with the graph saved "
-                "beside the weights; to add fine labels, load them there and use head.extend(graph)"
+                f"these weights were made for another label graph (digest {bytes(saved.tolist()).hex()[:12]}, this "
+                f"head has {self.graph.digest[:12]}): labels differ in name, order or links. Build the head with the "
+                "graph saved beside the weights; to add fine labels, load them there and use head.extend(graph)"
             )
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
@@ -67,10 +67,12 @@ class SoftmaxHead(Head):
     """
 
     def __init__(self, features: int, graph: LabelGraph, *, bias: bool = True) -> None:
-        """Args:
-        features: the number of columns of the features.
-        graph: the label graph.
-        bias: whether the linear layer has a bias.
+        """Make an untrained head.
+
+        Args:
+            features: the number of columns of the features.
+            graph: the label graph.
+            bias: whether the linear layer has a bias.
         """
         super().__init__(features, graph, bias)
 
@@ -120,12 +122,14 @@ class BipartiteHead(Head):
         coarse_features: int | Mapping[str, int] | None = None,
         bias: bool = True,
     ) -> None:
-        """Args:
-        features: the number of columns of the features.
-        graph: the label graph.
-        coarse_features: for BGL_m the number of columns of the features of coarse labels, or one number per kind. By
-            default the coarse labels use the same features (BGL_1).
-        bias: whether the linear layers have a bias.
+        """Make an untrained head.
+
+        Args:
+            features: the number of columns of the features.
+            graph: the label graph.
+            coarse_features: for BGL_m the number of columns of the features of coarse labels, or one number per kind.
+                By default the coarse labels use the same features (BGL_1).
+            bias: whether the linear layers have a bias.
         """
         super().__init__(features, graph, bias)
         self.coarse_features = coarse_features
@@ -135,11 +139,11 @@ class BipartiteHead(Head):
                 graph.kind(name)
             for name in graph.kinds:
                 if name not in coarse_features:
-                    raise InputError(f"coarse_features: the kind {name!r} is missing; give a size for every kind, or one number")
+                    raise InputError(f"coarse_features: the kind {name!r} is missing; give every kind a size")
             sizes = [(coarse_features[name], len(graph.labels(name))) for name in graph.kinds]
-            self.coarse: nn.Linear | nn.ModuleList = nn.ModuleList(nn.Linear(*size, bias=bias) for size in sizes)
+            self.coarse: nn.Linear | nn.ModuleList = nn.ModuleList(_linear(*size, bias=bias) for size in sizes)
         else:
-            self.coarse = nn.Linear(coarse_features or features, self.tensors.coarse_count, bias=bias)
+            self.coarse = _linear(coarse_features or features, self.tensors.coarse_count, bias=bias)
 
     def scores(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None
@@ -179,7 +183,9 @@ class BipartiteHead(Head):
     def _scores_per_kind(self, fine: Tensor, coarse_features: CoarseFeatures) -> Tensor:
         assert isinstance(self.coarse, nn.ModuleList)
         if not isinstance(coarse_features, Mapping):
-            raise InputError(f"this head needs features per kind: a mapping from each of {self.graph.kinds} to a tensor")
+            raise InputError(
+                f"this head needs features per kind: a mapping from each of {self.graph.kinds} to a tensor"
+            )
         parts = []
         for name in coarse_features:
             if name not in self.graph.kinds:
@@ -198,7 +204,9 @@ class BipartiteHead(Head):
             return self.coarse.weight
         sizes = {layer.in_features for layer in self.coarse if isinstance(layer, nn.Linear)}
         if len(sizes) > 1:
-            raise ShapeError(f"the coarse weights have different feature sizes per kind, {sorted(sizes)}, and do not stack")
+            raise ShapeError(
+                f"the coarse weights have different feature sizes per kind, {sorted(sizes)}: they do not stack"
+            )
         return torch.cat([layer.weight for layer in self.coarse if isinstance(layer, nn.Linear)])
 
     def fold(self) -> SoftmaxHead:
@@ -225,7 +233,7 @@ class BipartiteHead(Head):
                 head.fine.bias.copy_(self.fine.bias + self.edges.down(self.coarse.bias[:, None])[:, 0])
         return head
 
-    def extend(self, graph: LabelGraph) -> Self:
+    def extend(self, graph: LabelGraph) -> BipartiteHead:
         """A head for a graph with more fine labels, such as a new menu item.
 
         Labels that this head knows, by name, keep their weights. A new fine label starts with what its parents tell of
@@ -235,7 +243,7 @@ class BipartiteHead(Head):
         if isinstance(self.coarse, nn.ModuleList):
             raise InputError("a head with separate features per kind cannot be extended; train a new one")
         bias = self.fine.bias is not None
-        head = type(self)(self.features, graph, coarse_features=self.coarse_features, bias=bias).to(self.fine.weight)
+        head = BipartiteHead(self.features, graph, coarse_features=self.coarse_features, bias=bias).to(self.fine.weight)
         assert isinstance(head.coarse, nn.Linear)
         shared = self.coarse_features is None
         with torch.no_grad():
@@ -256,6 +264,17 @@ class BipartiteHead(Head):
         """
         scaled = lr / (len(self.graph.kinds) + 1)
         return [{"params": list(self.parameters()), "lr": scaled}]
+
+
+class _NoOutputs(nn.Linear):
+    """The layer of a graph without kinds: no outputs, so nothing to initialise."""
+
+    def reset_parameters(self) -> None:
+        """Do nothing."""
+
+
+def _linear(features: int, count: int, *, bias: bool) -> nn.Linear:
+    return nn.Linear(features, count, bias=bias) if count else _NoOutputs(features, 0, bias=bias)
 
 
 def laplacian_prior(head: nn.Module) -> Float[Tensor, ""]:

@@ -1,0 +1,261 @@
+"""Fit the last layer to given features: full batch, to the minimum, without learning rates.
+
+The objective is `mean joint loss + priors` (objective.py). Plain softmax with an L2 prior is convex. With kinds it is not:
+a kind's term, log of the whole sum minus log of a part of it, is a difference of convex functions. So the start, all
+weights 0, is part of the definition: the same data give the same head, bit by bit on one machine, and there is no seed.
+
+A fine label without a sample cannot be told from data: a softmax would drive its probability to 0. It is left out of the
+fit, and then gets what its parents tell of it, as in `head.extend`. Where samples without a fine label, or image-level
+labels, are given, all fine labels take part.
+
+Cost per step: two matrix products of the features with the folded weights, as for softmax; features are turned onto their
+principal axes first (axes.py), which makes a few dozen steps enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
+from finegraph.graph import LabelGraph
+from finegraph.model.axes import Axes, principal_axes
+from finegraph.model.lbfgs import minimise
+from finegraph.model.objective import Objective, Samples, Scaled
+from finegraph.model.rows import Strengths, bipartite_rows, coordinates, softmax_rows
+from finegraph.nn import BipartiteHead, SoftmaxHead
+
+NOT_OBSERVED = -100
+"""Marks a label that was not observed, as in `joint_loss`."""
+HEADS: dict[str, type[BipartiteHead] | type[SoftmaxHead]] = {"bipartite": BipartiteHead, "softmax": SoftmaxHead}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """How a head is fitted. Strengths go with the mean loss: those of a sum over n samples are n times as large."""
+
+    head: Literal["bipartite", "softmax"] = "bipartite"
+    """Which head: fine and coarse scores joined by the graph, or fine scores alone."""
+
+    l2: float = 0.01
+    """The strength of `1/2 |W|^2` on the weights of the fine labels."""
+
+    l2_coarse: float | None = None
+    """The same on the weights of the coarse labels. By default `l2` times the number of kinds: all kinds together then
+    may say as much as the fine labels alone, however many they are."""
+
+    laplacian: float = 0.0
+    """The strength of the paper's prior, which draws the weights of linked labels together; bipartite heads only."""
+
+    kind_weight: float | Mapping[str, float] | None = None
+    """The weight of each kind's term in the loss, one for all or one per kind. By default 1 / kinds for a bipartite head,
+    so that the kinds together count as much as the fine label, and 0 for softmax. The paper has 1."""
+
+    max_iter: int = 1000
+    """How many steps to take at the most."""
+
+    tolerance: float = 1e-5
+    """Stop when the gradient has fallen to this share of its size at all weights 0."""
+
+    def __post_init__(self) -> None:
+        if self.head not in HEADS:
+            raise InputError(f"head: expected 'bipartite' or 'softmax', got {self.head!r}")
+        for name in ("l2", "l2_coarse", "laplacian", "tolerance"):
+            value = getattr(self, name)
+            if not (value is None and name == "l2_coarse") and not 0.0 <= value < float("inf"):
+                raise InputError(f"{name}: expected a finite number of at least 0, got {value!r}")
+        if self.laplacian and self.head == "softmax":
+            raise InputError(
+                f"laplacian: this prior ties fine to coarse weights and a softmax head has none of these, got "
+                f"{self.laplacian}; use 0, or the bipartite head"
+            )
+        if self.max_iter < 1:
+            raise InputError(f"max_iter: expected at least 1, got {self.max_iter!r}")
+
+    def kind_weights(self, graph: LabelGraph) -> dict[str, float]:
+        """The weight of each kind's term."""
+        if isinstance(self.kind_weight, Mapping):
+            for name in self.kind_weight:
+                if name not in graph.kinds:
+                    raise unknown_name("kind", name, graph.kinds, "in kind_weight")
+        default = 0.0 if self.head == "softmax" else 1.0 / max(len(graph.kinds), 1)
+        given = self.kind_weight
+        chosen = (
+            given if isinstance(given, Mapping) else dict.fromkeys(graph.kinds, default if given is None else given)
+        )
+        weights = {name: float(chosen.get(name, default)) for name in graph.kinds}
+        for name, weight in weights.items():
+            if not 0.0 <= weight < float("inf"):
+                raise InputError(f"kind_weight of {name!r}: expected a finite number of at least 0, got {weight}")
+        return weights
+
+    def strengths(self, graph: LabelGraph) -> Strengths:
+        """The strengths of the priors for a graph."""
+        coarse = self.l2 * len(graph.kinds) if self.l2_coarse is None else self.l2_coarse
+        return Strengths(self.l2, coarse, self.laplacian)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A fitted head and how fitting went.
+
+    Attributes:
+        head: the head, on the features as they were given.
+        iterations: how many steps were taken.
+        converged: whether the gradient became small enough.
+        objective: the mean loss plus the priors at the end.
+    """
+
+    head: BipartiteHead | SoftmaxHead
+    iterations: int
+    converged: bool
+    objective: float
+
+
+def fit_head(
+    features: Float[Tensor, "batch feature"],
+    targets: Int[Tensor, " batch"],
+    graph: LabelGraph,
+    settings: FitSettings | None = None,
+    *,
+    kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+    sample_weight: Float[Tensor, " batch"] | None = None,
+    start: BipartiteHead | SoftmaxHead | None = None,
+    axes: Axes | None = None,
+) -> Fit:
+    """Fit a head to features.
+
+    Args:
+        features: one row per sample, in float32 or float64; fitting keeps to that format.
+        targets: the fine label of each sample, -100 where it was not observed.
+        graph: the label graph.
+        settings: which head and how; the defaults of `FitSettings` where nothing is given.
+        kind_targets: for some kinds the label seen on each sample, -100 where none was; by default those of the graph.
+        sample_weight: how much each sample counts; all alike by default.
+        start: a head of the same form to start from rather than from 0, for nearby settings.
+        axes: the axes of the features where the caller has them.
+
+    Example:
+        >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+        >>> fit = fit_head(torch.eye(3), torch.tensor([0, 1, 2]), graph)
+        >>> fit.head(torch.eye(3)).log_probs().argmax(dim=1).tolist(), fit.converged
+        ([0, 1, 2], True)
+    """
+    settings = settings or FitSettings()
+    weight = _weights(features, targets, kind_targets or {}, sample_weight)
+    if bool((weight == 0).any()):
+        # A sample of weight 0 is as good as not there: it must not even make its label count as seen.
+        used = weight > 0
+        features, targets, weight = features[used], targets[used], weight[used]
+        kind_targets = {name: label[used] for name, label in (kind_targets or {}).items()}
+    seen = torch.unique(targets)
+    _check_fine(seen, graph)
+    partial = bool(kind_targets) or bool((seen == NOT_OBSERVED).any())
+    part = graph if partial else graph_of(graph, seen)
+    if part is not graph:
+        targets = torch.searchsorted(seen, targets)
+    axes = axes or principal_axes(features, weight)
+    rotated = axes.rotate(features)
+    columns = torch.cat([rotated, rotated.new_ones(len(rotated), 1)], dim=1)
+    samples = Samples(columns, targets, kind_targets or {}, weight)
+    first = None if start is None else _rows_of(start, seen if part is not graph else None, axes)
+    fit = _solve(part, samples, axes, settings, first)
+    return fit if part is graph else replace(fit, head=fit.head.extend(graph))
+
+
+def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
+    """The graph with some of its fine labels, given by rising indices; all coarse labels stay."""
+    if len(seen) == len(graph):
+        return graph
+    index = seen.cpu().numpy()
+    return LabelGraph([graph.fine[i] for i in index], [graph.kind(name).rows(index) for name in graph.kinds])
+
+
+def _weights(
+    features: Tensor, targets: Tensor, kind_targets: Mapping[str, Tensor], sample_weight: Tensor | None
+) -> Float[Tensor, " batch"]:
+    """The weight of each sample, with sum 1 and 0 where nothing was observed; raises where the samples do not fit together."""
+    if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
+        raise ShapeError(
+            "features: expected a float32 or float64 matrix (samples, features) with at least one column, got "
+            f"{features.dtype} of shape {tuple(features.shape)}"
+        )
+    if not bool(torch.isfinite(features).all()):
+        raise InputError("features: expected finite numbers, got NaN or infinity; clean the features first")
+    observed = torch.zeros(len(features), dtype=torch.bool, device=features.device)
+    for name, labels in {"targets": targets, **kind_targets}.items():
+        if labels.shape != (len(features),) or labels.dtype.is_floating_point:
+            raise ShapeError(
+                f"{name}: expected label indices, one for each of {len(features)} samples, got {labels.dtype} "
+                f"of shape {tuple(labels.shape)}"
+            )
+        observed |= labels != NOT_OBSERVED
+    weight = observed.to(features.dtype) if sample_weight is None else sample_weight.to(features) * observed
+    if weight.shape != observed.shape or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise InputError(f"sample_weight: expected {len(features)} finite numbers of at least 0")
+    total = float(weight.sum())
+    if total <= 0:
+        raise TargetError("there is no sample with an observed label and a weight above 0; nothing can be fitted")
+    return weight / total
+
+
+def _check_fine(seen: Tensor, graph: LabelGraph) -> None:
+    """Raise where a target is no fine label of the graph."""
+    wrong = seen[((seen < 0) | (seen >= len(graph))) & (seen != NOT_OBSERVED)]
+    if len(wrong):
+        raise TargetError(
+            f"targets: got label {int(wrong[0])}, expected 0 to {len(graph) - 1}, or {NOT_OBSERVED} where it was not observed"
+        )
+
+
+def _solve(graph: LabelGraph, samples: Samples, axes: Axes, settings: FitSettings, first: Tensor | None) -> Fit:
+    """Minimise, and put the rows into a head."""
+    strengths, like = settings.strengths(graph), samples.columns
+    rows = (
+        softmax_rows(graph, strengths.fine, like)
+        if settings.head == "softmax"
+        else bipartite_rows(graph, strengths, like)
+    )
+    # At V = 0 all fine labels are equally likely and the loss is curved by p (1 - p), about 1 / fine, along each of them.
+    variance = torch.cat([axes.variance, axes.variance.new_ones(1)]) / len(graph)
+    space = coordinates(rows, float(variance.mean()))
+    objective = Objective(graph, rows, samples, settings.kind_weights(graph))
+    zero = like.new_zeros(rows.count, like.shape[1])
+    function = Scaled(objective, space, variance, zero if first is None else first)
+    goal = settings.tolerance * float(function.grad(objective(zero)[1]).norm())
+    end = minimise(function, function.origin, goal=goal, max_iter=settings.max_iter)
+    head = _head_of(function.rows(end.point), graph, settings, axes)
+    return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
+
+
+def _rows_of(head: BipartiteHead | SoftmaxHead, seen: Tensor | None, axes: Axes) -> Float[Tensor, "row axis"]:
+    """The rows of a head on rotated features, with the bias as last column."""
+    fine = slice(None) if seen is None else seen
+    weights, biases = [head.fine.weight.detach()[fine]], [head.fine.bias.detach()[fine]]
+    if isinstance(head, BipartiteHead):
+        assert isinstance(head.coarse, nn.Linear)
+        weights.append(head.coarse.weight.detach())
+        biases.append(head.coarse.bias.detach())
+    weight, bias = axes.rotate_weights(torch.cat(weights), torch.cat(biases))
+    return torch.cat([weight, bias.unsqueeze(1)], dim=1)
+
+
+def _head_of(rows: Tensor, graph: LabelGraph, settings: FitSettings, axes: Axes) -> BipartiteHead | SoftmaxHead:
+    """The head with these rows, on features that are not rotated."""
+    weight, bias = axes.restore_weights(rows[:, :-1], rows[:, -1])
+    with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
+        head = HEADS[settings.head](weight.shape[1], graph).to(weight)
+    fine = len(graph)
+    with torch.no_grad():
+        head.fine.weight.copy_(weight[:fine])
+        head.fine.bias.copy_(bias[:fine])
+        if isinstance(head, BipartiteHead):
+            assert isinstance(head.coarse, nn.Linear)
+            head.coarse.weight.copy_(weight[fine:])
+            head.coarse.bias.copy_(bias[fine:])
+    return head

@@ -1,0 +1,157 @@
+"""Full-batch minimisation: limited-memory BFGS with a line search that survives rounding.
+
+The caller hands in coordinates that are already scaled, so that a plain gradient step is about the right one; here are
+only the two classical parts. The direction comes from the last few steps by the two-loop recursion. The step length must
+lower the value enough and leave a flatter slope (weak Wolfe conditions), which keeps the curvature positive also where
+the function is not convex. Close to a minimum differences of values drown in rounding; there the slopes decide instead
+(the approximate Wolfe condition of Hager and Zhang). Everything is deterministic.
+
+Cost: one evaluation per step, rarely two, and `MEMORY` pairs of tensors of the size of the point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+MEMORY = 12
+"""How many steps the direction remembers."""
+_DECREASE, _FLATTER = 1e-4, 0.9
+"""The constants of the Wolfe conditions: share of the promised decrease, and of the slope that may remain."""
+_MOST_TRIALS = 30
+_ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-14}
+"""Relative differences of values below this say nothing."""
+
+ValueAndGrad = Callable[[Tensor], tuple[float, Tensor]]
+
+
+class Minimum(NamedTuple):
+    """Where a minimisation ended.
+
+    Attributes:
+        point: the last point.
+        value: the value there.
+        grad_norm: the norm of the gradient there.
+        iterations: how many steps were taken.
+        converged: whether the norm of the gradient reached the goal.
+    """
+
+    point: Tensor
+    value: float
+    grad_norm: float
+    iterations: int
+    converged: bool
+
+
+class _Place(NamedTuple):
+    """A point with its value, gradient, and the slope along the direction of search."""
+
+    point: Tensor
+    value: float
+    grad: Tensor
+    slope: float
+
+
+def minimise(function: ValueAndGrad, start: Tensor, *, goal: float, max_iter: int) -> Minimum:
+    """Minimise a smooth function.
+
+    Args:
+        function: the value and the gradient at a point.
+        start: where to begin.
+        goal: the norm of the gradient to reach.
+        max_iter: how many steps to take at the most.
+    """
+    point = start
+    value, grad = function(point)
+    pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=MEMORY)
+    for iteration in range(max_iter + 1):
+        norm = float(grad.norm())
+        if norm <= goal or iteration == max_iter or not math.isfinite(norm):
+            break
+        place = _step(function, _Place(point, value, grad, 0.0), pairs)
+        if place is None:
+            break
+        change, grad_change = place.point - point, place.grad - grad
+        curvature = _dot(change, grad_change)
+        if curvature > 0:
+            pairs.append((change, grad_change, curvature))
+        point, value, grad = place.point, place.value, place.grad
+    return Minimum(point, value, norm, iteration, norm <= goal)
+
+
+def _step(function: ValueAndGrad, here: _Place, pairs: deque[tuple[Tensor, Tensor, float]]) -> _Place | None:
+    """The next point; None where no step lowers the value any more, not even straight down the gradient."""
+    for attempt in ("remembered", "steepest"):
+        if attempt == "steepest":
+            if not pairs:
+                return None
+            pairs.clear()
+        direction = _direction(here.grad, pairs)
+        slope = _dot(here.grad, direction)
+        if slope < 0 and (place := _line_search(function, here._replace(slope=slope), direction)):
+            return place
+    return None
+
+
+def _direction(grad: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:
+    """Minus the gradient times the inverse Hessian that the last steps suggest."""
+    direction = grad.neg()
+    factors = []
+    for change, grad_change, curvature in reversed(pairs):
+        factor = _dot(change, direction) / curvature
+        direction.sub_(grad_change, alpha=factor)
+        factors.append(factor)
+    if pairs:
+        change, grad_change, curvature = pairs[-1]
+        direction.mul_(curvature / _dot(grad_change, grad_change))
+    for (change, grad_change, curvature), factor in zip(pairs, reversed(factors), strict=True):
+        direction.add_(change, alpha=factor - _dot(grad_change, direction) / curvature)
+    return direction
+
+
+def _line_search(function: ValueAndGrad, here: _Place, direction: Tensor) -> _Place | None:
+    """A point along the direction that meets the Wolfe conditions, or None where rounding hides all progress."""
+    low, high, low_slope = 0.0, math.inf, here.slope
+    length = 1.0
+    for _ in range(_MOST_TRIALS):
+        point = torch.add(here.point, direction, alpha=length)
+        value, grad = function(point)
+        slope = _dot(grad, direction)
+        if not _lower(here, value, slope, length, grad.dtype):
+            high = length
+        elif slope < _FLATTER * here.slope:
+            low, low_slope = length, slope
+        else:
+            return _Place(point, value, grad, slope)
+        length = _next_length(low, high, low_slope, slope)
+    return None
+
+
+def _lower(here: _Place, value: float, slope: float, length: float, dtype: torch.dtype) -> bool:
+    """Whether the value is low enough, or as good as equal with a slope that proves the decrease."""
+    if not (math.isfinite(value) and math.isfinite(slope)):
+        return False
+    if value <= here.value + _DECREASE * length * here.slope:
+        return True
+    as_good = value <= here.value + _ROUNDING[dtype] * abs(here.value)
+    return as_good and slope <= (2 * _DECREASE - 1) * here.slope
+
+
+def _next_length(low: float, high: float, low_slope: float, slope: float) -> float:
+    """A longer step while no upper end is known, else one inside the bracket, by the secant of the slopes if that helps."""
+    if high == math.inf:
+        return low * 4
+    width = high - low
+    if not (math.isfinite(slope) and slope > low_slope):
+        return low + width / 2
+    guess = low + width * -low_slope / (slope - low_slope)
+    return min(max(guess, low + 0.1 * width), low + 0.9 * width)
+
+
+def _dot(one: Tensor, two: Tensor) -> float:
+    return float(torch.dot(one.reshape(-1), two.reshape(-1)))
