@@ -1,12 +1,13 @@
 """Shapes and types in signatures are checked while tests run; torch uses one thread."""
 
-from jaxtyping import install_import_hook
+import os
 
-install_import_hook(["finegraph.inference", "finegraph.nn"], "beartype.beartype")
+import jaxtyping
+import pytest
+import torch
 
-import jaxtyping  # noqa: E402
-import pytest  # noqa: E402
-import torch  # noqa: E402
+if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
+    jaxtyping.install_import_hook(["finegraph.inference", "finegraph.nn"], "beartype.beartype")
 
 torch.set_num_threads(1)
 

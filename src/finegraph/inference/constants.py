@@ -17,9 +17,16 @@ class Constants(nn.Module):
     """A holder of non-persistent buffers that keep their number format."""
 
     def keep(self, constants: Mapping[str, Any]) -> None:
-        """Hold arrays as buffers under their names."""
+        """Hold arrays as buffers under their names.
+
+        Those without elements become plain attributes: torch cannot save an exported program with empty buffers.
+        """
         for name, array in constants.items():
-            self.register_buffer(name, torch.from_numpy(np.array(array)), persistent=False)
+            tensor = torch.from_numpy(np.array(array, order="C"))
+            if tensor.numel():
+                self.register_buffer(name, tensor, persistent=False)
+            else:
+                setattr(self, name, tensor)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Constants:
         before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
@@ -28,4 +35,7 @@ class Constants(nn.Module):
             now = self._buffers[name]
             if now is not None and now.dtype != buffer.dtype:
                 self._buffers[name] = buffer.to(now.device)
+        for name, empty in vars(self).items():
+            if isinstance(empty, Tensor):
+                setattr(self, name, empty.to(fn(empty).device))
         return self

@@ -109,9 +109,9 @@ class Posterior:
         tensors = tensors if tensors is not None else graph_tensors(graph, fine_scores.device)
         if isinstance(coarse_scores, Mapping):
             coarse_scores = _side_by_side(graph, fine_scores, coarse_scores)
-        elif coarse_scores is not None and coarse_scores.shape != (len(fine_scores), tensors.coarse_count):
+        elif coarse_scores is not None and coarse_scores.shape != (fine_scores.shape[0], tensors.coarse_count):
             raise ShapeError(
-                f"coarse scores: expected shape ({len(fine_scores)}, {tensors.coarse_count}), all kinds side by side, "
+                f"coarse scores: expected shape ({fine_scores.shape[0]}, {tensors.coarse_count}), all side by side, "
                 f"got {tuple(coarse_scores.shape)}"
             )
         for name, value in {
@@ -151,7 +151,7 @@ class Posterior:
         if self.evidence is None:
             return self.coarse_scores
         if self.coarse_scores is None:
-            return self.evidence.to(wide(self.fine_scores).dtype).expand(len(self), -1)
+            return self.evidence.to(wide(self.fine_scores).dtype).expand(self.fine_scores.shape[0], -1)
         return wide(self.coarse_scores) + self.evidence.to(wide(self.coarse_scores).dtype)
 
     # ---- probabilities ----------------------------------------------------------------------------------------------
@@ -324,13 +324,13 @@ class Posterior:
 def _side_by_side(graph: LabelGraph, fine_scores: Tensor, scores: Mapping[str, Tensor]) -> Tensor | None:
     """The coarse scores of all kinds in one matrix; zeros for kinds that are left out."""
     for name, value in scores.items():
-        expected = (len(fine_scores), len(graph.labels(name)))
+        expected = (fine_scores.shape[0], len(graph.labels(name)))
         if value.shape != expected:
             raise ShapeError(f"scores of kind {name!r}: expected shape {expected}, got {tuple(value.shape)}")
     if not scores:
         return None
     parts = [
-        scores[name] if name in scores else fine_scores.new_zeros(len(fine_scores), len(graph.labels(name)))
+        scores[name] if name in scores else fine_scores.new_zeros(fine_scores.shape[0], len(graph.labels(name)))
         for name in graph.kinds
     ]
     return torch.cat(parts, dim=1)
