@@ -202,7 +202,9 @@ def test_a_million_columns_are_refused_before_they_are_split():
     assert faults(text) == [("many-columns", 1, None)]
     assert "1000001 columns; at most 100000 can be read" in message(text)
     assert MOST_COLUMNS == 100_000
-    assert faults('fine,k\n"a"' + ",x" * 200_000 + "\nb,y\n") == [("long-row", 2, None)]
+    quoted = 'fine,k\n"a"' + ",x" * 200_000 + "\nb,y\n"
+    assert faults(quoted) == [("long-row", 2, None)]
+    assert "the row has 100001 cells" in message(quoted)  # splitting stopped there
 
 
 def test_a_cell_of_a_megabyte_is_refused_but_a_long_list_of_labels_is_not():

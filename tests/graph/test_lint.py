@@ -114,6 +114,8 @@ def test_one_of_that_looks_like_all_of():
     assert "4 cells list several labels in 4 combinations" in warnings(several, "looks-all-of")[0].message
     fixed = "fine,k\na,plate|bowl\nb,plate|bowl\nc,cup|glass\nd,cup|glass\ne,bowl\n"
     assert places(fixed, "looks-all-of") == []  # the same choices again and again
+    few = "fine,k\na,plate|bowl\nb,plate|bowl\nc,plate|bowl|cup\nd,cup\n"
+    assert places(few, "looks-all-of") == []  # two combinations are not yet many
     weighted = "fine,k\na,tofu:2|pork:1\nb,tofu|chili\nc,pork|chili\nd,tofu|pork|chili\ne,tofu\n"
     assert places(weighted, "looks-all-of") == []  # who gives weights means one of
     rare = several + "".join(f"g{i},tofu\n" for i in range(30))

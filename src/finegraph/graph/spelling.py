@@ -1,10 +1,10 @@
 """Names that were probably meant.
 
 Two names are near when they differ by one letter that is added, left out, changed or swapped with the next one, or when
-they agree but for vowels and doubled letters and are alike in all. Names that differ in their digits are never near
-("table 1", "table 2"), nor those that differ in a short word ("type A", "type B"), nor those in scripts that write a
-word with one sign. To find the near ones among many, every name is hashed with each of its letters left out: names that
-share a hash are compared, no others. So the time is linear in the letters, not quadratic in the names.
+they agree but for accents, vowels and doubled letters and are alike in all. Names that differ in their digits are never
+near ("table 1", "table 2"), nor those that differ in a short word ("type A", "type B"), nor those in scripts that write
+a word with one sign. To find the near ones among many, every name is hashed with each of its letters left out: names
+that share a hash are compared, no others. So the time is linear in the letters, not quadratic in the names.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ def near(one: str, other: str) -> bool:
     """Whether two folded names are so close that one may be a misspelling of the other; False where they are equal."""
     if one == other or _DIGITS.findall(one) != _DIGITS.findall(other) or max(one + other) >= _FIRST_WORD_SIGN:
         return False
+    one, other = _plain(one), _plain(other)
+    if one == other:
+        return True  # accents only
     words, others = _BREAKS.split(one), _BREAKS.split(other)
     if len(words) == len(others):
         changed = [(a, b) for a, b in zip(words, others, strict=True) if a != b]
@@ -116,8 +119,14 @@ def _one_edit(one: str, other: str) -> bool:
 
 def _skeleton(name: str) -> str:
     """The name without accents, vowels, breaks between words and doubled letters."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
-    return _DOUBLED.sub(r"\1", _VOWELS.sub("", plain))
+    return _DOUBLED.sub(r"\1", _VOWELS.sub("", _plain(name)))
+
+
+def _plain(name: str) -> str:
+    """The name without accents."""
+    if name.isascii():
+        return name
+    return "".join(sign for sign in unicodedata.normalize("NFKD", name) if not unicodedata.combining(sign))
 
 
 def _hashes(folded: Sequence[str], chosen: Sequence[int]) -> tuple[IntArray, IntArray]:

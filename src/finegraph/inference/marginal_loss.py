@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from finegraph.inference.plan import ListedKind
 from finegraph.inference.scores import full_precision
@@ -147,6 +148,9 @@ class _Work:
         """Total - sum over targets of w r / p_t, for each fine label."""
         place = self.targets.place[:, : self.slots.matrix_count]
         matrix = self.plan.child_matrix.to(factor.dtype)
+        if self.plan.bags and self.mixing is None:
+            pull = embedding_bag(place, matrix, mode="sum", per_sample_weights=factor.contiguous())
+            return torch.sub(total, pull, out=pull)
         back = factor.new_zeros(len(factor), self.plan.place_count).scatter_add_(1, place, factor)
         if self.mixing_grad is not None:
             at_edges = back.index_select(1, self.plan.edge_column_place)

@@ -113,6 +113,8 @@ class Plan(Constants):
         place = np.full(self.group_count, -1, np.int64)
         place[column] = np.arange(len(column))
         score_columns += binary_columns
+        # A sum of the few rows of the true labels beats a product with all rows where kinds have more than two labels.
+        self.bags = len(column) > 3 * len(kinds)
         self.all_dense = np.array_equal(np.array(score_columns), np.arange(self.group_count))
         self.keep({"child_matrix": matrix.T})
         self.keep({"score_matrix": matrix[:, place[score_columns]].T})
