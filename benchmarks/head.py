@@ -57,7 +57,9 @@ class Case:
 
 
 CARS = Case(name="cars", fine=333, sizes=(10, 140), batch=128, features=1024, loss_limit=5, scores_limit=8, rounds=300)
-BIRDS = Case(name="birds", fine=200, sizes=(11,) * 28, batch=128, features=1024, loss_limit=5, scores_limit=8, rounds=300)
+BIRDS = Case(
+    name="birds", fine=200, sizes=(11,) * 28, batch=128, features=1024, loss_limit=5, scores_limit=8, rounds=300
+)
 MENU = Case(
     name="menu", fine=975, sizes=(781, *(2,) * 51), batch=128, features=1024, loss_limit=5, scores_limit=10, rounds=200
 )
@@ -232,7 +234,9 @@ def tree_ratio(case: Case) -> tuple[float, float] | None:
 
 def figure(console: Console, cases: list[Case]) -> None:
     """The paper's time-cost figure: last layer and loss, forward and backward, softmax and bipartite."""
-    table = Table("graph", "part", "softmax ms", "bipartite ms", "ratio", title="Time cost, batch 128", title_justify="left")
+    table = Table(
+        "graph", "part", "softmax ms", "bipartite ms", "ratio", title="Time cost, batch 128", title_justify="left"
+    )
     for case in cases:
         bench = Bench(case)
         x, target = bench.x, bench.target
@@ -248,9 +252,7 @@ def figure(console: Console, cases: list[Case]) -> None:
             ),
             "loss": (
                 lambda b=bench, t=target: cross_entropy(b.fine, t),
-                lambda b=bench, t=target: fg.joint_loss(
-                    fg.Posterior(b.graph, b.fine, b.coarse, tensors=b.tensors), t
-                ),
+                lambda b=bench, t=target: fg.joint_loss(fg.Posterior(b.graph, b.fine, b.coarse, tensors=b.tensors), t),
             ),
         }
         for part, (softmax, bipartite) in parts.items():

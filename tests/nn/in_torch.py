@@ -29,13 +29,21 @@ TARGET = torch.tensor([0, 3, 2, -100, 1])
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 
 
+def bipartite(features, graph):
+    """A bipartite head with random coarse weights, which start at 0 otherwise."""
+    head = fg.BipartiteHead(features, graph)
+    for parameter in head.coarse.parameters():
+        torch.nn.init.normal_(parameter)
+    return head
+
+
 @pytest.fixture
 def features():
     return torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 
 
 def test_autocast_loses_nothing_but_the_precision_of_the_scores(features):
-    head = fg.BipartiteHead(8, MENU)
+    head = bipartite(8, MENU)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         posterior = head(features)
         loss = fg.joint_loss(posterior, TARGET)
@@ -52,7 +60,7 @@ def test_autocast_loses_nothing_but_the_precision_of_the_scores(features):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_compiles_whole(features, name):
-    head = fg.BipartiteHead(8, GRAPHS[name])
+    head = bipartite(8, GRAPHS[name])
 
     def step(x, target):
         posterior = head(x)
@@ -67,14 +75,14 @@ def test_compiles_whole(features, name):
         got = [loss.item(), marginal.detach(), head.fine.weight.grad.clone(), head.coarse.weight.grad.clone()]
         if function is compiled:
             first = got
-    assert first[0] == pytest.approx(got[0], abs=1e-6)
+    assert first[0] == pytest.approx(got[0], rel=1e-5)
     for ours, theirs in zip(first[1:], got[1:], strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-6)
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_a_compiled_head_returns_a_posterior(features):
     torch._dynamo.reset()
-    head = fg.BipartiteHead(8, MENU)
+    head = bipartite(8, MENU)
     posterior = torch.compile(head, fullgraph=True, backend="aot_eager")(features)
     assert isinstance(posterior, fg.Posterior)
     assert torch.allclose(posterior.log_probs(), head(features).log_probs())
@@ -85,7 +93,7 @@ def test_exports_with_the_inference_inside(features, name):
     class Answers(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.head = fg.BipartiteHead(8, GRAPHS[name])
+            self.head = bipartite(8, GRAPHS[name])
 
         def forward(self, x):
             posterior = self.head(x)
@@ -104,7 +112,7 @@ def test_exports_with_the_inference_inside(features, name):
 
 
 def test_an_exported_head_returns_a_posterior_also_after_saving(features, tmp_path):
-    head = fg.BipartiteHead(8, MENU).eval()
+    head = bipartite(8, MENU).eval()
     program = torch.export.export(head, (features,))
     torch.export.save(program, tmp_path / "head.pt2")
     posterior = torch.export.load(tmp_path / "head.pt2").module()(features)
@@ -114,7 +122,7 @@ def test_an_exported_head_returns_a_posterior_also_after_saving(features, tmp_pa
 
 
 def test_a_posterior_is_a_pytree(features):
-    posterior = fg.BipartiteHead(8, MENU)(features).given(restaurant="A")
+    posterior = bipartite(8, MENU)(features).given(restaurant="A")
     half = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor[:1], posterior)
     assert isinstance(half, fg.Posterior)
     assert torch.allclose(half.log_probs(), posterior.log_probs()[:1])
@@ -133,6 +141,7 @@ DISTRIBUTED = """
         "a": {"dish": "x", "served": {"bowl", "plate"}}, "b": {"dish": "x", "served": "bowl"}, "c": {"dish": "y"}})
     torch.manual_seed(0)
     head = fg.BipartiteHead(8, graph).double()
+    torch.nn.init.normal_(head.coarse.weight)
     x, target = torch.randn(6, 8, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
     fg.joint_loss(head(x), target).backward()
     alone = [parameter.grad.clone() for parameter in head.parameters()]

@@ -29,9 +29,21 @@ def features():
     return torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 
 
+def bipartite(features, graph, **options):
+    """A bipartite head with random coarse weights, which start at 0 otherwise."""
+    head = fg.BipartiteHead(features, graph, **options)
+    for parameter in head.coarse.parameters():
+        torch.nn.init.normal_(parameter)
+    return head
+
+
 class TestScores:
-    def test_one_feature(self, features):
+    def test_it_starts_like_softmax(self, features):
         head = fg.BipartiteHead(8, GRAPH)
+        assert torch.allclose(head(features).log_probs(), head.fine(features).log_softmax(dim=1), atol=1e-6)
+
+    def test_one_feature(self, features):
+        head = bipartite(8, GRAPH)
         fine, coarse = head.scores(features)
         expected = fine.clone()
         for kind in GRAPH.kinds:
@@ -39,13 +51,13 @@ class TestScores:
         assert torch.allclose(head(features).log_probs(), expected.log_softmax(dim=1), atol=1e-6)
 
     def test_two_features(self, features):
-        head = fg.BipartiteHead(8, GRAPH, coarse_features=4)
+        head = bipartite(8, GRAPH, coarse_features=4)
         posterior = head(features, torch.randn(5, 4))
         assert posterior.log_probs("dish").shape == (5, 2)
 
     def test_a_feature_per_kind(self, features):
         sizes = {"dish": 2, "restaurant": 3, "tofu": 4}
-        head = fg.BipartiteHead(8, GRAPH, coarse_features=sizes)
+        head = bipartite(8, GRAPH, coarse_features=sizes)
         own = {kind: torch.randn(5, size) for kind, size in sizes.items()}
         _, coarse = head.scores(features, own)
         for layer, kind in zip(head.coarse, GRAPH.kinds, strict=True):
@@ -59,14 +71,14 @@ class TestScores:
 
     def test_without_kinds_it_is_softmax(self, features):
         graph = fg.LabelGraph(["a", "b"])
-        head = fg.BipartiteHead(8, graph)
+        head = bipartite(8, graph)
         assert torch.allclose(head(features).log_probs(), head.fine(features).log_softmax(dim=1))
 
     @pytest.mark.usefixtures("unchecked")
     def test_misfits_are_refused(self, features):
-        head = fg.BipartiteHead(8, GRAPH)
-        two = fg.BipartiteHead(8, GRAPH, coarse_features=4)
-        each = fg.BipartiteHead(8, GRAPH, coarse_features={"dish": 2, "restaurant": 3, "tofu": 4})
+        head = bipartite(8, GRAPH)
+        two = bipartite(8, GRAPH, coarse_features=4)
+        each = bipartite(8, GRAPH, coarse_features={"dish": 2, "restaurant": 3, "tofu": 4})
         for call, error, text in [
             (lambda: head(features[:, :7]), ShapeError, r"features: expected shape \(batch, 8\), got \(5, 7\)"),
             (lambda: head(features[0]), ShapeError, r"features: expected shape \(batch, 8\), got \(8,\)"),
@@ -80,8 +92,8 @@ class TestScores:
             (lambda: each(features, features), InputError, "needs features per kind"),
             (lambda: each(features, {"dish": features[:, :2]}), InputError, "the kind 'restaurant' is missing"),
             (lambda: each(features, {"dsh": features}), UnknownNameError, "unknown kind 'dsh' in the coarse features"),
-            (lambda: fg.BipartiteHead(8, GRAPH, coarse_features={"dish": 2}), InputError, "'restaurant' is missing"),
-            (lambda: fg.BipartiteHead(8, GRAPH, coarse_features={"dsh": 2}), UnknownNameError, "unknown kind 'dsh'"),
+            (lambda: bipartite(8, GRAPH, coarse_features={"dish": 2}), InputError, "'restaurant' is missing"),
+            (lambda: bipartite(8, GRAPH, coarse_features={"dsh": 2}), UnknownNameError, "unknown kind 'dsh'"),
             (lambda: fg.SoftmaxHead(0, GRAPH), InputError, "at least 1, got 0"),
         ]:
             with pytest.raises(error, match=text):
@@ -90,7 +102,7 @@ class TestScores:
 
 class TestFolding:
     def test_the_answers_are_the_same(self, features):
-        head = fg.BipartiteHead(8, GRAPH)
+        head = bipartite(8, GRAPH)
         folded = head.fold()
         assert isinstance(folded, fg.SoftmaxHead)
         for kind in (None, *GRAPH.kinds):
@@ -102,7 +114,7 @@ class TestFolding:
 
     @pytest.mark.parametrize("bias", [True, False])
     def test_two_features_fold_side_by_side(self, features, bias):
-        head = fg.BipartiteHead(8, GRAPH, coarse_features=4, bias=bias)
+        head = bipartite(8, GRAPH, coarse_features=4, bias=bias)
         other = torch.randn(5, 4)
         folded = head.fold()
         both = torch.cat([features, other], dim=1)
@@ -110,14 +122,14 @@ class TestFolding:
 
     def test_what_has_no_linear_form_is_refused(self):
         with pytest.raises(SeveralParentsError, match="kind 'served' has fine labels with several or unknown parents"):
-            fg.BipartiteHead(8, SEVERAL).fold()
+            bipartite(8, SEVERAL).fold()
         with pytest.raises(InputError, match="separate features per kind cannot be folded"):
-            fg.BipartiteHead(8, GRAPH, coarse_features=dict.fromkeys(GRAPH.kinds, 2)).fold()
+            bipartite(8, GRAPH, coarse_features=dict.fromkeys(GRAPH.kinds, 2)).fold()
 
 
 class TestSaving:
     def test_weights_come_back(self, features):
-        head, other = fg.BipartiteHead(8, GRAPH), fg.BipartiteHead(8, GRAPH)
+        head, other = bipartite(8, GRAPH), bipartite(8, GRAPH)
         assert set(head.state_dict()) == {"graph_digest", "fine.weight", "fine.bias", "coarse.weight", "coarse.bias"}
         other.load_state_dict(head.state_dict())
         assert torch.equal(other(features).log_probs(), head(features).log_probs())
@@ -130,7 +142,7 @@ class TestSaving:
         with pytest.raises(
             GraphMismatchError, match=r"made for another label graph .digest [0-9a-f]{12}, this head has"
         ):
-            fg.BipartiteHead(8, reordered).load_state_dict(fg.BipartiteHead(8, GRAPH).state_dict())
+            bipartite(8, reordered).load_state_dict(bipartite(8, GRAPH).state_dict())
 
     def test_inside_a_network(self):
         network = torch.nn.Sequential(torch.nn.Linear(3, 8), fg.SoftmaxHead(8, GRAPH))
@@ -140,7 +152,7 @@ class TestSaving:
             network.load_state_dict(state)
 
     def test_a_copy_is_independent(self, features):
-        head = fg.BipartiteHead(8, GRAPH)
+        head = bipartite(8, GRAPH)
         twin = copy.deepcopy(head)
         with torch.no_grad():
             twin.fine.weight.zero_()
@@ -149,7 +161,7 @@ class TestSaving:
 
     def test_half_precision_keeps_the_graph_exact(self, features):
         graph = fg.LabelGraph.from_table({"a": {"k": {"x": 0.3, "y": 0.7}}, "b": {"k": "x"}})
-        head = fg.BipartiteHead(8, graph).to(torch.bfloat16)
+        head = bipartite(8, graph).to(torch.bfloat16)
         weight = head.tensors.kind("k").edge_log_weight
         assert weight.dtype == torch.float64
         assert weight.exp().tolist() == pytest.approx([0.3, 0.7], abs=1e-12)
@@ -163,11 +175,11 @@ def grown(graph, extra):
 
 
 class TestExtending:
-    @pytest.mark.parametrize("make", [fg.BipartiteHead, fg.SoftmaxHead])
+    @pytest.mark.parametrize("make", [bipartite, fg.SoftmaxHead])
     def test_known_labels_keep_their_scores(self, features, make):
         head = make(8, GRAPH)
         larger = head.extend(grown(GRAPH, NEW))
-        before, after = head(features).joint_scores(), larger(features).joint_scores()
+        before, after = head(features).joint_scores().scores, larger(features).joint_scores().scores
         names = [larger.graph.fine_index(name) for name in GRAPH.fine]
         assert torch.allclose(after[:, names] - after[:, names[:1]], before - before[:, :1], atol=1e-5)
 
@@ -213,7 +225,7 @@ class TestExtending:
         assert (answers == new).float().mean() > 0.8
 
     def test_new_coarse_labels_start_at_the_mean_of_their_kind(self):
-        head = fg.BipartiteHead(8, GRAPH)
+        head = bipartite(8, GRAPH)
         larger = head.extend(grown(GRAPH, {"soup @ A": {"dish": "soup", "restaurant": "A", "tofu": "no"}}))
         columns = head.tensors.columns["dish"]
         expected = head.coarse.weight[columns].mean(dim=0)
@@ -221,7 +233,7 @@ class TestExtending:
         assert torch.allclose(larger.coarse.weight[place], expected)
 
     def test_what_does_not_extend_is_refused(self):
-        head = fg.BipartiteHead(8, GRAPH)
+        head = bipartite(8, GRAPH)
         with pytest.raises(GraphMismatchError, match="same kinds in the same order"):
             head.extend(GRAPH.only(["dish"]))
         smaller = fg.LabelGraph(GRAPH.fine[:2], [GRAPH.kind(k).rows(np.arange(2)) for k in GRAPH.kinds])
@@ -233,7 +245,7 @@ class TestPrior:
     @pytest.mark.parametrize("form", FORMS)
     def test_value_and_gradient_equal_loops(self, form):
         case = random_graph(np.random.default_rng(3), form)
-        head = fg.BipartiteHead(4, case.graph).double()
+        head = bipartite(4, case.graph).double()
         prior = fg.laplacian_prior(head)
         prior.backward()
         fine = head.fine.weight.detach().numpy()
@@ -245,16 +257,16 @@ class TestPrior:
             assert np.allclose(head.coarse.weight.grad[columns], expected, atol=1e-10)
 
     def test_equal_sizes_per_kind_are_compared_too(self):
-        head = fg.BipartiteHead(4, GRAPH, coarse_features=dict.fromkeys(GRAPH.kinds, 4))
+        head = bipartite(4, GRAPH, coarse_features=dict.fromkeys(GRAPH.kinds, 4))
         fg.laplacian_prior(head).backward()
         assert all(layer.weight.grad is not None for layer in head.coarse)
 
     def test_misfits_are_refused(self):
         with pytest.raises(ShapeError, match="both need the same features; got 8 and 4"):
-            fg.laplacian_prior(fg.BipartiteHead(8, GRAPH, coarse_features=4))
+            fg.laplacian_prior(bipartite(8, GRAPH, coarse_features=4))
         sizes = {"dish": 2, "restaurant": 3, "tofu": 4}
         with pytest.raises(ShapeError, match=r"different feature sizes per kind, \[2, 3, 4\]"):
-            fg.laplacian_prior(fg.BipartiteHead(8, GRAPH, coarse_features=sizes))
+            fg.laplacian_prior(bipartite(8, GRAPH, coarse_features=sizes))
         with pytest.raises(InputError, match="needs a BipartiteHead, which has coarse weights; got SoftmaxHead"):
             fg.laplacian_prior(fg.SoftmaxHead(8, GRAPH))
 
@@ -267,7 +279,7 @@ def test_a_learning_rate_means_the_same_for_every_head(features):
     )
     target = torch.arange(5)
     moves = []
-    for make in (fg.SoftmaxHead, fg.BipartiteHead):
+    for make in (fg.SoftmaxHead, bipartite):
         head = make(8, many)
         with torch.no_grad():
             for parameter in head.parameters():

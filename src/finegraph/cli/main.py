@@ -14,6 +14,7 @@ import typer
 
 from finegraph._version import __version__
 from finegraph.cli import exit_codes
+from finegraph.cli.demo import demo
 from finegraph.cli.doctor import doctor
 from finegraph.cli.graph import graph_app
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     epilog=exit_codes.SUMMARY,
 )
 app.add_typer(graph_app, name="graph")
+app.command()(demo)
 app.command()(doctor)
 
 

@@ -61,7 +61,7 @@ def joint_loss(
         loss, observed = _set_loss(posterior, target, kind_targets, weights, ignore_index)
     else:
         targets, observed = _targets(posterior, target, kind_targets, weights, ignore_index)
-        loss = marginal_loss(posterior.tensors, posterior.joint_scores(), posterior.mixing(), targets)
+        loss = marginal_loss(posterior.tensors, *posterior.joint_scores(), targets)
     if reduction == "none":
         return loss
     total = loss.sum()

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from finegraph.inference.constants import Constants
 from finegraph.inference.kind_tensors import KindTensors
+from finegraph.inference.segments import Segments
 
 _PRODUCT = 4.3
 """Nanoseconds per fine label and group of a kind, for both products and 128 samples."""
@@ -58,6 +59,8 @@ class Plan(Constants):
         reference_columns: the group columns of `no` of these binary kinds.
         edge_column: for each edge of a mixed row: the group column of its label.
         edge_row: for each edge of a mixed row: the group column of the row.
+        edge_log_weight: for each edge of a mixed row: the log of its weight.
+        mixed_rows: the edges of each mixed row, as segments.
     """
 
     child_matrix: Tensor
@@ -67,6 +70,7 @@ class Plan(Constants):
     reference_columns: Tensor
     edge_column: Tensor
     edge_row: Tensor
+    edge_log_weight: Tensor
     marginal_place: Tensor
     place_column: Tensor
     edge_column_place: Tensor
@@ -150,8 +154,12 @@ class Plan(Constants):
         """Fill the edges of the mixed rows of all kinds."""
         column = [kind.columns.start + kind.edge_label.numpy() for kind in kinds]
         row = [int(start) + kind.edge_group.numpy() for kind, start in zip(kinds, mixed_starts, strict=False)]
+        log_weight = [kind.edge_log_weight.numpy() for kind in kinds]
+        self.keep({"edge_log_weight": np.concatenate([*log_weight, np.zeros(0)])})
         self.keep({"edge_column": np.concatenate([*column, np.zeros(0, np.int64)]).astype(np.int64)})
-        self.keep({"edge_row": np.concatenate([*row, np.zeros(0, np.int64)]).astype(np.int64)})
+        edge_row = np.concatenate([*row, np.zeros(0, np.int64)]).astype(np.int64)
+        self.keep({"edge_row": edge_row})
+        self.mixed_rows = Segments(edge_row - self.coarse_count, self.group_count - self.coarse_count)
 
 
 def _global_groups(kind: KindTensors, mixed_start: int) -> NDArray[np.int64]:

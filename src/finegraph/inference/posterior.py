@@ -27,7 +27,7 @@ from finegraph.graph.json_file import canonical_json
 from finegraph.inference.answers import Answer, Explanation, Statement
 from finegraph.inference.evidence import FINE, log_likelihood
 from finegraph.inference.explain import explain
-from finegraph.inference.scores import joint_scores, wide
+from finegraph.inference.scores import JointScores, joint_scores, wide
 from finegraph.inference.tensors import GraphTensors, graph_tensors
 
 MOST_STATES = 1_000_000
@@ -132,19 +132,9 @@ class Posterior:
 
     # ---- scores -----------------------------------------------------------------------------------------------------
 
-    def joint_scores(self) -> Float[Tensor, "batch fine"]:
-        """The joint scores s; `softmax(s)` are the fine probabilities. Equal up to a constant per sample."""
+    def joint_scores(self) -> JointScores:
+        """The joint scores s, and how mixed rows mix; `softmax(s)` are the fine probabilities."""
         return joint_scores(self.tensors, self.fine_scores, self._kind_scores())
-
-    def mixing(self) -> Float[Tensor, "_ edge"] | None:
-        """The log probability of each parent given its fine label, for rows with several parents; None without such."""
-        mixed = [kind for kind in self.tensors.each() if not kind.plain]
-        if not mixed:
-            return None
-        scores = self._kind_scores()
-        if scores is None:
-            scores = wide(self.fine_scores).new_zeros(1, self.tensors.coarse_count)
-        return torch.cat([kind.edge_log_probs(wide(scores[:, kind.columns])) for kind in mixed], dim=1)
 
     def _kind_scores(self) -> Tensor | None:
         """The coarse scores with the evidence added."""
@@ -158,7 +148,7 @@ class Posterior:
 
     def log_probs(self, kind: str | None = None) -> Float[Tensor, "batch label"]:
         """The log probabilities of the fine labels, or of the labels of a kind; in float32 or wider."""
-        fine = torch.log_softmax(self.joint_scores(), dim=1)
+        fine = torch.log_softmax(self.joint_scores().scores, dim=1)
         if kind is None:
             return fine
         tensors = self.tensors.kind(kind)
@@ -201,7 +191,7 @@ class Posterior:
             new = new.to(self.fine_scores.device)
             added = new if added is None else added + new
         result = Posterior(self.graph, fine_scores, self.coarse_scores, evidence=added, tensors=self.tensors)
-        impossible = result.joint_scores().detach().amax(dim=1).isneginf()
+        impossible = result.joint_scores().scores.detach().amax(dim=1).isneginf()
         if bool(impossible.any()):
             raise EvidenceError(
                 f"the evidence has probability 0 for sample {int(impossible.nonzero()[0])} ({_in_words(both)}): no "

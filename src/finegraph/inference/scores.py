@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -26,28 +26,46 @@ _ALLOWED_ERROR = 4e-6
 """The estimated rounding error of a float32 sum above which it is summed in float64; estimates err on the high side."""
 
 
-def group_scores(tensors: GraphTensors, coarse_scores: Float[Tensor, "batch coarse"]) -> Float[Tensor, "batch group"]:
-    """The score of every group: the coarse scores, then those of the mixed rows."""
-    mixed = [
-        kind.group_scores(coarse_scores[:, kind.columns])[:, kind.label_count :]
-        for kind in tensors.each()
-        if not kind.plain
-    ]
-    return torch.cat([coarse_scores, *mixed], dim=1) if mixed else coarse_scores
+class JointScores(NamedTuple):
+    """The joint scores of a batch.
+
+    Attributes:
+        scores: (batch, fine) s in float32, or in float64 with very many kinds; up to a constant per sample.
+        mixing: (batch or 1, edge) log r: the log probability of each parent given its fine label, for the edges of all
+            mixed rows; None where there are none.
+    """
+
+    scores: Float[Tensor, "batch fine"]
+    mixing: Float[Tensor, "_ edge"] | None
 
 
 def joint_scores(
     tensors: GraphTensors, fine_scores: Float[Tensor, "batch fine"], coarse_scores: Float[Tensor, "batch coarse"] | None
-) -> Float[Tensor, "batch fine"]:
-    """The joint scores s in float32, or in float64 with very many kinds; up to a constant per sample."""
-    fine_scores = fine_scores.double() if len(tensors.columns) > _MANY_KINDS else wide(fine_scores)
-    if coarse_scores is None or not tensors.columns:
-        return fine_scores
-    groups = group_scores(tensors, wide(coarse_scores).to(fine_scores.dtype))
+) -> JointScores:
+    """The joint scores, from fine scores and from coarse scores side by side (None: all 0, as in softmax)."""
+    plan = tensors.plan
+    fine_scores = fine_scores.double() if plan.kind_count > _MANY_KINDS else wide(fine_scores)
+    if coarse_scores is None:
+        mixing = plan.edge_log_weight.to(fine_scores.dtype).unsqueeze(0) if len(plan.edge_row) else None
+        return JointScores(fine_scores, mixing)
+    if not plan.kind_count:
+        return JointScores(fine_scores, None)
+    groups, mixing = _mix(plan, wide(coarse_scores).to(fine_scores.dtype))
     if torch.compiler.is_compiling():
-        return _exact_sum(tensors.plan, fine_scores, groups)
-    result: Tensor = _JointScores.apply(fine_scores, groups, tensors.plan)  # type: ignore[no-untyped-call]
-    return result
+        return JointScores(_exact_sum(plan, fine_scores, groups), mixing)
+    result: Tensor = _JointScores.apply(fine_scores, groups, plan)  # type: ignore[no-untyped-call]
+    return JointScores(result, mixing)
+
+
+def _mix(plan: Plan, coarse_scores: Tensor) -> tuple[Float[Tensor, "batch group"], Tensor | None]:
+    """The score of every group, that is the coarse scores and then those of the mixed rows; and log r."""
+    if not len(plan.edge_row):
+        return coarse_scores, None
+    edges = coarse_scores.index_select(1, plan.edge_column) + plan.edge_log_weight.to(coarse_scores.dtype)
+    rows = plan.mixed_rows.logsumexp(edges)
+    # A row that evidence has ruled out wholly has no parent at all: its total is minus infinity, and stays so.
+    total = rows.masked_fill(rows.isneginf(), 0.0).index_select(1, plan.edge_row - plan.coarse_count)
+    return torch.cat([coarse_scores, rows], dim=1), edges - total
 
 
 def wide(scores: Tensor) -> Tensor:

@@ -45,9 +45,9 @@ class FitSettings:
     l2: float = 0.01
     """The strength of `1/2 |W|^2` on the weights of the fine labels."""
 
-    l2_coarse: float | None = None
-    """The same on the weights of the coarse labels. By default `l2` times the number of kinds: all kinds together then
-    may say as much as the fine labels alone, however many they are."""
+    coarse_ratio: float | None = None
+    """The strength of the same on the weights of the coarse labels, as a multiple of `l2`. By default a quarter of the
+    number of kinds, so that what all kinds together may say does not grow with their number."""
 
     laplacian: float = 0.0
     """The strength of the paper's prior, which draws the weights of linked labels together; bipartite heads only."""
@@ -59,15 +59,15 @@ class FitSettings:
     max_iter: int = 1000
     """How many steps to take at the most."""
 
-    tolerance: float = 1e-5
+    tolerance: float = 1e-4
     """Stop when the gradient has fallen to this share of its size at all weights 0."""
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
             raise InputError(f"head: expected 'bipartite' or 'softmax', got {self.head!r}")
-        for name in ("l2", "l2_coarse", "laplacian", "tolerance"):
+        for name in ("l2", "coarse_ratio", "laplacian", "tolerance"):
             value = getattr(self, name)
-            if not (value is None and name == "l2_coarse") and not 0.0 <= value < float("inf"):
+            if not (value is None and name == "coarse_ratio") and not _is_strength(value):
                 raise InputError(f"{name}: expected a finite number of at least 0, got {value!r}")
         if self.laplacian and self.head == "softmax":
             raise InputError(
@@ -96,8 +96,8 @@ class FitSettings:
 
     def strengths(self, graph: LabelGraph) -> Strengths:
         """The strengths of the priors for a graph."""
-        coarse = self.l2 * len(graph.kinds) if self.l2_coarse is None else self.l2_coarse
-        return Strengths(self.l2, coarse, self.laplacian)
+        ratio = len(graph.kinds) / 4 if self.coarse_ratio is None else self.coarse_ratio
+        return Strengths(self.l2, self.l2 * ratio, self.laplacian)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +166,10 @@ def fit_head(
     first = None if start is None else _rows_of(start, seen if part is not graph else None, axes)
     fit = _solve(part, samples, axes, settings, first)
     return fit if part is graph else replace(fit, head=fit.head.extend(graph))
+
+
+def _is_strength(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < float("inf")
 
 
 def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:

@@ -144,6 +144,10 @@ class BipartiteHead(Head):
             self.coarse: nn.Linear | nn.ModuleList = nn.ModuleList(_linear(*size, bias=bias) for size in sizes)
         else:
             self.coarse = _linear(coarse_features or features, self.tensors.coarse_count, bias=bias)
+        # Joint weights are sums over all kinds. With coarse weights of 0 they start out as those of a softmax head do,
+        # whatever the number of kinds.
+        for parameter in self.coarse.parameters():
+            nn.init.zeros_(parameter)
 
     def scores(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None
