@@ -116,6 +116,6 @@ def _edges(kinds: Sequence[Kind], group: bool) -> tuple[IntArray, IntArray, Floa
 def _unknown(kinds: Sequence[Kind]) -> tuple[IntArray, list[tuple[int, int]]]:
     """The rows that are unknown in all kinds of a column, and the single (row, kind) of those unknown in some only."""
     unknown = np.stack([kind.unknown for kind in kinds], axis=1)
-    everywhere = unknown.all(axis=1)
+    everywhere = np.asarray(unknown.all(axis=1))
     rows, members = np.nonzero(unknown & ~everywhere[:, None])
     return np.flatnonzero(everywhere), list(zip(rows.tolist(), members.tolist(), strict=True))

@@ -150,7 +150,7 @@ def _next_length(low: float, high: float, low_slope: float, slope: float) -> flo
     if not (math.isfinite(slope) and slope > low_slope):
         return low + width / 2
     guess = low + width * -low_slope / (slope - low_slope)
-    return min(max(guess, low + 0.1 * width), low + 0.9 * width)
+    return min(max(guess, low + 0.1 * width), low + 0.5 * width)
 
 
 def _dot(one: Tensor, two: Tensor) -> float:

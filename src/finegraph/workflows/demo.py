@@ -87,10 +87,17 @@ def run_demo(folder: str | os.PathLike[str], photos: int = 2, draws: int = 5) ->
     os.makedirs(folder, exist_ok=True)
     drawing = os.path.join(folder, "menu.svg")
     write_text(drawing, draw_svg(graph, title="The sample menu"))
+    with torch.random.fork_rng(devices=[]):  # the random numbers of the caller are left alone
+        return _tour(graph, drawing, photos, draws)
+
+
+def _tour(graph: LabelGraph, drawing: str, photos: int, draws: int) -> Demo:
+    """The tour, once the graph is drawn."""
     scores: dict[str, list[Scores]] = {"softmax": [], "bipartite": []}
     for draw in range(draws):
         world = _World(graph, draw)
         train, test = world.photos(photos), world.photos(TEST_PHOTOS)
+        heads: dict[str, SoftmaxHead | BipartiteHead]
         heads = {"softmax": _fresh(SoftmaxHead, graph, draw), "bipartite": _fresh(BipartiteHead, graph, draw)}
         for name, head in heads.items():
             train_head(head, *train)
@@ -98,7 +105,7 @@ def run_demo(folder: str | os.PathLike[str], photos: int = 2, draws: int = 5) ->
     features, target = test
     posterior = heads["bipartite"](features)
     sample = _telling_sample(posterior, target)
-    one = Posterior(graph, posterior.fine_scores[sample, None], posterior.coarse_scores[sample, None])  # type: ignore[index]
+    one = Posterior(graph, posterior.fine_scores[sample, None], posterior.coarse_scores[sample, None])
     truth = graph.fine[int(target[sample])]
     known = {"restaurant": graph.labels("restaurant")[graph.parents("restaurant")[target[sample]]]}
     given = one.given(known)
@@ -138,10 +145,9 @@ def train_head(head: SoftmaxHead | BipartiteHead, features: Tensor, target: Tens
 
 
 def _fresh(make: type[_Head], graph: LabelGraph, seed: int) -> _Head:
-    """An untrained head, the same for the same seed; the random numbers of the caller are left alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make(FEATURES, graph)
+    """An untrained head, the same for the same seed."""
+    torch.manual_seed(seed)
+    return make(FEATURES, graph)
 
 
 class _World:
@@ -167,7 +173,7 @@ def _score(name: str, head: SoftmaxHead | BipartiteHead, features: Tensor, targe
     """The accuracies of a trained head."""
     with torch.no_grad():
         posterior = head(features)
-        right = {None: (posterior.probs().argmax(dim=1) == target).double().mean().item()}
+        right: dict[str | None, float] = {None: (posterior.probs().argmax(dim=1) == target).double().mean().item()}
         for kind in ("dish", "restaurant"):
             truth = torch.from_numpy(head.graph.parents(kind))[target]
             right[kind] = (posterior.probs(kind).argmax(dim=1) == truth).double().mean().item()

@@ -1,0 +1,98 @@
+"""What the documents say holds: their sessions run as printed, and what they name is there."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import finegraph
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(finegraph.__path__, "finegraph.")
+    if not module.name.startswith(("finegraph.cli", "finegraph.__main__"))
+]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_sessions_run_as_printed(document):
+    results = doctest.testfile(str(document), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert results.failed == 0
+
+
+def test_the_readme_has_a_session():
+    sessions = doctest.DocTestParser().get_examples((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(sessions) > 10
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(name)
+    results = doctest.testmod(
+        module, extraglobs={"torch": importlib.import_module("torch")}, optionflags=doctest.ELLIPSIS
+    )
+    assert results.failed == 0
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def rows_of_the_idea():
+    """The rows of the table of letters: letter, names, shape, file."""
+    text = (ROOT / "docs/idea.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| `(.+?)` \|$", text, flags=re.MULTILINE)
+    assert len(rows) > 10
+    return rows
+
+
+@pytest.mark.parametrize("row", rows_of_the_idea(), ids=lambda row: row[1])
+def test_the_names_of_the_idea_stand_where_it_says(row):
+    _, names, shape, path = row
+    source = (ROOT / path).read_text(encoding="utf-8")
+    for name in re.findall(r"`(\w+)`", names):
+        assert re.search(rf"(def|class) {name}\b|\b{name}:|self\.{name} =|\b{name}=", source), (name, path)
+    axes = re.findall(r"\w+", shape)
+    known = {"batch", "fine", "coarse", "kind", "feature", "label", "slot", "edge"}
+    assert set(axes) <= known
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
+def test_links_and_files_that_are_named_exist(document):
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (document.parent / target).exists(), target
+    for target in re.findall(r"`((?:src|tests|benchmarks|docs)/[\w/.-]+)`", text):
+        assert (ROOT / target).exists(), target
+
+
+def test_public_names_are_what_all_says():
+    for name in finegraph.__all__:
+        assert getattr(finegraph, name) is not None
+    assert dir(finegraph) == sorted(finegraph.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'LabelGraf'"):
+        _ = finegraph.LabelGraf
+
+
+def test_importing_is_silent_and_needs_no_torch():
+    code = "import sys, finegraph, finegraph.graph; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("False\n", "")
+
+
+def test_every_command_is_in_the_documents():
+    from finegraph.cli.main import app
+
+    text = "".join(path.read_text(encoding="utf-8") for path in (*DOCUMENTS, ROOT / "CHANGELOG.md"))
+    for command in [*app.registered_commands, *app.registered_groups]:
+        name = command.name or command.callback.__name__
+        assert re.search(rf"finegraph {name}\b", text), name
