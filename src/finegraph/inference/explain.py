@@ -36,11 +36,11 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
         for kind in plain:
             scores = scores + groups[kind.name].index_select(1, kind.group.cpu())
         _refuse_impossible(posterior.graph, scores, rows, one, two)
-        split = minimum_norm_split([links_of(posterior.graph, kind.name) for kind in plain], _finite(scores).t())
-        fine = split.fine.t()
+        split = minimum_norm_split([links_of(posterior.graph, kind.name) for kind in plain], _finite(scores))
+        fine = split.fine
         parts = {"fine": fine[rows, one] - fine[rows, two]}
         for kind, coarse in zip(plain, split.coarse, strict=True):
-            parts[kind.name] = coarse.t()[rows, kind.group.cpu()[one]] - coarse.t()[rows, kind.group.cpu()[two]]
+            parts[kind.name] = coarse[rows, kind.group.cpu()[one]] - coarse[rows, kind.group.cpu()[two]]
         for kind in tensors.each():
             group = kind.group.cpu()
             if not kind.plain:

@@ -93,17 +93,17 @@ def _sum_of_parents(graph: LabelGraph, links: list[Links], coarse: Tensor) -> Te
     """For each fine label the sum of its parents' rows."""
     total, start = torch.zeros(len(graph), coarse.shape[1], dtype=coarse.dtype), 0
     for link in links:
-        total += link.down(coarse[start : start + link.count], len(graph))
+        total += link.down(coarse[start : start + link.count].t(), len(graph)).t()
         start += link.count
     return total
 
 
 def _guess(old: LabelGraph, new: LabelGraph, new_links: list[Links], joint: Tensor) -> Tensor:
     """The joint weights of all fine labels of the new graph as their parents tell them."""
-    split = minimum_norm_split([links_of(old, kind) for kind in old.kinds], joint)
-    guess = split.constant.repeat(len(new), 1)
+    split = minimum_norm_split([links_of(old, kind) for kind in old.kinds], joint.t().contiguous())
+    guess = split.constant.repeat(1, len(new))
     for kind, link, part in zip(old.kinds, new_links, split.coarse, strict=True):
-        grown = torch.zeros(link.count, joint.shape[1], dtype=torch.float64)
-        grown[np.array([new.label_index(kind, label) for label in old.labels(kind)], dtype=np.int64)] = part
+        grown = torch.zeros(joint.shape[1], link.count, dtype=torch.float64)
+        grown[:, np.array([new.label_index(kind, label) for label in old.labels(kind)], dtype=np.int64)] = part
         guess += link.down(grown, len(new))
-    return guess
+    return guess.t()
