@@ -1,4 +1,4 @@
-"""Runs `in_torch.py` in a process without the checks of shapes, which `torch.compile` and `torch.export` cannot trace."""
+"""Runs `in_torch.py` in a process without the checks of shapes, which torch's tracers do not understand."""
 
 import os
 import subprocess

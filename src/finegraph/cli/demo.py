@@ -89,10 +89,10 @@ def _print(demo: Demo) -> None:
         to.print(printable(line))
     _heading(to, "A new menu item")
     to.print(f"A head that never saw {demo.new_item} is given its row of the table, and no photo.")
+    to.print(f"It then is the first answer to {demo.new_item_first:.0%} of the photos of it, and among the first three")
     to.print(
-        f"On photos of it, it then comes first in {demo.new_item_first:.0%}, and among the first three of {len(graph)} in"
+        f"of {len(graph)} for {demo.new_item_third:.0%}: what is known of the dish and its ingredients is a start."
     )
-    to.print(f"{demo.new_item_third:.0%}: what is known of the dish, the restaurant and the ingredients is a start.")
     _heading(to, "Next")
     to.print("  finegraph graph check menu.csv    look for faults in a label table of your own")
     to.print("  finegraph graph show menu.csv     see its kinds and labels, or draw them with --svg")

@@ -36,7 +36,7 @@ def printable(text: str) -> str:
     return _UNFIT.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
-def print_json(content: Any) -> None:  # noqa: ANN401  # whatever JSON can hold
+def print_json(content: Any) -> None:
     """Print one JSON document; a dataclass becomes an object."""
     document = content if isinstance(content, dict) else asdict(content)
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")

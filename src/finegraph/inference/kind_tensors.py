@@ -3,8 +3,8 @@
 Kinds whose rows are all single known parents are *plain*, the paper's case. In the others a fine label can have
 several parents or an unknown one: a *mixed* row. There, fine labels with the same row form a *group*: the first groups
 of a kind are its labels themselves, the others its distinct mixed rows. With e = the log-sum-exp of a row's scores as
-the score of the group, every kind is again one in which each fine label has one parent, its group. So the cost is linear
-in the distinct edges, also when thousands of fine labels share the unknown row.
+the score of the group, every kind is again one in which each fine label has one parent, its group. So the cost is
+linear in the distinct edges, also when thousands of fine labels share the unknown row.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class KindTensors(Constants):
         """Each fine label with each label that it can have.
 
         Returns:
-            The position in `fine`, the label, and the log probability (batch, choice) of the label given the fine label.
+            The position in `fine`, the label, and the log probability (batch, choice) of the label given the fine one.
         """
         group = self.group[fine]
         single = (group < self.label_count).nonzero().squeeze(1)

@@ -3,8 +3,8 @@
     -log p_w / lambda  =  1/2 sum_i sum_j sum_c g^j[i, c] |w_i - w^j_c|^2  =  1/2 trace(V' Lap V)
 
 with V all weight rows, fine and coarse, on top of each other. Its gradient is Lap V, so value and gradient come from
-one gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent is
-no edge. Biases are left out.
+one gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent
+is no edge. Biases are left out.
 """
 
 from __future__ import annotations

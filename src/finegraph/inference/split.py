@@ -26,7 +26,7 @@ _MOST_STEPS = 2000
 
 @dataclass(frozen=True)
 class Links:
-    """The edges of one kind as tensors: fine label, coarse label and weight of each, and the number of coarse labels."""
+    """The edges of one kind as tensors: fine label, coarse label and weight of each, and how many labels there are."""
 
     fine: Tensor
     coarse: Tensor

@@ -222,8 +222,8 @@ class BipartiteHead(Head):
         for kind in self.tensors.each():
             if not kind.plain:
                 raise SeveralParentsError(
-                    f"kind {kind.name!r} has fine labels with several or unknown parents, so this head is no linear layer "
-                    "and cannot be folded; fold a head without this kind, or use this one as it is"
+                    f"kind {kind.name!r} has fine labels with several or unknown parents, so this head is no linear "
+                    "layer and cannot be folded; fold a head without this kind, or use this one as it is"
                 )
         if isinstance(self.coarse, nn.ModuleList):
             raise InputError("a head with separate features per kind cannot be folded into one layer; use it as it is")

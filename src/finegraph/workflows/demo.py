@@ -1,8 +1,8 @@
 """A short tour of the label graph on the small menu that comes with finegraph.
 
-There are no photos here. Each "photo" is a made-up feature vector in which the dish, the restaurant and the ingredients
-leave traces, plus noise. So the tour shows how things work and what one can ask; it is no evidence of how much the graph
-helps on real photos.
+There are no photos here. Each "photo" is a made-up feature vector in which the dish, the restaurant and the
+ingredients leave traces, plus noise. So the tour shows how things work and what one can ask; it is no evidence of how
+much the graph helps on real photos.
 """
 
 from __future__ import annotations
