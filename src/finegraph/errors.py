@@ -11,6 +11,10 @@
     │   ├── SeveralParentsError     an operation that needs one parent per fine label met a kind with several
     │   ├── GraphFileError          a graph file with faults; `.faults` lists all of them
     │   └── GraphMismatchError      weights made for another graph
+    ├── DataError                   photos and the files that list them (also a ValueError)
+    │   ├── DataFileError           a source of samples with faults; `.faults` lists all of them
+    │   └── ImageFileError          a photo that cannot be read; `.path` and `.reason`
+    ├── WeightsError                a weight file that cannot be read or is of another network
     └── MissingExtraError           an optional dependency is not installed (also an ImportError)
 
 Messages say what was expected, what came, and what to do. They never dump tensors and never mention command-line flags.
@@ -18,6 +22,7 @@ Messages say what was expected, what came, and what to do. They never dump tenso
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -72,6 +77,40 @@ class GraphFileError(GraphError):
 
 class GraphMismatchError(GraphError):
     """Weights made for another graph."""
+
+
+class DataError(FinegraphError, ValueError):
+    """Photos, or the files that list them, are wrong."""
+
+
+class DataFileError(DataError):
+    """A source of samples with faults. All of them are in `faults`, file by file."""
+
+    def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults)
+
+
+class ImageFileError(DataError):
+    """A photo that cannot be read.
+
+    Attributes:
+        path: the file.
+        reason: why it cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str | None = None) -> None:
+        # With one argument it is the whole text: so data loaders make an error of a worker process again.
+        self.path = os.fspath(path)
+        self.reason = self.path if reason is None else reason
+        super().__init__(self.path if reason is None else f"{self.path}: {reason}")
+
+    def __reduce__(self) -> tuple[type[ImageFileError], tuple[str, str | None]]:
+        return ImageFileError, (self.path, None if self.reason == self.path else self.reason)
+
+
+class WeightsError(FinegraphError):
+    """A weight file that cannot be read, or that is of another network."""
 
 
 class MissingExtraError(FinegraphError, ImportError):

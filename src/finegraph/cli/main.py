@@ -14,6 +14,7 @@ import typer
 
 from finegraph._version import __version__
 from finegraph.cli import exit_codes
+from finegraph.cli.data import data_app
 from finegraph.cli.demo import demo
 from finegraph.cli.doctor import doctor
 from finegraph.cli.graph import graph_app
@@ -28,6 +29,7 @@ app = typer.Typer(
     epilog=exit_codes.SUMMARY,
 )
 app.add_typer(graph_app, name="graph")
+app.add_typer(data_app, name="data")
 app.command()(demo)
 app.command()(doctor)
 

@@ -37,5 +37,6 @@ class Constants(nn.Module):
                 self._buffers[name] = buffer.to(now.device)
         for name, empty in vars(self).items():
             if isinstance(empty, Tensor):
-                setattr(self, name, empty.to(fn(empty).device))
+                moved = fn(empty)
+                setattr(self, name, moved if moved.dtype == empty.dtype else empty.to(moved.device))
         return self

@@ -41,6 +41,8 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> T
     def index(label: object) -> int:
         return graph.fine_index(label) if kind == FINE else graph.label_index(kind, label)  # type: ignore[arg-type]
 
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
+        value = value.tolist()
     if isinstance(value, Tensor | np.ndarray):
         return _from_numbers(kind, value, batch, len(labels))
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -49,7 +51,8 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> T
                 f"evidence on {kind!r}: a sequence gives one value per sample, expected {batch}, got {len(value)}; "
                 "use a set for one of several labels"
             )
-        return torch.stack([_one(kind, entry, labels, index) for entry in value])
+        rows = [_one(kind, entry, labels, index) for entry in value]
+        return torch.stack(rows) if rows else torch.zeros(0, len(labels), dtype=torch.float64)
     return _one(kind, value, labels, index).unsqueeze(0)
 
 
@@ -57,6 +60,8 @@ def _one(kind: str, value: object, labels: Sequence[str], index: Callable[[objec
     """The evidence on one sample."""
     if value is None:
         return torch.zeros(len(labels), dtype=torch.float64)
+    if isinstance(value, Tensor | np.ndarray):
+        return _from_numbers(kind, value, 1, len(labels))[0]
     likelihood = torch.zeros(len(labels), dtype=torch.float64)
     if isinstance(value, Mapping):
         for label, number in value.items():
@@ -91,7 +96,13 @@ def _number(kind: str, label: object, number: object) -> float:
 
 def _from_numbers(kind: str, value: object, batch: int, count: int) -> Tensor:
     """Likelihoods given as numbers."""
-    likelihood = torch.as_tensor(value).detach().double()
+    given = torch.as_tensor(value).detach()
+    if not given.dtype.is_floating_point:
+        raise EvidenceError(
+            f"evidence on {kind!r}: numbers are likelihoods, one per label, and must be floating-point, got "
+            f"{given.dtype}; name the labels themselves to say which one it is"
+        )
+    likelihood = given.double().cpu()
     if likelihood.shape not in ((count,), (batch, count)):
         raise ShapeError(
             f"evidence on {kind!r}: expected likelihoods of shape ({count},) or ({batch}, {count}), "

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[Explanation]:
     """One explanation per sample, of fine label `first[b]` against `second[b]`."""
+    if not first:
+        return []
     tensors = posterior.tensors
     plain = [kind for kind in tensors.each() if kind.plain]
     rows = torch.arange(len(first))
@@ -35,7 +37,7 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
         scores = posterior.fine_scores.detach().double().cpu()
         for kind in plain:
             scores = scores + groups[kind.name].index_select(1, kind.group.cpu())
-        _refuse_impossible(posterior.graph, scores, rows, one, two)
+        _refuse_impossible(posterior, rows, one, two)
         split = minimum_norm_split([links_of(posterior.graph, kind.name) for kind in plain], _finite(scores))
         fine = split.fine
         parts = {"fine": fine[rows, one] - fine[rows, two]}
@@ -44,10 +46,13 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
         for kind in tensors.each():
             group = kind.group.cpu()
             if not kind.plain:
-                parts[kind.name] = _difference(groups[kind.name], rows, group[one], group[two])
+                parts[kind.name] = groups[kind.name][rows, group[one]] - groups[kind.name][rows, group[two]]
             if posterior.evidence is not None:
                 change = all_groups[kind.name] - groups[kind.name]
-                parts[f"evidence: {kind.name}"] = _difference(change, rows, group[one], group[two])
+                parts[f"evidence: {kind.name}"] = change[rows, group[one]] - change[rows, group[two]]
+        if posterior.evidence is not None:
+            fine_evidence = posterior.evidence.double().cpu()
+            parts["evidence: fine"] = fine_evidence[rows, one] - fine_evidence[rows, two]
     return [_explanation(tensors, parts, sample, first[sample], second[sample]) for sample in range(len(first))]
 
 
@@ -64,17 +69,12 @@ def _group_columns(posterior: Posterior, evidence: bool) -> dict[str, Tensor]:
     if posterior.coarse_scores is not None:
         scores = posterior.coarse_scores.detach().double().cpu()
     if evidence and posterior.evidence is not None:
-        scores = scores + posterior.evidence.double().cpu()
+        scores = scores + posterior.evidence[:, len(posterior.graph) :].double().cpu()
     columns = {}
     for kind in posterior.tensors.each():
         own = scores[:, kind.columns]
         columns[kind.name] = own if kind.plain else kind.cpu_copy().group_scores(own)
     return columns
-
-
-def _difference(values: Tensor, rows: Tensor, one: Tensor, two: Tensor) -> Tensor:
-    """values[row, one] - values[row, two], 0 where both are ruled out alike."""
-    return (values[rows, one] - values[rows, two]).nan_to_num(nan=0.0)
 
 
 def _finite(scores: Tensor) -> Tensor:
@@ -83,14 +83,15 @@ def _finite(scores: Tensor) -> Tensor:
     return torch.where(scores.isneginf(), lowest, scores)
 
 
-def _refuse_impossible(graph: LabelGraph, scores: Tensor, rows: Tensor, one: Tensor, two: Tensor) -> None:
-    """Raise where a fine label to explain has probability 0 by its own score."""
+def _refuse_impossible(posterior: Posterior, rows: Tensor, one: Tensor, two: Tensor) -> None:
+    """Raise where a fine label to explain has probability 0, by its score or by evidence."""
+    log_probs = posterior.log_probs().cpu()
     for index in (one, two):
-        bad = scores[rows, index].isneginf().nonzero()
+        bad = log_probs[rows, index].isneginf().nonzero()
         if len(bad):
             sample = int(bad[0])
             raise InputError(
-                f"sample {sample}: the fine label {graph.fine[int(index[sample])]!r} has probability 0, "
+                f"sample {sample}: the fine label {posterior.graph.fine[int(index[sample])]!r} has probability 0, "
                 "so there are no log odds to explain; choose fine labels that are possible"
             )
 
@@ -104,7 +105,7 @@ def _explanation(tensors: GraphTensors, parts: dict[str, Tensor], sample: int, f
         kind = source.removeprefix("evidence: ")
         if source.startswith("evidence: ") and value == 0.0:
             continue
-        if source == "fine":
+        if kind == "fine":
             listed.append(Part(source, graph.fine[first], graph.fine[second], value))
             continue
         labels = [_only_label(graph, kind, fine) for fine in (first, second)]

@@ -27,7 +27,7 @@ class KindTensors(Constants):
 
     Attributes:
         group: the group of each fine label.
-        unknown: whether the parent of each fine label is unknown.
+        unknown: 1 where the parent of a fine label is unknown, else 0.
         members: the fine labels of each group, as segments.
         edge_label: for the edges of mixed rows: the coarse label.
         edge_group: for the edges of mixed rows: the mixed row, counted from 0.
@@ -49,7 +49,7 @@ class KindTensors(Constants):
         self.group_count = self.label_count + rows.count
         self.plain = rows.count == 0
         self.members = Segments(rows.group, self.group_count)
-        self.keep({"group": rows.group, "unknown": kind.unknown})
+        self.keep({"group": rows.group, "unknown": kind.unknown.astype(np.int64)})
         self.keep({"edge_label": rows.label, "edge_group": rows.owner, "edge_log_weight": np.log(rows.weight)})
         if not self.plain:
             self.mixed_rows = Segments(rows.owner, rows.count)
@@ -75,13 +75,13 @@ class KindTensors(Constants):
         union.scatter_add_(1, self.group.expand_as(fine), fine.long())
         edges = union.index_select(1, self.label_count + self.edge_group)
         labels = union[:, : self.label_count].index_add(1, self.edge_label, edges) > 0
-        return labels & ~(fine & self.unknown).any(dim=1, keepdim=True)
+        return labels & ~(fine & (self.unknown > 0)).any(dim=1, keepdim=True)
 
     def group_scores(self, scores: Tensor) -> Tensor:
         """Scores (batch, labels) to scores (batch, groups)."""
         if self.plain:
             return scores
-        return torch.cat([scores, self.mixed_rows.logsumexp(self._edge_scores(scores))], dim=1)
+        return torch.cat([scores.double(), self.mixed_rows.logsumexp(self._edge_scores(scores))], dim=1)
 
     def label_log_probs(self, group_log_probs: Tensor, scores: Tensor | None) -> Tensor:
         """Log probabilities of the groups (batch, groups) to those of the labels (batch, labels)."""
@@ -96,7 +96,8 @@ class KindTensors(Constants):
         edges = self._edge_scores(scores)
         total = self.mixed_rows.logsumexp(edges)
         # A row that evidence has ruled out wholly has no parent at all: its total is minus infinity, and stays so.
-        return edges - total.masked_fill(total.isneginf(), 0.0).index_select(1, self.edge_group)
+        given = edges - total.masked_fill(total.isneginf(), 0.0).index_select(1, self.edge_group)
+        return given.to(scores.dtype)
 
     def sample_labels(self, group: Tensor, scores: Tensor, generator: torch.Generator | None) -> Tensor:
         """A label for each group (draw, batch), drawn by its probability given the group."""
@@ -132,7 +133,8 @@ class KindTensors(Constants):
         return self if self.group.device.type == "cpu" else copy.deepcopy(self).cpu()
 
     def _edge_scores(self, scores: Tensor) -> Tensor:
-        return scores.index_select(1, self.edge_label) + self.edge_log_weight.to(scores.dtype)
+        # In float64: small differences of large scores decide between parents.
+        return scores.double().index_select(1, self.edge_label) + self.edge_log_weight
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,18 @@ def joint_loss(
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     weights = _kind_weights(posterior.graph, kind_weights)
+    for name, labels in {"target": target, **(kind_targets or {})}.items():
+        if not isinstance(labels, Tensor) and labels is not None:
+            raise TargetError(f"{name}: expected a tensor of label indices, got {type(labels).__name__}")
+    for name in kind_targets or {}:
+        posterior.graph.kind(name)
     observed: Tensor | None
     if target is not None and target.dtype == torch.bool:
         loss, observed = _set_loss(posterior, target, kind_targets, weights, ignore_index)
     else:
-        targets, observed = _targets(posterior, target, kind_targets, weights, ignore_index)
-        loss = marginal_loss(posterior.tensors, *posterior.joint_scores(), targets)
+        scores, mixing = posterior.joint_scores()
+        targets, observed = _targets(posterior, scores.dtype, target, kind_targets, weights, ignore_index)
+        loss = marginal_loss(posterior.tensors, scores, mixing, targets)
     if reduction == "none":
         return loss
     total = loss.sum()
@@ -114,6 +120,7 @@ def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_inde
 
 def _targets(
     posterior: Posterior,
+    dtype: torch.dtype,
     target: Tensor | None,
     kind_targets: Mapping[str, Tensor] | None,
     kind_weights: list[float] | None,
@@ -125,11 +132,10 @@ def _targets(
         target = torch.full((batch,), ignore_index, device=device)
     complete = _check_labels("target", target, batch, len(posterior.graph), ignore_index)
     observed = None if complete else target != ignore_index
-    fine = target if observed is None else target.masked_fill(~observed, 0)
+    fine = (target if observed is None else target.masked_fill(~observed, 0)).long()
     place = slots.place.index_select(0, fine)
     if complete and slots.full and not kind_targets and kind_weights is None:
         return Targets(fine, place, None), None
-    dtype = torch.promote_types(posterior.fine_scores.dtype, torch.float32)
     weight = slots.weight.index_select(0, fine).to(dtype)
     fine_weight = weight.new_ones(batch, 1)
     if observed is not None:
@@ -150,7 +156,7 @@ def _put_image_labels(
     kind = tensors.kind(name)
     _check_labels(f"kind_targets[{name!r}]", labels, len(place), kind.label_count, ignore_index)
     seen = labels != ignore_index
-    label = labels.masked_fill(~seen, 0)
+    label = labels.masked_fill(~seen, 0).long()
     _check_possible(tensors, name, label, seen)
     own = tensors.slots.of_kind[name]
     weight[:, own] = 0.0
@@ -191,20 +197,21 @@ def _set_loss(
             labels = kind_targets[name]
             _check_labels(f"kind_targets[{name!r}]", labels, len(loss), kind.label_count, ignore_index)
             seen = labels != ignore_index
-            label = labels.masked_fill(~seen, 0)
+            label = labels.masked_fill(~seen, 0).long()
             _check_possible(tensors, name, label, seen)
             union = torch.nn.functional.one_hot(label, kind.label_count).bool() & seen.unsqueeze(1)
             observed = observed | seen
         else:
             union = kind.union_of_parents(target)
-        loss = loss - weight * _log_sum(posterior.log_probs(name), union)
+        loss = loss - weight * _log_sum(posterior.kind_log_probs(name, log_probs), union)
     return loss, observed
 
 
 def _log_sum(log_probs: Tensor, mask: Tensor) -> Tensor:
     """The log of the summed probability of each sample's set; 0 for an empty set, which says nothing."""
     some = mask.any(dim=1)
-    # The set that says nothing is replaced by a constant before the logarithm, so that no NaN enters the gradient.
     terms = log_probs.masked_fill(~mask, -torch.inf)
-    terms = torch.where(some.unsqueeze(1), terms, 0.0)
-    return torch.where(some, torch.logsumexp(terms, dim=1), 0.0)
+    possible = ~terms.isneginf().all(dim=1)
+    # Sets that say nothing, or are impossible, are replaced before the logarithm, so that no NaN enters the gradient.
+    total = torch.logsumexp(torch.where(possible.unsqueeze(1), terms, 0.0), dim=1)
+    return torch.where(possible, total, torch.where(some, -torch.inf, 0.0))

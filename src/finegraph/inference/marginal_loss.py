@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from finegraph.inference.derivatives import first_derivatives_only
 from finegraph.inference.plan import ListedKind
 from finegraph.inference.scores import full_precision
 from finegraph.inference.tensors import GraphTensors
@@ -213,8 +214,10 @@ def _redo_kind(
 
 def _children(listed: ListedKind, label: Tensor) -> tuple[Tensor, Tensor]:
     """The children of one label per sample (batch, width), and which of them are real rather than padding."""
+    if listed.padded:
+        return listed.padded_children.index_select(0, label), listed.padded_valid.index_select(0, label)
     size = listed.sizes.index_select(0, label).unsqueeze(1)
-    step = torch.arange(int(size.amax()), device=label.device)
+    step = torch.arange(int(size.amax()) if len(label) else 0, device=label.device)
     position = listed.starts.index_select(0, label).unsqueeze(1) + step
     valid = step < size
     child = listed.order.index_select(0, position.clamp_max_(len(listed.order) - 1).reshape(-1)).view_as(position)
@@ -248,6 +251,7 @@ class _MarginalLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        first_derivatives_only()
         grad, mixing_grad = ctx.saved_tensors
         factor = grads[0].unsqueeze(1)
         return grad * factor, None if mixing_grad is None else mixing_grad * factor, None, None
@@ -264,7 +268,8 @@ def _compiled_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`loss_and_grad` as one opaque operator, since it branches on values; `key` names the graph's tensors."""
     mixed = mixing if mixing.shape[1] else None
-    loss, grad, mixing_grad = loss_and_grad(GraphTensors.by_key(key), scores, mixed, Targets(fine, place, weight))
+    with full_precision(scores.device):
+        loss, grad, mixing_grad = loss_and_grad(GraphTensors.by_key(key), scores, mixed, Targets(fine, place, weight))
     return loss, grad, torch.zeros_like(mixing) if mixing_grad is None else mixing_grad
 
 

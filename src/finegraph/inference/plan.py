@@ -25,12 +25,18 @@ _LIST, _LIST_ITEM = 80_000.0, 500.0
 """Nanoseconds per listed kind, and per child of its largest label, for 128 samples."""
 
 
+_PADDING = 8
+"""The children of a listed kind are also kept as a padded table if that has at most this many places per fine label."""
+
+
 class ListedKind(Constants):
     """The children of each group of one kind with many labels, as one sorted list with starts."""
 
     group: Tensor
     local_group: Tensor
     order: Tensor
+    padded_children: Tensor
+    padded_valid: Tensor
     starts: Tensor
     sizes: Tensor
 
@@ -43,7 +49,14 @@ class ListedKind(Constants):
         self.width = int(sizes[: kind.label_count].max())
         self.group_columns = _global_groups(kind, mixed_start)
         self.keep({"group": self.group_columns[group], "local_group": group})
-        self.keep({"order": np.argsort(group, kind="stable"), "starts": np.cumsum(sizes) - sizes, "sizes": sizes})
+        order, starts = np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes
+        self.keep({"order": order, "starts": starts, "sizes": sizes})
+        self.padded = self.label_count * self.width <= _PADDING * len(group)
+        if self.padded:
+            step = np.arange(self.width)
+            position = np.minimum(starts[: self.label_count, None] + step, len(order) - 1)
+            valid = step < sizes[: self.label_count, None]
+            self.keep({"padded_children": order[position], "padded_valid": valid.astype(np.float32)})
 
 
 class Plan(Constants):
@@ -56,6 +69,9 @@ class Plan(Constants):
         dense_columns: the group column of each row of `child_matrix`.
         score_matrix: (score columns, fine) the rows that scores need: of a binary kind only `yes`.
         score_columns: the group column of each row of `score_matrix`; the last ones are those of binary kinds.
+        wide_score_matrix: the same in float64.
+        all_groups: (fine, kind) the group columns of each fine label; only where `bags` are used.
+        score_children, score_starts: the same rows as lists of fine labels.
         reference_columns: the group columns of `no` of these binary kinds.
         edge_column: for each edge of a mixed row: the group column of its label.
         edge_row: for each edge of a mixed row: the group column of the row.
@@ -66,6 +82,10 @@ class Plan(Constants):
     child_matrix: Tensor
     dense_columns: Tensor
     score_matrix: Tensor
+    wide_score_matrix: Tensor
+    all_groups: Tensor
+    score_children: Tensor
+    score_starts: Tensor
     score_columns: Tensor
     reference_columns: Tensor
     edge_column: Tensor
@@ -96,6 +116,8 @@ class Plan(Constants):
         self._set_places()
         for index, (kind, start) in enumerate(zip(kinds, mixed_starts, strict=False)):
             self.keep({f"fine_group_{index}": _global_groups(kind, int(start))[kind.group.numpy()]})
+        if self.bags:
+            self.keep({"all_groups": np.stack([group.numpy() for group in self.fine_groups()], axis=1)})
 
     def _set_dense(self, kinds: list[tuple[KindTensors, int]]) -> None:
         """Fill the matrices of the dense kinds."""
@@ -117,11 +139,14 @@ class Plan(Constants):
         place = np.full(self.group_count, -1, np.int64)
         place[column] = np.arange(len(column))
         score_columns += binary_columns
-        # A sum of the few rows of the true labels beats a product with all rows where kinds have more than two labels.
+        # Sums of the few rows that count beat products with all rows where kinds have more than two labels.
         self.bags = len(column) > 3 * len(kinds)
         self.all_dense = np.array_equal(np.array(score_columns), np.arange(self.group_count))
         self.keep({"child_matrix": matrix.T})
-        self.keep({"score_matrix": matrix[:, place[score_columns]].T})
+        scores = np.ascontiguousarray(matrix[:, place[score_columns]].T)
+        sizes = scores.sum(axis=1).astype(np.int64)
+        self.keep({"score_matrix": scores, "wide_score_matrix": scores.astype(np.float64)})
+        self.keep({"score_children": np.nonzero(scores)[1], "score_starts": np.cumsum(sizes) - sizes})
         self.keep({"dense_columns": column})
         self.keep({"score_columns": np.array(score_columns, np.int64)})
         self.keep({"reference_columns": np.array(references, np.int64)})

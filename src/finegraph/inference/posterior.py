@@ -25,7 +25,7 @@ from finegraph.errors import EvidenceError, InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.json_file import canonical_json
 from finegraph.inference.answers import Answer, Explanation, Statement
-from finegraph.inference.evidence import FINE, log_likelihood
+from finegraph.inference.evidence import log_likelihood
 from finegraph.inference.explain import explain
 from finegraph.inference.scores import JointScores, joint_scores, wide
 from finegraph.inference.tensors import GraphTensors, graph_tensors
@@ -78,7 +78,7 @@ class Posterior:
     graph: LabelGraph
     fine_scores: Float[Tensor, "batch fine"]
     coarse_scores: Float[Tensor, "batch coarse"] | None
-    evidence: Float[Tensor, "_ coarse"] | None
+    evidence: Float[Tensor, "batch fine_and_coarse"] | None
     tensors: GraphTensors
 
     def __init__(
@@ -96,9 +96,11 @@ class Posterior:
             graph: the label graph.
             fine_scores: one score per fine label.
             coarse_scores: per kind, one score per label; or all kinds side by side in the order of the graph.
-            evidence: log likelihoods to condition on, side by side like the coarse scores; made by `given`.
+            evidence: log likelihoods to condition on, of the fine labels and then of all coarse labels; use `given`.
             tensors: the graph's index tensors where the caller has them, as heads do.
         """
+        if not isinstance(fine_scores, Tensor):
+            raise InputError(f"fine scores: expected a tensor, got {type(fine_scores).__name__}")
         if fine_scores.ndim != 2 or fine_scores.shape[1] != len(graph):
             raise ShapeError(
                 f"fine scores: expected shape (batch, {len(graph)}), one column per fine label, "
@@ -134,23 +136,29 @@ class Posterior:
 
     def joint_scores(self) -> JointScores:
         """The joint scores s, and how mixed rows mix; `softmax(s)` are the fine probabilities."""
-        return joint_scores(self.tensors, self.fine_scores, self._kind_scores())
+        fine_scores = self.fine_scores
+        if self.evidence is not None:
+            fine_scores = wide(fine_scores) + self.evidence[:, : len(self.graph)].to(wide(fine_scores).dtype)
+        return joint_scores(self.tensors, fine_scores, self._kind_scores())
 
     def _kind_scores(self) -> Tensor | None:
         """The coarse scores with the evidence added."""
         if self.evidence is None:
             return self.coarse_scores
+        evidence = self.evidence[:, len(self.graph) :]
         if self.coarse_scores is None:
-            return self.evidence.to(wide(self.fine_scores).dtype).expand(self.fine_scores.shape[0], -1)
-        return wide(self.coarse_scores) + self.evidence.to(wide(self.coarse_scores).dtype)
+            return evidence.to(wide(self.fine_scores).dtype)
+        return wide(self.coarse_scores) + evidence.to(wide(self.coarse_scores).dtype)
 
     # ---- probabilities ----------------------------------------------------------------------------------------------
 
     def log_probs(self, kind: str | None = None) -> Float[Tensor, "batch label"]:
         """The log probabilities of the fine labels, or of the labels of a kind; in float32 or wider."""
         fine = torch.log_softmax(self.joint_scores().scores, dim=1)
-        if kind is None:
-            return fine
+        return fine if kind is None else self.kind_log_probs(kind, fine)
+
+    def kind_log_probs(self, kind: str, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch label"]:
+        """`log_probs(kind)` for who has the log probabilities of the fine labels, `log_probs()`, already."""
         tensors = self.tensors.kind(kind)
         scores = self._kind_scores()
         own = None if scores is None else wide(scores[:, tensors.columns]).to(fine.dtype)
@@ -163,7 +171,7 @@ class Posterior:
     def entropy(self, kind: str | None = None) -> Float[Tensor, " batch"]:
         """The entropy, in nats, of the fine label, or of the label of a kind."""
         log_probs = self.log_probs(kind)
-        return -torch.where(log_probs.isneginf(), 0.0, log_probs.exp() * log_probs).sum(dim=1)
+        return -(log_probs.exp() * log_probs.masked_fill(log_probs.isneginf(), 0.0)).sum(dim=1)
 
     # ---- evidence ---------------------------------------------------------------------------------------------------
 
@@ -179,18 +187,15 @@ class Posterior:
         if evidence and (twice := set(evidence) & set(kinds)):
             raise EvidenceError(f"evidence on {sorted(twice)[0]!r} is given twice")
         likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
-        fine_scores = self.fine_scores
-        if FINE in likelihoods:
-            fine_scores = wide(fine_scores) + likelihoods.pop(FINE).to(fine_scores.device, wide(fine_scores).dtype)
-        added = self.evidence
-        if likelihoods:
-            rows = max(len(value) for value in likelihoods.values())
-            new = torch.zeros(rows, self.tensors.coarse_count, dtype=torch.float64)
-            for name, value in likelihoods.items():
-                new[:, self.tensors.columns[name]] = value
-            new = new.to(self.fine_scores.device)
-            added = new if added is None else added + new
-        result = Posterior(self.graph, fine_scores, self.coarse_scores, evidence=added, tensors=self.tensors)
+        fine = len(self.graph)
+        added = torch.zeros(len(self), fine + self.tensors.coarse_count, dtype=torch.float64)
+        for name, value in likelihoods.items():
+            columns = self.tensors.columns.get(name, slice(-fine, 0))
+            added[:, fine + columns.start : fine + columns.stop] = value
+        added = added.to(self.fine_scores.device)
+        if self.evidence is not None:
+            added += self.evidence
+        result = Posterior(self.graph, self.fine_scores, self.coarse_scores, evidence=added, tensors=self.tensors)
         impossible = result.joint_scores().scores.detach().amax(dim=1).isneginf()
         if bool(impossible.any()):
             raise EvidenceError(
@@ -219,12 +224,15 @@ class Posterior:
         if not 0.0 <= risk < 1.0:
             raise InputError(f"answer: risk must be at least 0 and below 1, got {risk}")
         kinds: list[str | None] = [None, *self.graph.kinds]
-        probs = torch.cat([self.probs(kind).detach().double() for kind in kinds], dim=1)
+        with torch.no_grad():
+            log_probs = self.log_probs()
+            each = [log_probs, *(self.kind_log_probs(kind, log_probs) for kind in self.graph.kinds)]
+            probs = torch.cat(each, dim=1).double().exp()
         sizes = [torch.ones(len(self.graph), dtype=torch.int64, device=probs.device)]
         sizes += [kind.compatible for kind in self.tensors.each()]
         compatible = torch.cat(sizes)
         # Rounding must decide neither whether a certain statement is certain nor which of two equal ones is taken.
-        rounding = 64 * torch.finfo(wide(self.fine_scores).dtype).eps
+        rounding = 8 * torch.finfo(log_probs.dtype).eps
         sure = probs >= 1.0 - risk - rounding
         open_labels = torch.where(sure, compatible, torch.iinfo(torch.int64).max)
         fewest = open_labels.amin(dim=1, keepdim=True)
@@ -257,6 +265,8 @@ class Posterior:
 
     def sample(self, draws: int = 1, generator: torch.Generator | None = None) -> JointSample:
         """Draw fine labels together with one label of every kind."""
+        if draws < 1:
+            raise InputError(f"sample: expected at least 1 draw, got {draws}")
         with torch.no_grad():
             fine = torch.multinomial(self.probs(), draws, replacement=True, generator=generator).t()
             scores = self._kind_scores()

@@ -21,6 +21,7 @@ from finegraph.errors import ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import FloatArray, IntArray
 from finegraph.inference.constants import Constants
+from finegraph.inference.derivatives import first_derivatives_only
 from finegraph.inference.scores import full_precision
 
 
@@ -87,6 +88,9 @@ class _Laplacian(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, fine: Tensor, coarse: Tensor, edges: LaplacianEdges) -> Tensor:
         with full_precision(fine.device):
+            # All rows may be shifted alike; around 0 the sums do not cancel.
+            centre = fine.mean(dim=0, keepdim=True)
+            fine, coarse = fine - centre, coarse - centre
             fine_grad = edges.fine_degree.to(fine.dtype) * fine - edges.down(coarse)
             coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse - edges.up(fine)
             ctx.save_for_backward(fine_grad, coarse_grad)
@@ -94,5 +98,6 @@ class _Laplacian(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        first_derivatives_only()
         fine_grad, coarse_grad = ctx.saved_tensors
         return grads[0] * fine_grad, grads[0] * coarse_grad, None

@@ -2,9 +2,9 @@
 
     s_i = f_i + sum_j e^j[group_j(i)]        O(fine x kinds), by one matrix product and a gather per listed kind
 
-With many kinds or large scores the sum loses digits in float32, though the posterior depends on small differences of
-it. So it is summed in float64 whenever an error estimate says so, and each row is then centred at its largest score,
-which changes no posterior, before it is narrowed again.
+With many kinds or large scores a plain float32 sum loses digits, though the posterior depends on small differences of
+it. So unless a bound on its error is small, it is summed in float64, or in two float32 parts of which the coarser one
+is exact. Each row is then centred at its largest score, which changes no posterior, and narrowed again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from typing import Any, NamedTuple, cast
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
+from finegraph.inference.derivatives import first_derivatives_only
 from finegraph.inference.plan import ListedKind, Plan
 from finegraph.inference.tensors import GraphTensors
 
 _MANY_KINDS = 64
 """With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""
-_ALLOWED_ERROR = 4e-6
-"""The estimated rounding error of a float32 sum above which it is summed in float64; estimates err on the high side."""
+_ALLOWED_ERROR = 3e-5
+"""The largest error that a plain float32 sum may have if all roundings go one way; real errors are well below it."""
+_SPLITTER = 1.5 * 2**13
+"""Adding and subtracting this rounds a float32 number to a multiple of 2**-10; sums of such below 2**13 are exact."""
 
 
 class JointScores(NamedTuple):
@@ -46,22 +50,29 @@ def joint_scores(
     plan = tensors.plan
     fine_scores = fine_scores.double() if plan.kind_count > _MANY_KINDS else wide(fine_scores)
     if coarse_scores is None:
-        mixing = plan.edge_log_weight.to(fine_scores.dtype).unsqueeze(0) if len(plan.edge_row) else None
+        mixing = plan.edge_log_weight.to(fine_scores.dtype, copy=True).unsqueeze(0) if len(plan.edge_row) else None
         return JointScores(fine_scores, mixing)
     if not plan.kind_count:
         return JointScores(fine_scores, None)
-    groups, mixing = _mix(plan, wide(coarse_scores).to(fine_scores.dtype))
+    coarse_scores = wide(coarse_scores)
+    dtype = torch.promote_types(fine_scores.dtype, coarse_scores.dtype)
+    groups, mixing = _mix(plan, coarse_scores)
     if torch.compiler.is_compiling():
-        return JointScores(_exact_sum(plan, fine_scores, groups), mixing)
-    result: Tensor = _JointScores.apply(fine_scores, groups, plan)  # type: ignore[no-untyped-call]
-    return JointScores(result, mixing)
+        scores = _exact_sum(plan, fine_scores, groups).to(dtype)
+    else:
+        scores = _JointScores.apply(fine_scores, groups, plan, dtype)  # type: ignore[no-untyped-call]
+    return JointScores(scores, None if mixing is None else mixing.to(dtype))
 
 
 def _mix(plan: Plan, coarse_scores: Tensor) -> tuple[Float[Tensor, "batch group"], Tensor | None]:
-    """The score of every group, that is the coarse scores and then those of the mixed rows; and log r."""
+    """The score of every group, that is the coarse scores and then those of the mixed rows; and log r.
+
+    Both in float64 where there are mixed rows: small differences of large scores decide between parents.
+    """
     if not len(plan.edge_row):
         return coarse_scores, None
-    edges = coarse_scores.index_select(1, plan.edge_column) + plan.edge_log_weight.to(coarse_scores.dtype)
+    coarse_scores = coarse_scores.double()
+    edges = coarse_scores.index_select(1, plan.edge_column) + plan.edge_log_weight
     rows = plan.mixed_rows.logsumexp(edges)
     # A row that evidence has ruled out wholly has no parent at all: its total is minus infinity, and stays so.
     total = rows.masked_fill(rows.isneginf(), 0.0).index_select(1, plan.edge_row - plan.coarse_count)
@@ -81,73 +92,84 @@ def full_precision(device: torch.device) -> AbstractContextManager[object]:
 def _exact_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
     """The sum in float64 by gathers alone: no branch on values, and minus infinity is allowed."""
     total = fine_scores.double()
-    wide_groups = groups.double()
+    groups = groups.double()
     for group in plan.fine_groups():
-        total = total + wide_groups.index_select(1, group)
-    return _centred(total).to(fine_scores.dtype)
-
-
-def _centred(total: Tensor) -> Tensor:
-    """Each row minus its largest entry; a row of nothing but minus infinity stays so."""
+        total = total + groups.index_select(1, group)
+    # A row of nothing but minus infinity, or with NaN, stays as it is.
     top = total.detach().amax(dim=1, keepdim=True)
-    return total - top.masked_fill(top.isinf(), 0.0)
+    return total - top.masked_fill(~top.isfinite(), 0.0)
 
 
 class _JointScores(torch.autograd.Function):
     """The sum and its closed-form backward, dL/de_g = the sum of dL/ds_i over the children i of group g."""
 
     @staticmethod
-    def forward(ctx: Any, fine_scores: Tensor, groups: Tensor, plan: Plan) -> Tensor:
-        ctx.plan, ctx.groups = plan, groups.shape[1]
+    def forward(ctx: Any, fine_scores: Tensor, groups: Tensor, plan: Plan, dtype: torch.dtype) -> Tensor:
+        ctx.plan, ctx.dtypes = plan, (fine_scores.dtype, groups.dtype)
         with full_precision(fine_scores.device):
-            error = _error_estimate(plan, fine_scores, groups)
-            if error <= _ALLOWED_ERROR or (fine_scores.dtype == torch.float64 and error < math.inf):
-                return _fast_sum(plan, fine_scores, groups)
-            if error < math.inf:
-                total = _fast_sum(plan, fine_scores.double(), groups.double())
-                return _centred(total).to(fine_scores.dtype)
-            return _exact_sum(plan, fine_scores, groups)
+            return _sum(plan, fine_scores, groups).to(dtype)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        first_derivatives_only()
         grad = grads[0]
+        fine_type, groups_type = ctx.dtypes
         if not ctx.needs_input_grad[1]:
-            return grad, None, None
+            return grad.to(fine_type), None, None, None
         with full_precision(grad.device):
-            return grad, _sum_to_groups(ctx.plan, grad), None
+            return grad.to(fine_type), _sum_to_groups(ctx.plan, grad).to(groups_type), None, None
 
 
-def _error_estimate(plan: Plan, fine_scores: Tensor, groups: Tensor) -> float:
-    """About how far a float32 sum may be off; infinite where a score is."""
-    if fine_scores.numel() == 0 or groups.numel() == 0:
-        return 0.0
-    terms = math.sqrt(plan.kind_count)
-    size = _largest(fine_scores) + terms * _largest(groups)
-    return size * terms * torch.finfo(torch.float32).eps / 2 if size == size else 0.0
+def _sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
+    """The sum, in the cheapest way that is exact enough for these scores."""
+    narrow = fine_scores.dtype == groups.dtype == torch.float32
+    if narrow and fine_scores.numel():
+        kinds, fine, coarse = plan.kind_count, _largest(fine_scores), _largest(groups)
+        size = fine + kinds * coarse
+        if size * kinds * torch.finfo(torch.float32).eps / 2 <= _ALLOWED_ERROR:
+            return _fast_sum(plan, fine_scores.clone(), groups)
+        if plan.bags and size < 2**12:
+            return _split_sum(plan, fine_scores, groups)
+    total = _fast_sum(plan, fine_scores.to(torch.float64, copy=True), groups.double())
+    top = total.amax(dim=1, keepdim=True) if total.shape[1] else total
+    # Zero times minus infinity is not a number, so scores that are not finite must not meet a matrix product.
+    return total.sub_(top) if bool(top.isfinite().all()) else _exact_sum(plan, fine_scores, groups)
 
 
 def _largest(values: Tensor) -> float:
-    """The largest absolute value."""
+    """The largest absolute value; infinite where there is no such number."""
+    if not values.numel():
+        return 0.0
     low, high = torch.aminmax(values)
-    return max(-low.item(), high.item())
+    largest = max(-low.item(), high.item())
+    return largest if largest == largest else math.inf
 
 
-def _fast_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
-    """The sum by one matrix product for the dense kinds and a gather for each listed kind."""
-    total = fine_scores
+def _fast_sum(plan: Plan, total: Tensor, groups: Tensor) -> Tensor:
+    """Add to the fine scores, in place: one matrix product for the dense kinds and a gather for each listed kind."""
     if len(plan.score_columns):
         chosen = groups if plan.all_dense else groups.index_select(1, plan.score_columns)
         binary = len(plan.reference_columns)
         if binary:
             reference = groups.index_select(1, plan.reference_columns)
             chosen[:, -binary:] -= reference
-            total = total + reference.sum(dim=1, keepdim=True)
-        total = torch.addmm(total, chosen, plan.score_matrix.to(groups.dtype))
+            total += reference.sum(dim=1, keepdim=True)
+        matrix = plan.score_matrix if groups.dtype == torch.float32 else plan.wide_score_matrix
+        total.addmm_(chosen, matrix)
     for listed in plan.listed:
         # gather runs on all threads, index_select on one
-        gathered = groups.gather(1, cast(ListedKind, listed).group.expand(len(groups), -1))
-        total = gathered.add_(total)
-    return total if total is not fine_scores else fine_scores.clone()
+        total += groups.gather(1, cast(ListedKind, listed).group.expand(len(groups), -1))
+    return total
+
+
+def _split_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
+    """The sum in two float32 parts: multiples of 2**-10, whose sum is exact, and the small rests."""
+    coarse_high = (groups + _SPLITTER) - _SPLITTER
+    fine_high = (fine_scores + _SPLITTER) - _SPLITTER
+    high = embedding_bag(plan.all_groups, coarse_high.t().contiguous(), mode="sum").t() + fine_high
+    high -= high.amax(dim=1, keepdim=True)
+    rest = embedding_bag(plan.all_groups, (groups - coarse_high).t().contiguous(), mode="sum").t()
+    return high.add_(fine_scores - fine_high).add_(rest)
 
 
 def _sum_to_groups(plan: Plan, grad: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
@@ -155,7 +177,12 @@ def _sum_to_groups(plan: Plan, grad: Float[Tensor, "batch fine"]) -> Float[Tenso
     batch = grad.shape[0]
     binary = len(plan.reference_columns)
     if len(plan.score_columns):
-        chosen = grad @ plan.score_matrix.to(grad.dtype).t()
+        if plan.bags:
+            rows = grad.t().contiguous()
+            chosen = embedding_bag(plan.score_children, rows, plan.score_starts, mode="sum").t()
+        else:
+            matrix = plan.score_matrix if grad.dtype == torch.float32 else plan.wide_score_matrix
+            chosen = grad @ matrix.t()
         if plan.all_dense:
             return chosen
     out = grad.new_zeros(batch, plan.group_count)

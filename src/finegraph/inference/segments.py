@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.constants import Constants
+from finegraph.inference.derivatives import first_derivatives_only
 
 
 class Segments(Constants):
@@ -92,6 +93,7 @@ class _SegmentLogSumExp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        first_derivatives_only()
         values, out = ctx.saved_tensors
         owner: Int[Tensor, " items"] = ctx.segments.owner
         place = owner.clamp_min(0)

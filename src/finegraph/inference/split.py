@@ -75,8 +75,10 @@ def _solve(kinds: Sequence[Links], right: Float[Tensor, "column fine"]) -> Float
         return torch.cat([kind.up(values) for kind in kinds], dim=1)
 
     def down(values: Tensor) -> Tensor:
-        parts = zip(kinds, torch.split(values, sizes, dim=1), strict=True)
-        return torch.stack([kind.down(part, fine_count) for kind, part in parts]).sum(dim=0)
+        total = values.new_zeros(len(values), fine_count)
+        for kind, part in zip(kinds, torch.split(values, sizes, dim=1), strict=True):
+            total += kind.down(part, fine_count)
+        return total
 
     scale = torch.cat([torch.bincount(kind.coarse, kind.weight**2, kind.count) for kind in kinds]).add(1.0)
     residual = up(right)

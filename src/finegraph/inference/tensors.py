@@ -35,10 +35,18 @@ class GraphTensors(nn.Module):
         self.coarse_count = start
         self.kinds = nn.ModuleList(KindTensors(graph.kind(name), self.columns[name]) for name in graph.kinds)
         self.position = {name: index for index, name in enumerate(graph.kinds)}
-        self.key = next(_keys)
-        _by_key[self.key] = self
+        self._take_key()
         self.plan = Plan(self.each(), len(graph))
         self.slots = Slots(graph, self.plan)
+
+    def _take_key(self) -> None:
+        self.key = next(_keys)
+        _by_key[self.key] = self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A key is good in one process, and for one object: a copy must not answer to the key of its original.
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._take_key()
 
     @staticmethod
     def by_key(key: int) -> GraphTensors:
@@ -65,5 +73,6 @@ def graph_tensors(graph: LabelGraph, device: torch.device) -> GraphTensors:
     key = ("GraphTensors", device)
     made = graph.derived.get(key)
     if not isinstance(made, GraphTensors):
-        made = graph.derived[key] = GraphTensors(graph).to(device)
+        with torch.inference_mode(False):  # or they could never take part in training
+            made = graph.derived[key] = GraphTensors(graph).to(device)
     return made

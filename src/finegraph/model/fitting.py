@@ -8,8 +8,7 @@ A fine label without a sample cannot be told from data: a softmax would drive it
 fit, and then gets what its parents tell of it, as in `head.extend`. Where samples without a fine label, or image-level
 labels, are given, all fine labels take part.
 
-Cost per step: two matrix products of the features with the folded weights, as for softmax; features are turned onto their
-principal axes first (axes.py), which makes a few dozen steps enough.
+Cost per step: two matrix products of the features with the folded weights, as for softmax; some dozens of steps.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from torch import Tensor, nn
 
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.model.axes import Axes, principal_axes
 from finegraph.model.lbfgs import minimise
-from finegraph.model.objective import Objective, Samples, Scaled
-from finegraph.model.rows import Strengths, bipartite_rows, coordinates, softmax_rows
+from finegraph.model.objective import Objective, Samples
+from finegraph.model.rows import Strengths, rows_of
+from finegraph.model.span import Span, span_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
 NOT_OBSERVED = -100
@@ -60,7 +59,7 @@ class FitSettings:
     """How many steps to take at the most."""
 
     tolerance: float = 1e-4
-    """Stop when the gradient has fallen to this share of its size at all weights 0."""
+    """Stop when the objective is within this share of its minimum, as the gradient and the priors tell."""
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -107,7 +106,7 @@ class Fit:
     Attributes:
         head: the head, on the features as they were given.
         iterations: how many steps were taken.
-        converged: whether the gradient became small enough.
+        converged: whether the objective is within the tolerance of a minimum.
         objective: the mean loss plus the priors at the end.
     """
 
@@ -126,7 +125,7 @@ def fit_head(
     kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
     sample_weight: Float[Tensor, " batch"] | None = None,
     start: BipartiteHead | SoftmaxHead | None = None,
-    axes: Axes | None = None,
+    span: Span | None = None,
 ) -> Fit:
     """Fit a head to features.
 
@@ -138,7 +137,7 @@ def fit_head(
         kind_targets: for some kinds the label seen on each sample, -100 where none was; by default those of the graph.
         sample_weight: how much each sample counts; all alike by default.
         start: a head of the same form to start from rather than from 0, for nearby settings.
-        axes: the axes of the features where the caller has them.
+        span: the span of the features where the caller has it.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -159,12 +158,10 @@ def fit_head(
     part = graph if partial else graph_of(graph, seen)
     if part is not graph:
         targets = torch.searchsorted(seen, targets)
-    axes = axes or principal_axes(features, weight)
-    rotated = axes.rotate(features)
-    columns = torch.cat([rotated, rotated.new_ones(len(rotated), 1)], dim=1)
-    samples = Samples(columns, targets, kind_targets or {}, weight)
-    first = None if start is None else _rows_of(start, seen if part is not graph else None, axes)
-    fit = _solve(part, samples, axes, settings, first)
+    span = span or span_of(features, weight)
+    samples = Samples(span.columns(features), targets, kind_targets or {}, weight)
+    first = None if start is None else _rows_of(start, seen if part is not graph else None, span)
+    fit = _solve(part, samples, span, settings, first)
     return fit if part is graph else replace(fit, head=fit.head.extend(graph))
 
 
@@ -217,41 +214,33 @@ def _check_fine(seen: Tensor, graph: LabelGraph) -> None:
         )
 
 
-def _solve(graph: LabelGraph, samples: Samples, axes: Axes, settings: FitSettings, first: Tensor | None) -> Fit:
+def _solve(graph: LabelGraph, samples: Samples, span: Span, settings: FitSettings, first: Tensor | None) -> Fit:
     """Minimise, and put the rows into a head."""
-    strengths, like = settings.strengths(graph), samples.columns
-    rows = (
-        softmax_rows(graph, strengths.fine, like)
-        if settings.head == "softmax"
-        else bipartite_rows(graph, strengths, like)
-    )
-    # At V = 0 all fine labels are equally likely and the loss is curved by p (1 - p), about 1 / fine, along each of them.
-    variance = torch.cat([axes.variance, axes.variance.new_ones(1)]) / len(graph)
-    space = coordinates(rows, float(variance.mean()))
+    columns = samples.columns
+    kinds = graph.kinds if settings.head == "bipartite" else ()
+    variance = float(samples.weight @ columns[:, :-1].square().sum(dim=1)) / columns.shape[1]
+    rows = rows_of(graph, kinds, settings.strengths(graph), variance, columns)
     objective = Objective(graph, rows, samples, settings.kind_weights(graph))
-    zero = like.new_zeros(rows.count, like.shape[1])
-    function = Scaled(objective, space, variance, zero if first is None else first)
-    goal = settings.tolerance * float(function.grad(objective(zero)[1]).norm())
-    end = minimise(function, function.origin, goal=goal, max_iter=settings.max_iter)
-    head = _head_of(function.rows(end.point), graph, settings, axes)
+    start = objective.origin if first is None else objective.point(first)
+    end = minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter)
+    head = _head_of(objective.rows(end.point), graph, settings, span)
     return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
 
 
-def _rows_of(head: BipartiteHead | SoftmaxHead, seen: Tensor | None, axes: Axes) -> Float[Tensor, "row axis"]:
-    """The rows of a head on rotated features, with the bias as last column."""
+def _rows_of(head: BipartiteHead | SoftmaxHead, seen: Tensor | None, span: Span) -> Float[Tensor, "row column"]:
+    """The rows of a head, of some fine labels only where `seen` says so."""
     fine = slice(None) if seen is None else seen
     weights, biases = [head.fine.weight.detach()[fine]], [head.fine.bias.detach()[fine]]
     if isinstance(head, BipartiteHead):
         assert isinstance(head.coarse, nn.Linear)
         weights.append(head.coarse.weight.detach())
         biases.append(head.coarse.bias.detach())
-    weight, bias = axes.rotate_weights(torch.cat(weights), torch.cat(biases))
-    return torch.cat([weight, bias.unsqueeze(1)], dim=1)
+    return span.rows(torch.cat(weights), torch.cat(biases))
 
 
-def _head_of(rows: Tensor, graph: LabelGraph, settings: FitSettings, axes: Axes) -> BipartiteHead | SoftmaxHead:
-    """The head with these rows, on features that are not rotated."""
-    weight, bias = axes.restore_weights(rows[:, :-1], rows[:, -1])
+def _head_of(rows: Tensor, graph: LabelGraph, settings: FitSettings, span: Span) -> BipartiteHead | SoftmaxHead:
+    """The head with these rows."""
+    weight, bias = span.weights(rows)
     with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
         head = HEADS[settings.head](weight.shape[1], graph).to(weight)
     fine = len(graph)

@@ -2,7 +2,7 @@
 
 The caller hands in coordinates that are already scaled, so that a plain gradient step is about the right one; here are
 only the two classical parts. The direction comes from the last few steps by the two-loop recursion. The step length must
-lower the value enough and leave a flatter slope (weak Wolfe conditions), which keeps the curvature positive also where
+lower the value enough and leave a flatter slope (strong Wolfe conditions), which keeps the curvature positive also where
 the function is not convex. Close to a minimum differences of values drown in rounding; there the slopes decide instead
 (the approximate Wolfe condition of Hager and Zhang). Everything is deterministic.
 
@@ -21,7 +21,7 @@ from torch import Tensor
 
 MEMORY = 12
 """How many steps the direction remembers."""
-_DECREASE, _FLATTER = 1e-4, 0.9
+_DECREASE, _FLATTER, _MUCH_FLATTER = 1e-4, 0.9, 0.1
 """The constants of the Wolfe conditions: share of the promised decrease, and of the slope that may remain."""
 _MOST_TRIALS = 30
 _ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-14}
@@ -36,14 +36,12 @@ class Minimum(NamedTuple):
     Attributes:
         point: the last point.
         value: the value there.
-        grad_norm: the norm of the gradient there.
         iterations: how many steps were taken.
-        converged: whether the norm of the gradient reached the goal.
+        converged: whether the value is within the tolerance.
     """
 
     point: Tensor
     value: float
-    grad_norm: float
     iterations: int
     converged: bool
 
@@ -57,13 +55,14 @@ class _Place(NamedTuple):
     slope: float
 
 
-def minimise(function: ValueAndGrad, start: Tensor, *, goal: float, max_iter: int) -> Minimum:
+def minimise(function: ValueAndGrad, start: Tensor, *, tolerance: float, max_iter: int) -> Minimum:
     """Minimise a smooth function.
 
     Args:
         function: the value and the gradient at a point.
         start: where to begin.
-        goal: the norm of the gradient to reach.
+        tolerance: how far above the minimum the value may be, as a share of it. The distance is estimated by half the
+            square of the gradient, which it cannot exceed where the second derivative is at least 1.
         max_iter: how many steps to take at the most.
     """
     point = start
@@ -71,7 +70,8 @@ def minimise(function: ValueAndGrad, start: Tensor, *, goal: float, max_iter: in
     pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=MEMORY)
     for iteration in range(max_iter + 1):
         norm = float(grad.norm())
-        if norm <= goal or iteration == max_iter or not math.isfinite(norm):
+        converged = norm * norm / 2 <= tolerance * abs(value)
+        if converged or iteration == max_iter:
             break
         place = _step(function, _Place(point, value, grad, 0.0), pairs)
         if place is None:
@@ -81,7 +81,7 @@ def minimise(function: ValueAndGrad, start: Tensor, *, goal: float, max_iter: in
         if curvature > 0:
             pairs.append((change, grad_change, curvature))
         point, value, grad = place.point, place.value, place.grad
-    return Minimum(point, value, norm, iteration, norm <= goal)
+    return Minimum(point, value, iteration, converged)
 
 
 def _step(function: ValueAndGrad, here: _Place, pairs: deque[tuple[Tensor, Tensor, float]]) -> _Place | None:
@@ -93,7 +93,9 @@ def _step(function: ValueAndGrad, here: _Place, pairs: deque[tuple[Tensor, Tenso
             pairs.clear()
         direction = _direction(here.grad, pairs)
         slope = _dot(here.grad, direction)
-        if slope < 0 and (place := _line_search(function, here._replace(slope=slope), direction)):
+        # Without a memory the length of the gradient means nothing: search along it carefully, from a step of length 1.
+        flatter, length = (_FLATTER, 1.0) if pairs else (_MUCH_FLATTER, min(1.0, 1.0 / float(direction.norm())))
+        if slope < 0 and (place := _line_search(function, here._replace(slope=slope), direction, length, flatter)):
             return place
     return None
 
@@ -114,17 +116,18 @@ def _direction(grad: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tens
     return direction
 
 
-def _line_search(function: ValueAndGrad, here: _Place, direction: Tensor) -> _Place | None:
+def _line_search(
+    function: ValueAndGrad, here: _Place, direction: Tensor, length: float, flatter: float
+) -> _Place | None:
     """A point along the direction that meets the Wolfe conditions, or None where rounding hides all progress."""
     low, high, low_slope = 0.0, math.inf, here.slope
-    length = 1.0
     for _ in range(_MOST_TRIALS):
         point = torch.add(here.point, direction, alpha=length)
         value, grad = function(point)
         slope = _dot(grad, direction)
-        if not _lower(here, value, slope, length, grad.dtype):
+        if not _lower(here, value, slope, length, grad.dtype) or slope > -flatter * here.slope:
             high = length
-        elif slope < _FLATTER * here.slope:
+        elif slope < flatter * here.slope:
             low, low_slope = length, slope
         else:
             return _Place(point, value, grad, slope)

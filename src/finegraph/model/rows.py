@@ -1,20 +1,20 @@
 """All weight rows of a head on top of each other, V: those of the fine labels, then of the coarse labels of every kind.
 
-Three sparse matrices say all that fitting needs to know of the label graph:
+Two sparse matrices say what fitting needs to know of the label graph, and a vector makes it quick:
 
-    scores      J   score rows = J V.  A kind in which every fine label has one known parent is added into the fine rows
-                    here (folding), so that it costs nothing per sample; rows of the other kinds pass through
-    prior       P   -log prior = 1/2 trace(V' P V): plain L2 on fine and on coarse rows, and the Laplacian of the graph
-    curvature   H   about the second derivative of the loss for V, times the number of fine labels, where V = 0
+    scores   J   score rows = J V.  A kind in which every fine label has one known parent is added into the fine rows
+                 here (folding), so that it costs nothing per sample; the rows of other kinds pass through
+    prior    P   -log prior = 1/2 trace(V' P V): plain L2 on fine and on coarse rows, and the Laplacian of the graph
+    scale    r   V = r U.  In U the prior of each row is about 1/2 |u|^2, and this, rather than the curvature of the
+                 loss, which nearly vanishes when the samples are fitted well, is what shapes the minimum
 
-H and P together give coordinates in which the loss is about equally curved in every direction, so that descent does not
-crawl although each score is a sum over many kinds. Cost: linear in the edges; the coordinates need an eigendecomposition
-of size fine + coarse labels, and up to `MOST_ROWS` of them take one. Larger graphs scale each row on its own instead.
+Each score is a sum over many kinds, so steps that are alike in V would move it far too much; in U they do not.
+Cost: linear in the edges of the graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,10 +26,8 @@ from torch import Tensor
 
 from finegraph.graph import Kind, LabelGraph
 
-MOST_ROWS = 1500
-"""Above this many rows they are scaled one by one rather than by an eigendecomposition."""
-_NOTHING = 1e-10
-"""Directions whose curvature and prior are below this share of the largest change nothing: there is only rounding."""
+_CURVED = 1e-3
+"""The share of the curvature of the loss at V = 0 that is counted with the prior; it matters where the prior is weak."""
 
 
 class Strengths(NamedTuple):
@@ -42,94 +40,82 @@ class Strengths(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a head and the matrices of the top of this file.
+    """The rows of a head; see the top of this file.
 
     Attributes:
         fine_count: how many rows belong to fine labels.
         unfolded: per kind that cannot be folded, its slice of the score rows.
-        scores: (score row, row) J.
-        prior: (row, row) P.
-        curvature: (row, row) H.
+        scores: (score row, row) J, sparse.
+        prior: (row, row) P, sparse.
+        scale: (row) r.
     """
 
     fine_count: int
     unfolded: Mapping[str, slice]
     scores: Tensor
     prior: Tensor
-    curvature: Tensor
-
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return int(self.prior.shape[0])
+    scale: Float[Tensor, " row"]
 
 
-class Coordinates(NamedTuple):
-    """Coordinates for V: V = basis @ coordinates, in which H and P are both about diagonal.
+class _Entries(NamedTuple):
+    """Entries of a sparse matrix."""
 
-    Attributes:
-        basis: (row, coordinate); sparse where rows are only scaled.
-        curvature: (coordinate) H.
-        prior: (coordinate) P.
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+def rows_of(graph: LabelGraph, kinds: Sequence[str], strengths: Strengths, variance: float, like: Tensor) -> Rows:
+    """The rows of a head.
+
+    Args:
+        graph: the label graph.
+        kinds: the kinds with scores of their own: all for a bipartite head, none for softmax.
+        strengths: how strong the priors are.
+        variance: the mean variance of a column of the features.
+        like: a tensor of the number format, and on the device, to use.
     """
-
-    basis: Tensor
-    curvature: Tensor
-    prior: Tensor
-
-
-def softmax_rows(graph: LabelGraph, strength: float, like: Tensor) -> Rows:
-    """The rows of a head with fine scores only."""
-    identity = _diagonal(np.ones(len(graph)), like)
-    return Rows(len(graph), {}, identity, _diagonal(np.full(len(graph), strength), like), identity)
-
-
-def bipartite_rows(graph: LabelGraph, strengths: Strengths, like: Tensor) -> Rows:
-    """The rows of a head with fine and coarse scores, in the number format and on the device of `like`."""
     fine = len(graph)
-    kinds = [graph.kind(name) for name in graph.kinds]
-    starts = fine + np.concatenate([[0], np.cumsum([len(kind.labels) for kind in kinds])]).astype(np.int64)
-    score_row, row = [np.arange(fine)], [np.arange(fine)]
-    unfolded: dict[str, slice] = {}
-    score_rows = fine
-    for kind, start in zip(kinds, starts, strict=False):
-        if bool((kind.row_sizes == 1).all()):
-            score_row.append(np.arange(fine))
-            row.append(start + kind.coarse)
-        else:
-            unfolded[kind.name] = slice(score_rows, score_rows + len(kind.labels))
-            score_row.append(np.arange(score_rows, score_rows + len(kind.labels)))
-            row.append(np.arange(start, start + len(kind.labels)))
-            score_rows += len(kind.labels)
-    place = (np.concatenate(score_row), np.concatenate(row))
-    scores = _sparse(*place, np.ones(len(place[0])), (score_rows, int(starts[-1])), like)
+    chosen = [graph.kind(name) for name in kinds]
+    starts = (fine + np.concatenate([[0], np.cumsum([len(kind.labels) for kind in chosen])])).astype(np.int64)
+    scores, unfolded, score_count = _scores(chosen, starts, fine)
+    prior = _prior(chosen, starts, fine, strengths)
+    total = int(starts[-1])
+    size = _diagonal(prior, total) + _CURVED * variance / fine * _curvature(chosen, starts, fine)
+    # A row that neither the prior nor the loss touches, such as that of a label without children, stays at 0.
+    scale = np.where(size > 0, 1 / np.sqrt(np.where(size > 0, size, 1.0)), 0.0)
     return Rows(
-        fine, unfolded, scores, _prior(kinds, starts, fine, strengths, like), _curvature(kinds, starts, fine, like)
+        fine,
+        unfolded,
+        _sparse(scores, (score_count, total), like),
+        _sparse(prior, (total, total), like),
+        torch.from_numpy(scale).to(like),
     )
 
 
-def coordinates(rows: Rows, scale: float) -> Coordinates:
-    """Coordinates in which `scale * H + P` is about the identity."""
-    if rows.count > MOST_ROWS:
-        curvature, prior = (_diagonal_of(matrix) for matrix in (rows.curvature, rows.prior))
-        length = (scale * curvature + prior).rsqrt()
-        return Coordinates(_diagonal(length.cpu().numpy(), length), curvature * length**2, prior * length**2)
-    curvature, prior = (matrix.to_dense().double() for matrix in (rows.curvature, rows.prior))
-    # Both matrices become diagonal together: first their sum is made the identity, then H is turned onto its own axes.
-    size, axes = torch.linalg.eigh(scale * curvature + prior)
-    kept = size > _NOTHING * size[-1]
-    white = axes[:, kept] * size[kept].rsqrt()
-    share, turn = torch.linalg.eigh(white.t() @ curvature @ white)
-    share = torch.where(share > _NOTHING * share[-1], share, 0.0)
-    like = rows.prior.dtype
-    return Coordinates((white @ turn).to(like), share.to(like), (1.0 - scale * share).clamp_min(0.0).to(like))
+def _scores(kinds: list[Kind], starts: NDArray[np.int64], fine: int) -> tuple[_Entries, dict[str, slice], int]:
+    """The entries of J, the score rows of the kinds that do not fold, and how many score rows there are."""
+    row, column = [np.arange(fine)], [np.arange(fine)]
+    unfolded: dict[str, slice] = {}
+    count = fine
+    for kind, start in zip(kinds, starts, strict=False):
+        if bool((kind.row_sizes == 1).all()):
+            row.append(np.arange(fine))
+            column.append(start + kind.coarse)
+        else:
+            unfolded[kind.name] = slice(count, count + len(kind.labels))
+            row.append(np.arange(count, count + len(kind.labels)))
+            column.append(np.arange(start, start + len(kind.labels)))
+            count += len(kind.labels)
+    place = np.concatenate(row)
+    return _Entries(place, np.concatenate(column), np.ones(len(place))), unfolded, count
 
 
-def _prior(kinds: list[Kind], starts: NDArray[np.int64], fine: int, strengths: Strengths, like: Tensor) -> Tensor:
-    """P: the strengths of plain L2 on the diagonal, plus the Laplacian, in which an unknown parent is no edge."""
+def _prior(kinds: list[Kind], starts: NDArray[np.int64], fine: int, strengths: Strengths) -> _Entries:
+    """The entries of P: the strengths of plain L2, and the Laplacian, in which an unknown parent is no edge."""
     total = int(starts[-1])
-    diagonal = np.concatenate([np.full(fine, strengths.fine), np.full(total - fine, strengths.coarse)])
-    row, column, value = [np.arange(total)], [np.arange(total)], [diagonal]
+    plain = np.concatenate([np.full(fine, strengths.fine), np.full(total - fine, strengths.coarse)])
+    row, column, value = [np.arange(total)], [np.arange(total)], [plain]
     if strengths.laplacian > 0:
         for kind, start in zip(kinds, starts, strict=False):
             child, label, weight = kind.edges
@@ -137,46 +123,27 @@ def _prior(kinds: list[Kind], starts: NDArray[np.int64], fine: int, strengths: S
             row += [child, parent, child, parent]
             column += [child, parent, parent, child]
             value += [force, force, -force, -force]
-    return _sparse(np.concatenate(row), np.concatenate(column), np.concatenate(value), (total, total), like)
+    return _Entries(np.concatenate(row), np.concatenate(column), np.concatenate(value))
 
 
-def _curvature(kinds: list[Kind], starts: NDArray[np.int64], fine: int, like: Tensor) -> Tensor:
-    """H: the product of the derivative of the joint scores with itself; rows that mix parents count on their own too."""
-    total = int(starts[-1])
-    row, column, value = [np.arange(fine)], [np.arange(fine)], [np.ones(fine)]
-    own = np.zeros(total)
+def _curvature(kinds: list[Kind], starts: NDArray[np.int64], fine: int) -> NDArray[np.float64]:
+    """For each row, how strongly it moves all joint scores: the sum of its squared weights in them."""
+    curvature = np.zeros(int(starts[-1]))
+    curvature[:fine] = 1.0
     for kind, start in zip(kinds, starts, strict=False):
-        child, label, weight = kind.edges
-        row.append(child)
-        column.append(start + label)
-        value.append(weight)
-        unknown = np.flatnonzero(kind.unknown)
-        if len(unknown) or bool((kind.row_sizes > 1).any()):
-            own[start : start + len(kind.labels)] = 1.0
-    joint = _sparse(np.concatenate(row), np.concatenate(column), np.concatenate(value), (fine, total), like)
-    if total > MOST_ROWS:
-        squares = np.bincount(np.concatenate(column), weights=np.concatenate(value) ** 2, minlength=total)
-        return _diagonal(squares + own, like)
-    dense = joint.to_dense()
-    return (dense.t() @ dense + torch.diag(torch.from_numpy(own).to(dense))).to_sparse()
+        own = np.bincount(kind.coarse, weights=kind.weight**2, minlength=len(kind.labels))
+        unknown = kind.prior**2 * kind.unknown.sum()
+        curvature[start : start + len(kind.labels)] = own + unknown
+    return curvature
 
 
-def _sparse(
-    row: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float64], shape: tuple[int, int], like: Tensor
-) -> Tensor:
+def _diagonal(entries: _Entries, size: int) -> NDArray[np.float64]:
+    on = entries.row == entries.column
+    return np.bincount(entries.row[on], weights=entries.value[on], minlength=size)
+
+
+def _sparse(entries: _Entries, shape: tuple[int, int], like: Tensor) -> Tensor:
     """A sparse matrix; entries at the same place are summed."""
-    place = torch.from_numpy(np.stack([row, column]))
-    matrix = torch.sparse_coo_tensor(place, torch.from_numpy(value).to(like.dtype), shape, check_invariants=True)
-    return matrix.coalesce().to(like.device)
-
-
-def _diagonal(value: NDArray[np.float64], like: Tensor) -> Tensor:
-    place = np.arange(len(value))
-    return _sparse(place, place, value, (len(value), len(value)), like)
-
-
-def _diagonal_of(matrix: Tensor) -> Float[Tensor, " row"]:
-    """The diagonal of a sparse square matrix."""
-    row, column = matrix.indices()
-    on = row == column
-    return matrix.values().new_zeros(matrix.shape[0]).index_add_(0, row[on], matrix.values()[on])
+    place = torch.from_numpy(np.stack([entries.row, entries.column]))
+    value = torch.from_numpy(entries.value)
+    return torch.sparse_coo_tensor(place, value, shape, check_invariants=True).coalesce().to(like)

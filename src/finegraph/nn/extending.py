@@ -53,7 +53,8 @@ def extended_weights(
     coarse_sum = torch.zeros(len(new), fine.shape[1], dtype=torch.float64)
     if coarse is not None and shared:
         coarse_sum = _sum_of_parents(new, new_links, new_coarse)
-        joint = start + coarse_sum[known]
+        old_links = [links_of(old, kind) for kind in old.kinds]
+        joint = start + _sum_of_parents(old, old_links, coarse.detach().double().cpu())
     guess = _guess(old, new, new_links, joint) - coarse_sum
     weights = torch.zeros(len(new), fine.shape[1], dtype=torch.float64)
     weights[known] = start

@@ -44,9 +44,10 @@ class Head(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(prefix + "graph_digest")
-        if saved is not None and not torch.equal(saved.cpu(), self.graph_digest.cpu()):
+        digest = None if saved is None else bytes(saved.tolist()).hex()
+        if digest is not None and digest != self.graph.digest:
             raise GraphMismatchError(
-                f"these weights were made for another label graph (digest {bytes(saved.tolist()).hex()[:12]}, this "
+                f"these weights were made for another label graph (digest {digest[:12]}, this "
                 f"head has {self.graph.digest[:12]}): labels differ in name, order or links. Build the head with the "
                 "graph saved beside the weights; to add fine labels, load them there and use head.extend(graph)"
             )
@@ -132,6 +133,9 @@ class BipartiteHead(Head):
             bias: whether the linear layers have a bias.
         """
         super().__init__(features, graph, bias)
+        sizes_given = coarse_features.values() if isinstance(coarse_features, Mapping) else [coarse_features]
+        if any(size is not None and size < 1 for size in sizes_given):
+            raise InputError(f"coarse_features: expected sizes of at least 1, got {coarse_features!r}")
         self.coarse_features = coarse_features
         self.edges = LaplacianEdges(graph)
         if isinstance(coarse_features, Mapping):
@@ -228,13 +232,14 @@ class BipartiteHead(Head):
         if isinstance(self.coarse, nn.ModuleList):
             raise InputError("a head with separate features per kind cannot be folded into one layer; use it as it is")
         with torch.no_grad():
-            weight = self.edges.down(self.coarse.weight)
-            one_feature = self.coarse_features is None
-            weight = self.fine.weight + weight if one_feature else torch.cat([self.fine.weight, weight], dim=1)
-            head = SoftmaxHead(weight.shape[1], self.graph, bias=self.fine.bias is not None).to(weight)
+            # In float64, so that half precision is rounded once and not once per kind.
+            coarse, fine = self.edges.down(self.coarse.weight.double()), self.fine.weight.double()
+            weight = fine + coarse if self.coarse_features is None else torch.cat([fine, coarse], dim=1)
+            head = SoftmaxHead(weight.shape[1], self.graph, bias=self.fine.bias is not None).to(self.fine.weight)
             head.fine.weight.copy_(weight)
             if self.fine.bias is not None:
-                head.fine.bias.copy_(self.fine.bias + self.edges.down(self.coarse.bias[:, None])[:, 0])
+                bias = self.edges.down(self.coarse.bias.double()[:, None])[:, 0]
+                head.fine.bias.copy_(self.fine.bias.double() + bias)
         return head
 
     def extend(self, graph: LabelGraph) -> BipartiteHead:

@@ -7,6 +7,7 @@ in one error, with file and line where there is one.
 from finegraph.graph.builders.cars import graph_from_cars
 from finegraph.graph.builders.cub import graph_from_cub
 from finegraph.graph.builders.folders import graph_from_folders
+from finegraph.graph.builders.grocery import graph_from_grocery
 from finegraph.graph.builders.manifest import graph_from_manifest
 
-__all__ = ["graph_from_cars", "graph_from_cub", "graph_from_folders", "graph_from_manifest"]
+__all__ = ["graph_from_cars", "graph_from_cub", "graph_from_folders", "graph_from_grocery", "graph_from_manifest"]

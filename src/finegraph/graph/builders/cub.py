@@ -72,9 +72,9 @@ def _read(folder: Path) -> tuple[list[str], list[tuple[str, str]], FloatArray]:
     """The fine labels, the group and label of each attribute, and the percentages (fine x attribute)."""
     faults = SourceFaults(f"the CUB folder {folder}")
     path = folder / "classes.txt"
-    fine = _read_classes(path, faults.of(path))
-    place = _attribute_file(folder, faults.of(folder))
-    named = _read_attributes(place, faults.of(place)) if place else None
+    fine = read_classes(path, faults.of(path))
+    place = attribute_file(folder, faults.of(folder))
+    named = read_attributes(place, faults.of(place)) if place else None
     path = folder / _PERCENT_FILE
     counts = (None if fine is None else len(fine), None if named is None else len(named))
     percent = _read_percent(path, *counts, faults.of(path))
@@ -101,9 +101,9 @@ def _binary(group: str, labels: list[str], percent: FloatArray) -> list[Kind]:
     ]
 
 
-def _read_classes(path: Path, faults: FaultList) -> list[str] | None:
+def read_classes(path: Path, faults: FaultList) -> list[str] | None:
     """The fine labels, from lines such as `1 001.Black_footed_Albatross`."""
-    numbered = _read_numbered(path, "1 001.Black_footed_Albatross", faults)
+    numbered = read_numbered(path, "1 001.Black_footed_Albatross", faults)
     if numbered is None:
         return None
     first: dict[str, int] = {}
@@ -116,7 +116,7 @@ def _read_classes(path: Path, faults: FaultList) -> list[str] | None:
     return numbered
 
 
-def _attribute_file(folder: Path, faults: FaultList) -> Path | None:
+def attribute_file(folder: Path, faults: FaultList) -> Path | None:
     """The file with the names of the attributes."""
     places = [folder / place for place in _ATTRIBUTE_FILES]
     for path in places:
@@ -127,9 +127,9 @@ def _attribute_file(folder: Path, faults: FaultList) -> Path | None:
     return None
 
 
-def _read_attributes(path: Path, faults: FaultList) -> list[tuple[str, str]] | None:
+def read_attributes(path: Path, faults: FaultList) -> list[tuple[str, str]] | None:
     """Group and label of each attribute, from lines such as `1 has_bill_shape::dagger`."""
-    numbered = _read_numbered(path, "1 has_bill_shape::dagger", faults)
+    numbered = read_numbered(path, "1 has_bill_shape::dagger", faults)
     if numbered is None:
         return None
     named: list[tuple[str, str]] = []
@@ -150,7 +150,7 @@ def _read_attributes(path: Path, faults: FaultList) -> list[tuple[str, str]] | N
     return named
 
 
-def _read_numbered(path: Path, example: str, faults: FaultList) -> list[str] | None:
+def read_numbered(path: Path, example: str, faults: FaultList) -> list[str] | None:
     """What follows the number on each line; the numbers must count from 1. Empty text where a line was wrong."""
     lines = read_lines(path, faults)
     if lines is None:

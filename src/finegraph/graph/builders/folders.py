@@ -53,17 +53,17 @@ def graph_from_folders(
         raise InputError(f"fine must be 'name' or 'path', got {fine!r}")
     root = Path(root)
     faults = SourceFaults(f"the folder {root}")
-    found = _find_leaves(root, faults)
-    split = bool(found) and all(parts and parts[0] in splits for parts in found)
+    found = find_leaves(root, faults)
+    split = has_splits(found, splits)
     folders = {parts[1:] if split else parts: root.joinpath(*parts) for parts in reversed(found)}
     leaves = sorted(folders)
-    _check_leaves(folders, faults)
+    check_leaves(folders, faults)
     faults.raise_if_any()
     if not leaves:
         endings = " ".join(sorted(PHOTO_SUFFIXES))
         raise EmptyGraphError(f"expected folders with photos under {root}, found none; photos end in {endings}")
     if fine == "name":
-        _check_clashes(leaves)
+        check_clashes(leaves)
     depth = max(map(len, leaves)) - 1
     names = [f"level {level + 1}" for level in range(depth)] if kinds is None else list(kinds)
     if len(names) != depth:
@@ -78,7 +78,7 @@ def graph_from_folders(
     return LabelGraph(["/".join(parts) if fine == "path" else parts[-1] for parts in leaves], columns)
 
 
-def _find_leaves(root: Path, faults: SourceFaults) -> list[_Parts]:
+def find_leaves(root: Path, faults: SourceFaults) -> list[_Parts]:
     """The folders that hold photos, as the parts of their paths from `root` on, sorted."""
     leaves: list[_Parts] = []
     # A folder is entered once below each top folder, so links cannot lead round for ever, and yet one split may be a
@@ -118,11 +118,21 @@ def _list_folder(path: Path) -> tuple[list[str], bool]:
             if entry.is_dir():
                 below.append(entry.name)
             elif not photos:
-                photos = os.path.splitext(entry.name)[1].lower() in PHOTO_SUFFIXES and entry.is_file()
+                photos = is_photo(entry)
     return below, photos
 
 
-def _check_leaves(folders: dict[_Parts, Path], faults: SourceFaults) -> None:
+def has_splits(found: Sequence[_Parts], splits: Collection[str]) -> bool:
+    """Whether all the top folders with photos part the photos, rather than being a level."""
+    return bool(found) and all(parts and parts[0] in splits for parts in found)
+
+
+def is_photo(entry: os.DirEntry[str]) -> bool:
+    """Whether a file that is not hidden has the name of a photo."""
+    return os.path.splitext(entry.name)[1].lower() in PHOTO_SUFFIXES and entry.is_file()
+
+
+def check_leaves(folders: dict[_Parts, Path], faults: SourceFaults) -> None:
     """Note photos that lie too high, and folders with names that cannot be labels."""
     named: set[_Parts] = set()
     above: set[_Parts] = set()
@@ -143,7 +153,7 @@ def _check_leaves(folders: dict[_Parts, Path], faults: SourceFaults) -> None:
                 above.add(labels)
 
 
-def _check_clashes(leaves: list[_Parts]) -> None:
+def check_clashes(leaves: list[_Parts]) -> None:
     """Raise where fine labels in several places have one name."""
     places: dict[str, list[str]] = {}
     for parts in leaves:

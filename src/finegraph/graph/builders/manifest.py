@@ -56,7 +56,7 @@ def graph_from_manifest(
     faults = FaultList()
     lines = rows(read_text(path, faults) or "", faults)
     _, header = next(lines, (1, []))
-    _check_header(header, faults)
+    check_header(header, faults)
     faults.raise_if_any(str(path))
     position, columns = _choose_columns(path, header, kinds, fine)
     seen = _read_rows(lines, header, position, columns, faults)
@@ -82,7 +82,7 @@ class _Seen:
     """Kind -> fine label -> label -> how often."""
 
 
-def _check_header(header: list[str], faults: FaultList) -> None:
+def check_header(header: list[str], faults: FaultList) -> None:
     """Note columns without a usable name of their own."""
     if not header:
         if not len(faults):

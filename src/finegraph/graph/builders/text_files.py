@@ -6,18 +6,25 @@ A builder goes on after a fault, as far as it can, so that one error shows all o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from finegraph.errors import GraphFileError
-from finegraph.graph.faults import MOST_PRINTED, FaultList
+from finegraph.errors import FinegraphError, GraphFileError
+from finegraph.graph.faults import MOST_PRINTED, Fault, FaultList
 from finegraph.graph.text_file import decode
 
 
 class SourceFaults:
-    """What is wrong with a source that consists of several files or folders, gathered while it is read."""
+    """What is wrong with a source that consists of several files or folders, gathered while it is read.
 
-    def __init__(self, source: str) -> None:
+    Args:
+        source: what the source is called in the error.
+        error: makes the error from its text and the faults.
+    """
+
+    def __init__(self, source: str, error: Callable[[str, Sequence[Fault]], FinegraphError] = GraphFileError) -> None:
         self._source = source
+        self._error = error
         self._lists: dict[Path, FaultList] = {}
 
     def of(self, path: Path) -> FaultList:
@@ -42,7 +49,7 @@ class SourceFaults:
         count = f"more than {len(found)} faults" if full else f"{len(found)} fault{'s' if len(found) > 1 else ''}"
         if len(found) > MOST_PRINTED:
             lines[MOST_PRINTED:] = [f"  ... and {len(found) - MOST_PRINTED} more"]
-        raise GraphFileError("\n".join([f"{self._source}: {count}", *lines]), found)
+        raise self._error("\n".join([f"{self._source}: {count}", *lines]), found)
 
 
 def read_text(path: Path, faults: FaultList) -> str | None:

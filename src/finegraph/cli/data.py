@@ -1,0 +1,138 @@
+"""`finegraph data check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.exit_codes import FOUND_ERRORS
+from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from finegraph.data.check import DataCheck
+    from finegraph.data.findings import Finding
+
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check photos and their labels.")
+
+MOST_PRINTED = 50
+"""How many findings a terminal is filled with."""
+_SECONDS = 10.0
+"""Where there is no terminal, a line on the progress comes this often."""
+
+
+@data_app.callback()
+def _group() -> None:
+    """Check photos and their labels."""
+
+
+@data_app.command()
+def check(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder with a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER.",
+        ),
+    ],
+    graph: Annotated[Path | None, typer.Option(metavar="FILE", help="A graph file to compare the labels with.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="OUT", help="Write all findings to this CSV file.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="How many threads decode photos.")] = 1,
+    strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Open every photo and report bad files, duplicates, leakage and wrong labels.
+
+    Exits with 1 if there are errors. No photo and no list of the source is changed.
+    """
+    from finegraph.workflows.data import check_data
+
+    with _progress() as progress:
+        result = check_data(source, graph, table=csv, workers=workers, progress=progress)
+    if as_json:
+        print_json({**asdict(result), "errors": result.errors, "warnings": result.warnings})
+    else:
+        _print_check(console(), result)
+    if result.errors or (strict and result.warnings):
+        raise typer.Exit(FOUND_ERRORS)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a line now and then elsewhere; both on standard error."""
+    to = console(stderr=True)
+    if not to.is_terminal:
+        last = monotonic()
+
+        def say(done: int, total: int) -> None:
+            nonlocal last
+            if monotonic() - last >= _SECONDS:
+                last = monotonic()
+                to.print(f"{done:,} of {total:,} photos")
+
+        yield say
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("photos"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=to, transient=True) as bar:
+        task = bar.add_task("photos", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_check(to: Console, result: DataCheck) -> None:
+    """The result of a check for people."""
+    from rich.text import Text
+
+    shown = result.findings[:MOST_PRINTED] if to.is_terminal else result.findings
+    if to.is_terminal:
+        _print_findings(to, shown)
+        if len(result.findings) > MOST_PRINTED:
+            to.print(f"... and {len(result.findings) - MOST_PRINTED:,} more; --json and --csv list them all")
+    else:
+        for one in shown:
+            to.print(Text(printable(one.text())))
+    print_table(to, ("split", "photos", "labels", "fewest", "median", "most"), _split_rows(result), (1, 2, 3, 4, 5))
+    if result.sizes is not None:
+        sizes = (f"{name} {' / '.join(f'{x:,}' for x in three)}" for name, three in asdict(result.sizes).items())
+        formats = ", ".join(f"{name} {number:,}" for name, number in result.formats.items())
+        modes = ", ".join(f"{name} {number:,}" for name, number in result.modes.items())
+        to.print(f"pixels (smallest / median / largest): {', '.join(sizes)}; {formats}; {modes}")
+    found = f"{_none_or(result.errors, 'error')}, {_none_or(result.warnings, 'warning')}"
+    colour = "red" if result.errors else "yellow" if result.warnings else "green"
+    size = f"{count(result.samples, 'photo')}, {count(len(result.counts), 'label')}, "
+    to.print(Text.assemble(f"{printable(result.source)}: {size}", (found, colour)))
+
+
+def _print_findings(to: Console, findings: tuple[Finding, ...]) -> None:
+    """Findings on a terminal, each with its severity in front."""
+    styles = ["bold red" if one.severity == "error" else "bold yellow" for one in findings]
+    print_pairs(to, [(one.severity, one.text()) for one in findings], styles)
+    to.print()
+
+
+def _split_rows(result: DataCheck) -> list[tuple[str, ...]]:
+    """For each split how many photos and labels it has, and how many photos a label has."""
+    import statistics
+
+    numbers: dict[str, list[int]] = {}
+    for row in result.counts.values():
+        for split, number in row.items():
+            numbers.setdefault(split, []).append(number)
+    rows = []
+    for split, found in sorted(numbers.items()):
+        three = (min(found), statistics.median(found), max(found))
+        rows.append((split or "-", f"{sum(found):,}", f"{len(found):,}", *(f"{number:,g}" for number in three)))
+    return rows
+
+
+def _none_or(number: int, noun: str) -> str:
+    """A number with its noun, "no" for none."""
+    return count(number, noun) if number else f"no {noun}s"

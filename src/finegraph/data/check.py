@@ -1,0 +1,210 @@
+"""What is wrong, or doubtful, in a set of photos.
+
+Every photo is opened once. Reported are photos that cannot be read, boxes that miss them, very small ones, photos that
+occur more than once (in two splits that is leakage: a test that was seen in training), labels without training photos
+and, against a graph, labels that it does not have or that have no photo, and what is seen on photos but excluded by it.
+Findings are sorted by weight: errors first. Cost: one decoding per photo; the rest is about linear.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from finegraph.data.check_labels import label_findings
+from finegraph.data.duplicates import find_duplicates
+from finegraph.data.findings import Finding
+from finegraph.data.fingerprints import Fingerprint, fingerprint
+from finegraph.data.images import MOST_PIXELS
+from finegraph.data.samples import Sample, Samples
+from finegraph.errors import ImageFileError
+from finegraph.graph.faults import first_few
+from finegraph.graph.label_graph import LabelGraph
+
+SMALLEST_SIDE = 32
+"""Photos with a shorter side are reported as very small."""
+_OUTSIDE = 1.5
+"""By how many pixels a box may reach beyond the photo without a word: lists round and count in different ways."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The sizes of the photos in pixels, each as (smallest, median, largest)."""
+
+    width: tuple[int, int, int]
+    height: tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataCheck:
+    """What a check of a source found.
+
+    Attributes:
+        source: what was checked.
+        samples: how many samples it lists.
+        files: how many different files these are.
+        bad_files: how many of them cannot be read.
+        sizes: of those that can be read; None if there are none.
+        formats: how many files have each format.
+        modes: how many files hold colours in each way.
+        counts: fine label -> split -> how many samples; the split "" stands for none.
+        findings: errors, then warnings.
+    """
+
+    source: str
+    samples: int
+    files: int
+    bad_files: int
+    sizes: Sizes | None
+    formats: dict[str, int]
+    modes: dict[str, int]
+    counts: dict[str, dict[str, int]]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> int:
+        """The number of errors."""
+        return sum(one.severity == "error" for one in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        """The number of warnings."""
+        return len(self.findings) - self.errors
+
+
+def check_samples(
+    samples: Samples,
+    graph: LabelGraph | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    workers: int = 1,
+    most_pixels: int = MOST_PIXELS,
+) -> DataCheck:
+    """Open every photo and report what is wrong.
+
+    Args:
+        samples: the photos.
+        graph: the labels to compare with; by default labels are not compared.
+        progress: is told how many of how many photos are done.
+        workers: how many threads decode.
+        most_pixels: photos with more pixels count as bad.
+    """
+    by_file: dict[Path, list[Sample]] = {}
+    for sample in samples:
+        by_file.setdefault(sample.path, []).append(sample)
+    prints: dict[Path, Fingerprint] = {}
+    findings: list[Finding] = []
+    for done, (path, result) in enumerate(_open_all(list(by_file), workers, most_pixels), start=1):
+        if isinstance(result, ImageFileError):
+            findings.append(Finding(rule="bad-file", severity="error", message=result.reason, files=(str(path),)))
+        else:
+            prints[path] = result
+            findings += _picture_findings(path, by_file[path], result)
+        if progress is not None:
+            progress(done, len(by_file))
+    bad = len(by_file) - len(prints)
+    findings += _duplicate_findings(by_file, prints)
+    findings += [Finding(rule="source", severity="warning", message=note) for note in samples.notes]
+    counts = _count(samples)
+    findings += label_findings(samples, counts, graph)
+    findings.sort(key=lambda one: one.severity != "error")
+    return DataCheck(
+        source=samples.source,
+        samples=len(samples),
+        files=len(by_file),
+        bad_files=bad,
+        sizes=_sizes(list(prints.values())),
+        formats=dict(Counter(one.format for one in prints.values()).most_common()),
+        modes=dict(Counter(one.mode for one in prints.values()).most_common()),
+        counts=counts,
+        findings=tuple(findings),
+    )
+
+
+def _open_all(paths: list[Path], workers: int, most_pixels: int) -> Iterator[tuple[Path, Fingerprint | ImageFileError]]:
+    """Each file with what it is recognised by, or why it cannot be read, in the order of the files."""
+
+    def open_one(path: Path) -> Fingerprint | ImageFileError:
+        try:
+            return fingerprint(path, most_pixels)
+        except ImageFileError as error:
+            return error
+
+    if workers <= 1:
+        yield from ((path, open_one(path)) for path in paths)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield from zip(paths, pool.map(open_one, paths), strict=True)
+
+
+def _picture_findings(path: Path, samples: list[Sample], one: Fingerprint) -> Iterator[Finding]:
+    """What is doubtful about a photo itself and the boxes on it."""
+    files = (str(path),)
+    if min(one.width, one.height) < SMALLEST_SIDE:
+        message = f"the photo has only {one.width} x {one.height} pixels"
+        yield Finding(rule="small-photo", severity="warning", message=message, files=files)
+    for box in (sample.box for sample in samples if sample.box is not None):
+        size = f"the photo has {one.width} x {one.height} pixels, the box is {' '.join(f'{x:g}' for x in box)}"
+        if box.x >= one.width or box.y >= one.height:
+            yield Finding(
+                rule="box-outside", severity="error", message=f"the box misses the photo: {size}", files=files
+            )
+        elif box.x + box.width > one.width + _OUTSIDE or box.y + box.height > one.height + _OUTSIDE:
+            message = f"the box reaches beyond the photo: {size}"
+            yield Finding(rule="box-outside", severity="warning", message=message, files=files)
+
+
+def _duplicate_findings(by_file: dict[Path, list[Sample]], prints: dict[Path, Fingerprint]) -> Iterator[Finding]:
+    """Photos that occur more than once; those in several splits are errors."""
+    paths = list(prints)
+    for path, samples in by_file.items():
+        if len({sample.split for sample in samples} - {None}) > 1:
+            yield _duplicate("exact", [path], samples)
+    for group in find_duplicates(list(prints.values())):
+        files = [paths[number] for number in group.members]
+        yield _duplicate(group.form, files, [sample for path in files for sample in by_file[path]])
+
+
+def _duplicate(form: Literal["exact", "re-encoded"], files: list[Path], samples: list[Sample]) -> Finding:
+    """The finding of one group of equal photos."""
+    splits = sorted({sample.split for sample in samples if sample.split is not None})
+    labels = sorted({sample.label for sample in samples if sample.label is not None})
+    what = "the same file" if form == "exact" else "the same picture, saved anew,"
+    message = f"{what} is there {len(samples)} times"
+    if len(splits) > 1:
+        message += f", in the splits {' and '.join(splits)}"
+    if len(labels) > 1:
+        message += f", with the labels {first_few(labels, len(labels))}"
+    rule, hint = ("leakage", "keep it in one split") if len(splits) > 1 else ("duplicate", None)
+    if len(labels) > 1:
+        hint = "find out which label is right" + (f", and {hint}" if hint else "")
+    names = tuple(map(str, files))
+    severity: Literal["error", "warning"] = "error" if len(splits) > 1 else "warning"
+    return Finding(rule=f"{rule}-{form}", severity=severity, message=message, files=names, hint=hint)
+
+
+def _count(samples: Samples) -> dict[str, dict[str, int]]:
+    """Fine label -> split -> how many samples."""
+    counts: dict[str, dict[str, int]] = {label: {} for label in samples.labels}
+    for sample in samples:
+        if sample.label is not None:
+            row = counts[sample.label]
+            row[sample.split or ""] = row.get(sample.split or "", 0) + 1
+    return counts
+
+
+def _sizes(prints: list[Fingerprint]) -> Sizes | None:
+    """The sizes of all photos in a few numbers."""
+    if not prints:
+        return None
+
+    def three(values: list[int]) -> tuple[int, int, int]:
+        return min(values), int(np.median(values)), max(values)
+
+    return Sizes(width=three([one.width for one in prints]), height=three([one.height for one in prints]))

@@ -1,0 +1,158 @@
+"""Samples as a torch `Dataset`: views of photos with their targets.
+
+Names become numbers once, when the dataset is made; names that the graph does not have are reported then, together. A
+bad photo raises, or with the policy "skip" stands in its batch as an error that `collate` puts aside: it is never
+replaced by another photo, and the process that reads the batches learns of it whatever worker met it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Int, UInt8
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from finegraph.data.images import MOST_PIXELS, read_image
+from finegraph.data.samples import Samples
+from finegraph.data.transforms import View, ViewSettings, make_view, sample_random
+from finegraph.errors import ImageFileError, InputError, UnknownNameError
+from finegraph.graph.faults import MOST_PRINTED
+from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.spelling import Suggestions
+
+MISSING = -100
+"""The target where a label is not known; losses pass over it."""
+
+
+class Item(NamedTuple):
+    """One sample: its view or views, its targets, and its number in the list of samples."""
+
+    image: UInt8[Tensor, "*views channel height width"]
+    fine: int
+    kinds: dict[str, int]
+    sample: int
+
+
+class Batch(NamedTuple):
+    """Several samples: tensors with one row per photo that could be read, and the errors of the others."""
+
+    images: UInt8[Tensor, "batch *views channel height width"]
+    fine: Int[Tensor, " batch"]
+    kinds: dict[str, Int[Tensor, " batch"]]
+    sample: Int[Tensor, " batch"]
+    bad: tuple[ImageFileError, ...]
+
+
+class PhotoDataset(Dataset[Item | ImageFileError]):
+    """Views of photos and their targets, as numbers of labels in a graph.
+
+    An item has the target of every kind of the graph that any of the samples has labels of, `MISSING` where this one
+    has none. Kinds that the graph does not have are left out; checking the data reports them.
+
+    Args:
+        samples: the photos.
+        graph: the labels that targets are numbers of.
+        settings: the sizes of the views, and whether boxes are used.
+        view: "train" for a random view, "centre" for one, "ten" for ten.
+        seed: where the chance of random views starts from.
+        on_bad_file: "error" raises on a photo that cannot be read, "skip" gives the error in place of the item.
+        most_pixels: photos with more pixels are refused.
+
+    Raises:
+        UnknownNameError: labels that the graph does not have, all of them at once.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        graph: LabelGraph,
+        settings: ViewSettings,
+        *,
+        view: View = "centre",
+        seed: int = 0,
+        on_bad_file: Literal["error", "skip"] = "error",
+        most_pixels: int = MOST_PIXELS,
+    ) -> None:
+        if on_bad_file not in ("error", "skip"):
+            raise InputError(f"on_bad_file must be 'error' or 'skip', got {on_bad_file!r}")
+        self.samples, self.graph, self.settings = samples, graph, settings
+        self.view, self.seed, self.on_bad_file, self.most_pixels = view, seed, on_bad_file, most_pixels
+        self.fine, self.kinds = targets_of(samples, graph)
+        # In shared memory, so that worker processes which live for several epochs see it change.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the chance of an epoch; call it before each one."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Item | ImageFileError:
+        sample = self.samples[index]
+        box = sample.box if self.settings.box else None
+        needed = (self.settings.resize, self.settings.resize)
+        try:
+            picture = read_image(sample.path, box, at_least=needed, most_pixels=self.most_pixels)
+        except ImageFileError as error:
+            if self.on_bad_file == "skip":
+                return error
+            raise
+        random = sample_random(self.seed, int(self._epoch), index) if self.view == "train" else None
+        image = make_view(picture, self.settings, self.view, random)
+        kinds = {kind: int(numbers[index]) for kind, numbers in self.kinds.items()}
+        return Item(image, int(self.fine[index]), kinds, index)
+
+
+def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch"], dict[str, Int[Tensor, " batch"]]]:
+    """The fine label of each sample as a number, and its label of each kind; `MISSING` where there is none.
+
+    Raises:
+        UnknownNameError: labels that the graph does not have, all of them at once.
+    """
+    faults: list[str] = []
+    fine = _numbers([sample.label for sample in samples], graph.fine, "fine label", faults)
+    kinds = {}
+    used = set(samples.kinds)
+    for kind in graph.kinds:
+        if kind in used:
+            labels = [sample.kinds.get(kind) for sample in samples]
+            kinds[kind] = _numbers(labels, graph.labels(kind), f"label of kind {kind!r}", faults)
+    if faults:
+        more = [f"  and {len(faults) - MOST_PRINTED} more"] if len(faults) > MOST_PRINTED else []
+        count = "a label is" if len(faults) == 1 else f"{len(faults)} labels are"
+        raise UnknownNameError("\n".join([f"{count} not in the graph:", *faults[:MOST_PRINTED], *more]))
+    return fine, kinds
+
+
+def _numbers(labels: Sequence[str | None], names: Sequence[str], what: str, faults: list[str]) -> Int[Tensor, " batch"]:
+    """The number of each label among `names`; unknown ones are added to `faults` with what may be meant."""
+    number_of: dict[str | None, int] = {name: number for number, name in enumerate(names)}
+    number_of[None] = MISSING
+    suggestions = Suggestions()
+    for label in labels:
+        if label is not None and label not in number_of:
+            number_of[label] = MISSING
+            hint = suggestions.hint(label, names)
+            faults.append(f"  {what} {label!r}" + (f"; {hint}" if hint else ""))
+    return torch.tensor([number_of[label] for label in labels], dtype=torch.int64)
+
+
+def collate(items: Sequence[Item | ImageFileError]) -> Batch:
+    """A batch of items, for the argument `collate_fn` of a data loader; bad photos are put aside in `bad`.
+
+    Where no photo at all could be read, `images` has no rows and no shape beyond that.
+    """
+    good = [item for item in items if isinstance(item, Item)]
+    bad = tuple(item for item in items if isinstance(item, ImageFileError))
+    kinds: Mapping[str, int] = good[0].kinds if good else {}
+    return Batch(
+        torch.stack([item.image for item in good]) if good else torch.empty(0, dtype=torch.uint8),
+        torch.tensor([item.fine for item in good], dtype=torch.int64),
+        {kind: torch.tensor([item.kinds[kind] for item in good], dtype=torch.int64) for kind in kinds},
+        torch.tensor([item.sample for item in good], dtype=torch.int64),
+        bad,
+    )

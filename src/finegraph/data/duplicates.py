@@ -1,0 +1,105 @@
+"""Photos that occur more than once: copies of a file, and the same picture saved in another way.
+
+Copies have equal digests. Candidates for the rest are pairs whose looks differ in at most 3 of 64 bits: cut the 64 bits
+into 4 bands, and one band at least is equal, so only photos that share a band are compared. A pair counts when the
+thumbnails are nearly equal too. Photos without any structure (a blank page) look like each other and are compared as
+files only. A picture that was cut, mirrored or coloured anew is another picture.
+
+Cost: one sort per band and a comparison per pair that shares one; in a very full band each photo is compared with its
+next neighbours only, so that the time stays about linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.data.fingerprints import Fingerprint
+
+MOST_BITS = 3
+"""In how many bits of the look two versions of one picture may differ."""
+MOST_DIFFERENCE = 2.5
+"""By how many levels of 255 their thumbnails may differ, on average."""
+_BANDS = 4
+_BAND_BITS = 64 // _BANDS
+_LEAST_SPREAD = 4.0
+"""Standard deviation of the thumbnail below which a photo has no structure."""
+_MOST_NEIGHBOURS = 200
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Photos that are the same.
+
+    Attributes:
+        form: "exact" for copies of a file, "re-encoded" for a picture that was saved anew.
+        members: their numbers in the list that was searched, rising.
+    """
+
+    form: Literal["exact", "re-encoded"]
+    members: tuple[int, ...]
+
+
+def find_duplicates(prints: Sequence[Fingerprint]) -> list[Duplicates]:
+    """The groups of photos that are the same, in the order of their first members.
+
+    A group of re-encoded photos contains their copies too; groups of copies are listed by themselves as well.
+    """
+    copies: dict[bytes, list[int]] = {}
+    for number, one in enumerate(prints):
+        copies.setdefault(one.digest, []).append(number)
+    found = [Duplicates("exact", tuple(group)) for group in copies.values() if len(group) > 1]
+    groups = list(copies.values())
+    firsts = [prints[group[0]] for group in groups]
+    for alike in _alike(firsts):
+        members = sorted(number for first in alike for number in groups[first])
+        found.append(Duplicates("re-encoded", tuple(members)))
+    return sorted(found, key=lambda one: (one.members[0], one.form))
+
+
+def _alike(prints: list[Fingerprint]) -> list[list[int]]:
+    """The groups of different files that show the same picture; likeness is passed on within a group."""
+    if not prints:
+        return []
+    looks = np.array([one.look for one in prints], dtype=np.uint64)
+    thumbnails = np.stack([one.thumbnail for one in prints])
+    structured = np.flatnonzero(thumbnails.reshape(len(prints), -1).std(axis=1) >= _LEAST_SPREAD)
+    leader = list(range(len(prints)))
+    for ones, others in _candidates(looks[structured]):
+        left, right = structured[ones], structured[others]
+        near = np.bitwise_count(looks[left] ^ looks[right]) <= MOST_BITS
+        left, right = left[near], right[near]
+        difference = np.abs(thumbnails[left].astype(np.int16) - thumbnails[right]).mean(axis=(1, 2, 3))
+        same = difference <= MOST_DIFFERENCE
+        for one, other in zip(left[same].tolist(), right[same].tolist(), strict=True):
+            leader[_lead(leader, other)] = _lead(leader, one)
+    groups: dict[int, list[int]] = {}
+    for number in range(len(prints)):
+        groups.setdefault(_lead(leader, number), []).append(number)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _candidates(looks: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Pairs of photos that share a band of their looks, many at a time."""
+    mask = np.uint64(2**_BAND_BITS - 1)
+    for band in range(_BANDS):
+        key = (looks >> np.uint64(band * _BAND_BITS)) & mask
+        order = np.lexsort((looks, key))
+        sorted_key = key[order]
+        for step in range(1, min(_MOST_NEIGHBOURS, len(looks) - 1) + 1):
+            same = np.flatnonzero(sorted_key[step:] == sorted_key[:-step])
+            if not len(same):
+                break
+            yield order[same], order[same + step]
+
+
+def _lead(leader: list[int], number: int) -> int:
+    """The photo that stands for the group of a photo."""
+    while leader[number] != number:
+        leader[number] = leader[leader[number]]
+        number = leader[number]
+    return number

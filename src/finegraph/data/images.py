@@ -1,0 +1,238 @@
+"""From a file to an upright RGB picture.
+
+Every photo comes out the same way, whatever it was: turned as its EXIF data says, CMYK, grey and palettes as RGB, 16
+bits as 8, see-through parts on white, the first frame of a moving one. Only common formats are tried, and the size is
+read from the header and checked before any pixel is decoded. What cannot be read raises `ImageFileError` with the file
+and the reason; nothing is guessed, nothing swapped, no file written. Cost: one decoding; a large JPEG of which only a
+small picture is needed is decoded at a half, a quarter or an eighth of its size.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from typing import IO, Literal, NamedTuple
+
+import numpy as np
+from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  # the last two register their formats
+
+from finegraph.data.samples import Box
+from finegraph.errors import ImageFileError, InputError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""The formats that are tried, the frequent ones first."""
+MOST_PIXELS = 200_000_000
+"""Photos with more pixels than this are refused unless the caller allows them."""
+
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = {_TURNS[number] for number in (5, 6, 7, 8)}
+"""Those that swap width and height."""
+_SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+_WHITE = (255, 255, 255)
+
+
+class Decoded(NamedTuple):
+    """A decoded photo: the picture, and the size of the upright photo, which may be larger than the picture."""
+
+    picture: Image.Image
+    width: int
+    height: int
+    format: str
+    mode: str
+
+
+def read_image(
+    path: str | os.PathLike[str],
+    box: Box | None = None,
+    *,
+    at_least: tuple[int, int] | None = None,
+    most_pixels: int = MOST_PIXELS,
+) -> Image.Image:
+    """The picture in a file: RGB, upright, cut to a box.
+
+    Args:
+        path: the file.
+        box: the part that is wanted, in pixels of the upright picture; what lies outside the picture is left out.
+        at_least: width and height that the result needs; a JPEG that is much larger is decoded smaller, but not below
+            this. By default every pixel is decoded.
+        most_pixels: a photo with more pixels is refused before it is decoded.
+
+    Raises:
+        ImageFileError: the file cannot be read, is no photo, is broken, too large, or has nothing inside the box.
+    """
+    try:
+        with open(path, "rb") as file:
+            return decode_image(file, path, box, at_least=at_least, most_pixels=most_pixels).picture
+    except (OSError, ValueError) as error:
+        if isinstance(error, ImageFileError):
+            raise
+        raise ImageFileError(path, unreadable(error)) from error
+
+
+def decode_image(
+    file: IO[bytes] | bytes,
+    path: str | os.PathLike[str],
+    box: Box | None = None,
+    *,
+    at_least: tuple[int, int] | None = None,
+    most_pixels: int = MOST_PIXELS,
+) -> Decoded:
+    """The picture in an open file or in bytes; see `read_image`. The path is for messages only."""
+    try:
+        image = _open(io.BytesIO(file) if isinstance(file, bytes) else file, path)
+        size = image.size
+        if size[0] * size[1] > most_pixels:
+            raise ImageFileError(
+                path, f"the photo has {size[0]} x {size[1]} pixels; at most {most_pixels / 1e6:g} million are decoded"
+            )
+        if at_least is not None:
+            _draft(image, box, at_least)
+        image.load()
+        mode = image.mode
+        picture, turn = _to_rgb(image, path), _turn(image)
+        if turn is not None:
+            picture = picture.transpose(turn)
+        width, height = size[::-1] if turn in _SIDEWAYS else size
+        if box is not None:
+            picture = _cut(picture, box, width, height, path)
+        return Decoded(picture, width, height, image.format or "", mode)
+    except ImageFileError:
+        raise
+    except Exception as error:  # broken files make decoders fail in any way
+        raise ImageFileError(path, f"the photo is broken: {str(error) or type(error).__name__}") from error
+
+
+def unreadable(error: OSError | ValueError) -> str:
+    """Why a file cannot be opened, in words."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"the file cannot be read: {reason}"
+
+
+def _open(file: IO[bytes], path: str | os.PathLike[str]) -> Image.Image:
+    """The header of a photo, in one of the known formats.
+
+    `Image.open` has a limit of its own on the number of pixels, which is a setting of the whole process; here the limit
+    is the caller's.
+    """
+    Image.preinit()
+    prefix = file.read(16)
+    if not prefix:
+        raise ImageFileError(path, "the file is empty")
+    for name in FORMATS:
+        factory, accept = Image.OPEN.get(name, (None, None))
+        if factory is not None and (accept is None or accept(prefix) is True or accept(prefix) == 1):
+            file.seek(0)
+            return factory(file, "")
+    raise ImageFileError(path, f"this is no photo of a known format ({', '.join(FORMATS)}){_guess(prefix)}")
+
+
+def _guess(prefix: bytes) -> str:
+    """What a file that is no photo probably is."""
+    start = prefix.lstrip().lower()
+    known: Iterable[tuple[tuple[bytes, ...], str]] = (
+        ((b"<!doc", b"<html", b"<?xml", b"<head"), "; it looks like a web page, perhaps of a failed download"),
+        ((b"version http",), "; it looks like a Git LFS pointer; fetch the photo itself"),
+        ((b"%pdf",), "; it is a PDF"),
+        ((b"pk\x03\x04",), "; it is a ZIP archive"),
+    )
+    for signs, words in known:
+        if start.startswith(signs):
+            return words
+    return "; it is a HEIC or AVIF photo, convert it to JPEG" if prefix[4:8] == b"ftyp" else ""
+
+
+def _draft(image: Image.Image, box: Box | None, at_least: tuple[int, int]) -> None:
+    """Let a JPEG be decoded smaller, when what is wanted of it stays large enough."""
+    short = min(image.size)
+    needed = max(at_least)  # of both sides, as the photo may lie on its side
+    part = short if box is None else max(1.0, min(box.width, box.height, short))
+    wanted = round(needed * short / part)
+    image.draft(None, (wanted, wanted))
+
+
+def _to_rgb(image: Image.Image, path: str | os.PathLike[str]) -> Image.Image:
+    """The picture in RGB, on white where it is see-through."""
+    if image.mode in _SIXTEEN_BITS:
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 0xFFFF:
+            raise ImageFileError(path, "expected 8 or 16 bits per pixel, got 32; save it as an 8-bit photo")
+        return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        raise ImageFileError(path, "expected 8 or 16 bits per pixel, got floating-point numbers; save an 8-bit photo")
+    if image.mode in ("PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        ground = Image.new("RGB", layer.size, _WHITE)
+        ground.paste(layer, mask=layer.getchannel("A"))
+        return ground
+    return image.convert("RGB") if image.mode != "RGB" else image
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """How a loaded image must be turned or mirrored, as its EXIF data say; broken data say nothing."""
+    try:
+        return _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # EXIF data are an aside: a photo with broken ones is still a photo
+        return None
+
+
+def _cut(picture: Image.Image, box: Box, width: int, height: int, path: str | os.PathLike[str]) -> Image.Image:
+    """The part inside a box, given in pixels of the upright photo of `width` x `height`."""
+    across, down = picture.width / width, picture.height / height
+    left, top = max(0, round(box.x * across)), max(0, round(box.y * down))
+    right = min(picture.width, round((box.x + box.width) * across))
+    bottom = min(picture.height, round((box.y + box.height) * down))
+    if right <= left or bottom <= top:
+        place = " ".join(f"{number:g}" for number in box)
+        raise ImageFileError(
+            path, f"the box {place} has nothing of the photo in it, which has {width} x {height} pixels"
+        )
+    return picture.crop((left, top, right, bottom))
+
+
+class BadFiles:
+    """Photos that could not be read, each named once, and what to do about them.
+
+    Args:
+        policy: "error" raises at the first bad file; "skip" remembers it and goes on without it.
+    """
+
+    def __init__(self, policy: Literal["error", "skip"] = "error") -> None:
+        if policy not in ("error", "skip"):
+            raise InputError(f"the policy for bad files must be 'error' or 'skip', got {policy!r}")
+        self.policy = policy
+        self._found: dict[str, ImageFileError] = {}
+
+    def note(self, error: ImageFileError) -> bool:
+        """Take note of a bad file.
+
+        Returns:
+            Whether it is new.
+
+        Raises:
+            ImageFileError: the error itself, when the policy is "error".
+        """
+        if self.policy == "error":
+            raise error
+        new = error.path not in self._found
+        self._found.setdefault(error.path, error)
+        return new
+
+    @property
+    def found(self) -> tuple[ImageFileError, ...]:
+        """The bad files so far, in the order in which they were met."""
+        return tuple(self._found.values())
+
+    def __len__(self) -> int:
+        return len(self._found)

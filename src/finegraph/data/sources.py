@@ -1,0 +1,95 @@
+"""From the name of a source to its samples, and to the label graph that it implies.
+
+photos/                 a folder per class, with or without train, val and test folders above
+images.csv              a manifest
+cub:FOLDER              CUB-200-2011 as it comes
+cars:FOLDER             Stanford Cars as it comes
+grocery:FOLDER          the Grocery Store data set as it comes
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from finegraph.data.cars import read_cars
+from finegraph.data.cub import read_cub
+from finegraph.data.folders import read_folders
+from finegraph.data.grocery import read_grocery
+from finegraph.data.manifest import read_manifest
+from finegraph.data.samples import Samples
+from finegraph.errors import DataError, near_matches
+from finegraph.graph.builders import (
+    graph_from_cars,
+    graph_from_cub,
+    graph_from_folders,
+    graph_from_grocery,
+    graph_from_manifest,
+)
+from finegraph.graph.label_graph import LabelGraph
+
+LAYOUTS: dict[str, tuple[Callable[[Path], Samples], Callable[[Path], LabelGraph]]] = {
+    "folder": (read_folders, graph_from_folders),
+    "manifest": (read_manifest, graph_from_manifest),
+    "cub": (read_cub, graph_from_cub),
+    "cars": (read_cars, lambda folder: graph_from_cars()),
+    "grocery": (read_grocery, graph_from_grocery),
+}
+"""Each layout with what reads its samples and what reads its graph."""
+
+
+def read_samples(source: str | os.PathLike[str]) -> Samples:
+    """The samples of a source.
+
+    Args:
+        source: a folder with a folder per class, a manifest (.csv), or `LAYOUT:PATH` with a layout such as `cub`,
+            `cars` or `grocery`; `folder:PATH` and `manifest:PATH` work too.
+
+    Raises:
+        DataFileError: faults of its files, all of them at once.
+        DataError: there is no such source, or it has no photos.
+        MissingExtraError: the layout needs a package that is not installed.
+    """
+    layout, path = parse_source(source)
+    found = LAYOUTS[layout][0](path)
+    if not len(found):
+        raise DataError(f"{os.fspath(source)}: expected photos, found none")
+    return found
+
+
+def source_graph(source: str | os.PathLike[str]) -> LabelGraph:
+    """The label graph that a source implies: its folders, columns, attributes or table of classes."""
+    layout, path = parse_source(source)
+    return LAYOUTS[layout][1](path)
+
+
+def parse_source(source: str | os.PathLike[str]) -> tuple[str, Path]:
+    """The layout of a source and its path.
+
+    Raises:
+        DataError: neither a known layout, nor a folder, nor a manifest.
+    """
+    text = os.fspath(source)
+    layout, mark, place = text.partition(":")
+    if mark and layout in LAYOUTS and place and not os.path.exists(text):
+        return layout, Path(place)
+    path = Path(text)
+    if path.is_dir():
+        return "folder", path
+    if path.is_file():
+        if path.suffix.lower() == ".csv":
+            return "manifest", path
+        raise DataError(f"{text}: expected a folder of photos or a manifest (.csv), got another file")
+    raise DataError(f"{text}: there is no such file or folder{_hint(text, layout if mark else '')}")
+
+
+def _hint(text: str, layout: str) -> str:
+    """What may have been meant by a source that is not there."""
+    if layout and (near := near_matches(layout, LAYOUTS)):
+        return "; did you mean " + " or ".join(f"{name}:..." for name in near) + "?"
+    folder = os.path.dirname(text) or "."
+    near = near_matches(os.path.basename(text), os.listdir(folder)) if os.path.isdir(folder) else []
+    if near:
+        return "; did you mean " + " or ".join(repr(os.path.join(os.path.dirname(text), name)) for name in near) + "?"
+    return "; a source is a folder, a manifest (.csv), or one of " + ", ".join(f"{name}:PATH" for name in LAYOUTS)

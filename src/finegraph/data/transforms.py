@@ -1,0 +1,141 @@
+"""From a picture to what a network sees: the paper's views, with the sizes as settings.
+
+    resize    to 256 x 256 whatever the shape was, so that nothing is cut away
+    train     a random part of 224 x 224, mirrored half of the time
+    centre    the middle 224 x 224
+    ten       the middle and the four corners, then the mirrors of these five
+
+Views are uint8 tensors (channel, height, width), which are quick to copy and to send to a GPU; `normalise` makes the
+network's floats of a whole batch, where it runs. Chance is drawn from (seed, epoch, index), never from global state, so
+a sample is cut alike in any order, in any number of workers, and after resuming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from PIL import Image
+from torch import Tensor
+
+from finegraph.errors import InputError, unknown_name
+
+View = Literal["train", "centre", "ten"]
+
+_FILTERS = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
+_MOST_STRETCH = 8
+"""A picture that is longer than this many times its width is squeezed; a strip of one pixel would fill the memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSettings:
+    """How pictures are cut and scaled for a network."""
+
+    resize: int = 256
+    """Width and height to which a picture is squeezed; with `keep_shape`, the shorter of the two."""
+    size: int = 224
+    """Width and height of a view, cut from that."""
+    keep_shape: bool = False
+    """Whether a picture keeps its shape when it is resized; then the middle and the corners may miss its ends."""
+    box: bool = False
+    """Whether the picture is first cut to the box of its sample, where it has one."""
+    interpolation: str = "bilinear"
+    """How pixels are blended when resizing: bilinear or bicubic."""
+
+    def __post_init__(self) -> None:
+        for name in ("resize", "size"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise InputError(f"{name} must be a number of pixels, 1 or more, got {getattr(self, name)!r}")
+        if self.size > self.resize:
+            raise InputError(f"size must be at most resize, {self.resize} pixels, got {self.size}")
+        if self.interpolation not in _FILTERS:
+            raise unknown_name("interpolation", self.interpolation, tuple(_FILTERS))
+
+
+def sample_random(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """The chance of one sample in one epoch."""
+    return np.random.default_rng((seed, epoch, index))
+
+
+def resize_picture(picture: Image.Image, settings: ViewSettings) -> UInt8[Tensor, "channel height width"]:
+    """A picture in the size that views are cut from."""
+    size = (settings.resize, settings.resize)
+    if settings.keep_shape:
+        scale = settings.resize / min(picture.size)
+        most = settings.resize * _MOST_STRETCH
+        width, height = (min(max(settings.resize, round(side * scale)), most) for side in picture.size)
+        size = (width, height)
+    if picture.size != size:
+        picture = picture.resize(size, _FILTERS[settings.interpolation])
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous()
+
+
+def random_view(
+    pixels: UInt8[Tensor, "channel height width"], size: int, random: np.random.Generator
+) -> UInt8[Tensor, "channel size size"]:
+    """A part of the picture at a random place, mirrored half of the time."""
+    top, left = (int(random.integers(0, side - size + 1)) for side in pixels.shape[1:])
+    view = pixels[:, top : top + size, left : left + size]
+    return view.flip(2) if random.integers(2) else view.contiguous()
+
+
+def centre_view(pixels: UInt8[Tensor, "channel height width"], size: int) -> UInt8[Tensor, "channel size size"]:
+    """The middle of the picture."""
+    top, left = ((side - size) // 2 for side in pixels.shape[1:])
+    return pixels[:, top : top + size, left : left + size].contiguous()
+
+
+def ten_views(pixels: UInt8[Tensor, "channel height width"], size: int) -> UInt8[Tensor, "10 channel size size"]:
+    """The middle, the corners (upper left, upper right, lower left, lower right), and the mirrors of these five."""
+    height, width = pixels.shape[1:]
+    corners = [(0, 0), (0, width - size), (height - size, 0), (height - size, width - size)]
+    views = [pixels[:, top : top + size, left : left + size] for top, left in corners]
+    five = torch.stack([centre_view(pixels, size), *views])
+    return torch.cat([five, five.flip(3)])
+
+
+def make_view(
+    picture: Image.Image, settings: ViewSettings, view: View, random: np.random.Generator | None = None
+) -> UInt8[Tensor, "*views channel size size"]:
+    """The view or views of a picture by name.
+
+    Args:
+        picture: RGB, already cut to its box if it is to be.
+        settings: the sizes.
+        view: "train" for a random view, "centre" for one, "ten" for ten.
+        random: where the chance of "train" comes from; see `sample_random`.
+    """
+    pixels = resize_picture(picture, settings)
+    if view == "train":
+        if random is None:
+            raise InputError("a random view needs a generator of random numbers; make one with sample_random")
+        return random_view(pixels, settings.size, random)
+    if view == "centre":
+        return centre_view(pixels, settings.size)
+    if view == "ten":
+        return ten_views(pixels, settings.size)
+    raise InputError(f"view must be 'train', 'centre' or 'ten', got {view!r}")
+
+
+def normalise(
+    images: UInt8[Tensor, "*batch channel height width"], mean: Sequence[float], std: Sequence[float]
+) -> Float[Tensor, "*batch channel height width"]:
+    """The floats that a network takes: (value / 255 - mean) / std for each channel, on the device of the images.
+
+    Args:
+        images: pixels from 0 to 255.
+        mean: one number per channel, where 0 is black and 1 is full.
+        std: one number per channel, greater than 0.
+    """
+    if len(mean) != images.shape[-3] or len(std) != images.shape[-3] or min(std) <= 0:
+        raise InputError(f"expected a mean and a positive std for each of {images.shape[-3]} channels")
+    middle = torch.tensor([255 * number for number in mean], device=images.device).view(-1, 1, 1)
+    spread = torch.tensor([255 * number for number in std], device=images.device).view(-1, 1, 1)
+    return images.to(torch.float32).sub_(middle).div_(spread)

@@ -1,0 +1,289 @@
+"""A scikit-learn estimator on feature matrices: `BipartiteClassifier`.
+
+It is the last layer of a network fitted to given features, to the minimum and without learning rates (fitting.py), with
+everything the posterior can answer: kinds, evidence, marginals. Without a graph it is multinomial logistic regression.
+
+The objective is convex for the softmax head only; with kinds its minimum is the one that is reached from all weights 0,
+so results do not depend on any seed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from finegraph.errors import InputError, MissingExtraError, TargetError
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.selection import Fold, Grid, Search, deal_folds, default_grid, grid_settings, search
+from finegraph.model.targets import Classes, classes_of_graph, classes_of_values, kind_target_indices
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.model_selection import check_cv
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        check_consistent_length,
+        check_is_fitted,
+        column_or_1d,
+        validate_data,
+    )
+except ImportError as error:
+    raise MissingExtraError(
+        "BipartiteClassifier needs scikit-learn, which is not installed; install it with "
+        '`pip install "finegraph[sklearn]"`'
+    ) from error
+
+Evidence = Mapping[str, object] | None
+_MOST_FOLDS = 5
+"""How many folds `cv="auto"` takes."""
+
+
+class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Classify feature vectors whose labels form a graph.
+
+    Parameters are those of `FitSettings`, and:
+
+    Args:
+        graph: the label graph; `y` then names its fine labels. Without one the classes are those of `y` and there are no
+            kinds.
+        head: `"bipartite"`, or `"softmax"` for the baseline.
+        l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
+        coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a quarter of the number
+            of kinds.
+        laplacian: the strength of the prior that draws the weights of linked labels together.
+        kind_weight: the weight of each kind's term in the loss; by default 1 / kinds. The paper has 1.
+        standardize: whether features are brought to mean 0 and variance 1 first.
+        cv: how to choose strengths by cross-validation: a number of folds; `"auto"` for 5 folds, or for the given strengths
+            with a warning where no class has two samples; a scikit-learn splitter or an iterable of (train, test) indices;
+            None to take the strengths as given.
+        grid: the strengths to choose from, per name a list; what is not named stays as given. By default 28 settings.
+        max_iter: how many steps to take at the most.
+        tolerance: stop when the objective is within this share of its minimum.
+
+    Attributes:
+        classes_: the classes in sorted order, which is the order of the columns of `predict_proba`. With a graph all of its
+            fine labels, also those without a sample: they are predicted from what their parents tell.
+        graph_: the label graph.
+        head_: the fitted head, on standardised features.
+        mean_: the mean of the features; None without standardising.
+        scale_: their standard deviation, 1 where it was 0; None without standardising.
+        settings_: the settings of the fit.
+        n_iter_: how many steps were taken.
+        converged_: whether that was enough.
+        best_params_: the strengths that cross-validation chose; only with `cv`.
+        cv_results_: for every setting its `params`, `mean_test_score`, `rank_test_score` and `split<i>_test_score`, the mean
+            log probability of held-out fine labels; only with `cv`.
+        n_features_in_: how many features there are.
+        feature_names_in_: their names, where `X` had any.
+
+    Example:
+        >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+        >>> X = np.eye(3)
+        >>> model = BipartiteClassifier(graph).fit(X, ["a", "b", "c"])
+        >>> model.predict(X).tolist(), model.predict_kind(X, "dish").tolist()
+        (['a', 'b', 'c'], ['x', 'x', 'y'])
+        >>> model.predict(X, given={"dish": "y"}).tolist()
+        ['c', 'c', 'c']
+    """
+
+    def __init__(
+        self,
+        graph: LabelGraph | None = None,
+        *,
+        head: Literal["bipartite", "softmax"] = "bipartite",
+        l2: float = 0.01,
+        coarse_ratio: float | None = None,
+        laplacian: float = 0.0,
+        kind_weight: float | Mapping[str, float] | None = None,
+        standardize: bool = True,
+        cv: int | Literal["auto"] | Iterable[Fold] | None = None,
+        grid: Grid | None = None,
+        max_iter: int = 1000,
+        tolerance: float = 1e-4,
+    ) -> None:
+        self.graph = graph
+        self.head = head
+        self.l2 = l2
+        self.coarse_ratio = coarse_ratio
+        self.laplacian = laplacian
+        self.kind_weight = kind_weight
+        self.standardize = standardize
+        self.cv = cv
+        self.grid = grid
+        self.max_iter = max_iter
+        self.tolerance = tolerance
+
+    # ---- fitting ----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803  # scikit-learn's name
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        kind_targets: Mapping[str, ArrayLike] | None = None,
+    ) -> Self:
+        """Fit the head.
+
+        Args:
+            X: (samples, features).
+            y: the class of each sample; with a graph the name of a fine label, or None where it was not observed.
+            sample_weight: how much each sample counts.
+            kind_targets: with a graph: for some kinds the label seen on each sample, None where none was. By default, and
+                for the other kinds, labels are those of the fine label.
+        """
+        features, classes = self._checked(X, y)
+        weight = _check_sample_weight(sample_weight, features, ensure_non_negative=True)
+        if not (weight * (classes.targets >= 0)).any() and kind_targets is None:
+            raise TargetError("y: there is no sample with an observed class and a weight above 0; nothing can be fitted")
+        seen = {} if kind_targets is None else kind_target_indices(classes.graph, kind_targets, len(features))
+        self.classes_, self.graph_, self._order = classes.names, classes.graph, classes.order
+        self._learn_scale(features, weight)
+        arguments: dict[str, Any] = {
+            "features": self._tensor(features),
+            "targets": torch.from_numpy(classes.targets),
+            "graph": self.graph_,
+            "kind_targets": {kind: torch.from_numpy(labels) for kind, labels in seen.items()},
+            "sample_weight": torch.from_numpy(weight),
+        }
+        self.settings_ = self._choose(arguments, features, classes)
+        fit = fit_head(settings=self.settings_, **arguments)
+        self.head_, self.n_iter_, self.converged_ = fit.head.requires_grad_(False), fit.iterations, fit.converged
+        if not fit.converged:
+            warnings.warn(
+                f"fitting stopped after {fit.iterations} steps before the objective was within {self.tolerance:g} of its "
+                "minimum; raise max_iter, tolerance or l2, or give features in float64",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating[Any]], Classes]:  # noqa: N803
+        """The features as floats, and the classes."""
+        numbers = [np.float64, np.float32]
+        if self.graph is None:
+            features, labels = validate_data(self, X, y, dtype=numbers)
+            check_classification_targets(labels)
+            return features, classes_of_values(labels)
+        if not isinstance(self.graph, LabelGraph):
+            raise InputError(f"graph: expected a LabelGraph or None, got {type(self.graph).__name__}")
+        features = validate_data(self, X, dtype=numbers)
+        if y is None:
+            raise TargetError("y: expected the fine label of each sample, got None")
+        labels = column_or_1d(np.asarray(y, dtype=object), dtype=object, warn=True)
+        check_consistent_length(features, labels)
+        return features, classes_of_graph(self.graph, labels)
+
+    def _learn_scale(self, features: NDArray[np.floating[Any]], weight: NDArray[np.floating[Any]]) -> None:
+        """Learn the mean and the standard deviation of the features."""
+        self.mean_: NDArray[np.float64] | None = None
+        self.scale_: NDArray[np.float64] | None = None
+        if self.standardize:
+            share = (weight / weight.sum()).astype(np.float64)
+            self.mean_ = share @ features
+            spread = np.sqrt(share @ np.square(features - self.mean_))
+            # A feature that never changes is left alone; what rounding makes of its spread is no scale.
+            constant = spread <= 10 * np.finfo(features.dtype).eps * np.abs(self.mean_)
+            self.scale_ = np.where(constant, 1.0, spread)
+
+    def _tensor(self, features: NDArray[np.floating[Any]]) -> torch.Tensor:
+        """Features as the head takes them."""
+        if self.mean_ is not None and self.scale_ is not None:
+            features = ((features - self.mean_) / self.scale_).astype(features.dtype)
+        return torch.tensor(features)
+
+    def _choose(self, arguments: dict[str, Any], features: NDArray[np.floating[Any]], classes: Classes) -> FitSettings:
+        """The settings as given, or with the strengths that cross-validation likes best."""
+        given = FitSettings(
+            head=self.head,
+            l2=self.l2,
+            coarse_ratio=self.coarse_ratio,
+            laplacian=self.laplacian,
+            kind_weight=self.kind_weight,
+            max_iter=self.max_iter,
+            tolerance=self.tolerance,
+        )
+        folds = self._folds(features, classes.targets)
+        if not folds:
+            return given
+        grid = default_grid(self.head, self.graph_) if self.grid is None else self.grid
+        found = search(settings=grid_settings(given, grid), folds=folds, **arguments)
+        self.cv_results_, best = _results(found, tuple(grid)), found.settings[found.best]
+        self.best_params_ = {name: getattr(best, name) for name in grid}
+        return best
+
+    def _folds(self, features: NDArray[np.floating[Any]], targets: NDArray[np.int64]) -> list[Fold]:
+        """The folds of cross-validation; none where there is nothing to choose."""
+        if self.cv is None:
+            return []
+        if self.cv != "auto" and not isinstance(self.cv, int):
+            return list(check_cv(self.cv, targets, classifier=True).split(features, targets))
+        folds = deal_folds(targets, _MOST_FOLDS if self.cv == "auto" else int(self.cv))
+        if folds:
+            return folds
+        message = "cross-validation needs a class with at least two samples, and here every class has one"
+        if self.cv != "auto":
+            raise InputError(f"cv: {message}; give the strengths and cv=None")
+        warnings.warn(f"{message}; the strengths are taken as given", UserWarning, stacklevel=4)
+        return []
+
+    # ---- answers ----------------------------------------------------------------------------------------------------
+
+    def posterior(self, X: ArrayLike, given: Evidence = None) -> Posterior:  # noqa: N803
+        """The whole posterior of each sample.
+
+        Args:
+            X: (samples, features).
+            given: what is known already, as for `Posterior.given`: per kind a label, a set, likelihoods, or one per sample.
+        """
+        check_is_fitted(self, "head_")
+        features = self._tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+        posterior: Posterior = self.head_(features.to(self.head_.fine.weight.dtype))
+        return posterior.given(given) if given else posterior
+
+    def predict_log_proba(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
+        """The log probability of each class, in the order of `classes_`."""
+        log_probs: NDArray[np.floating[Any]] = self.posterior(X, given).log_probs().numpy()
+        return log_probs[:, self._order]
+
+    def predict_proba(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
+        """The probability of each class, in the order of `classes_`."""
+        probs: NDArray[np.floating[Any]] = np.exp(self.predict_log_proba(X, given))
+        return probs
+
+    def predict(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.generic]:  # noqa: N803
+        """The most probable class of each sample."""
+        best = self.predict_log_proba(X, given).argmax(axis=1)
+        classes: NDArray[np.generic] = self.classes_
+        return classes[best]
+
+    def predict_kind_proba(self, X: ArrayLike, kind: str, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
+        """The probability of each label of a kind, in the order of `graph_.labels(kind)`."""
+        probs: NDArray[np.floating[Any]] = self.posterior(X, given).probs(kind).numpy()
+        return probs
+
+    def predict_kind(self, X: ArrayLike, kind: str, given: Evidence = None) -> NDArray[np.str_]:  # noqa: N803
+        """The most probable label of a kind for each sample."""
+        best = self.predict_kind_proba(X, kind, given).argmax(axis=1)
+        return np.array(self.graph_.labels(kind))[best]
+
+
+def _results(found: Search, names: tuple[str, ...]) -> dict[str, Any]:
+    """What cross-validation found, in the form of scikit-learn's `cv_results_`."""
+    mean = found.mean_scores
+    results: dict[str, Any] = {
+        "params": [{name: getattr(setting, name) for name in names} for setting in found.settings],
+        "mean_test_score": mean,
+        "rank_test_score": 1 + (mean[:, None] < mean[None, :]).sum(axis=1),
+    }
+    results |= {f"split{fold}_test_score": scores for fold, scores in enumerate(found.scores.T)}
+    return results

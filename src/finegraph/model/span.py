@@ -1,0 +1,78 @@
+"""Features as columns that are good to fit: centred, rotated into the span of the samples, and with one for the bias.
+
+Both priors on the weights are the same in every direction of the feature space, so the best weights lie in the span of
+the samples. With fewer samples than features it is enough to look at that span: an exact change of coordinates which
+takes the work per step from `features` down to `samples` columns. Centring is exact too, because the biases, which no
+prior touches, take it up.
+
+The bias is the weight of one constant column. Its size changes no answer but decides how fast biases are learnt; about
+the spread of the features along their widest direction is good, and a sixteenth of their variance estimates it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_FEW = 0.75
+"""With fewer samples than this share of the features, rotating pays."""
+_WIDEST = 1 / 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """How features become columns, and weights rows.
+
+    Attributes:
+        mean: the mean of the features.
+        basis: orthonormal columns that span the centred samples; None where features are not rotated.
+        constant: the number in the column of the bias.
+    """
+
+    mean: Float[Tensor, " feature"]
+    basis: Float[Tensor, "feature axis"] | None
+    constant: float
+
+    def inside(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch axis"]:
+        """Features centred and seen inside the span."""
+        centred = features - self.mean
+        return centred if self.basis is None else centred @ self.basis
+
+    def columns(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch column"]:
+        """The same with the column of the bias."""
+        inside = self.inside(features)
+        return torch.cat([inside, inside.new_full((len(inside), 1), self.constant)], dim=1)
+
+    def rows(self, weight: Tensor, bias: Tensor) -> Float[Tensor, "row column"]:
+        """The rows that act on columns as weights and biases do on features."""
+        inside = weight if self.basis is None else weight @ self.basis
+        return torch.cat([inside, ((bias + weight @ self.mean) / self.constant).unsqueeze(1)], dim=1)
+
+    def weights(self, rows: Float[Tensor, "row column"]) -> tuple[Tensor, Tensor]:
+        """The weights and biases that act on features as the rows do on columns."""
+        weight = rows[:, :-1] if self.basis is None else rows[:, :-1] @ self.basis.t()
+        return weight, rows[:, -1] * self.constant - weight @ self.mean
+
+    def of_inside(self) -> Span:
+        """The span of features that are inside already."""
+        size = len(self.mean) if self.basis is None else self.basis.shape[1]
+        return Span(mean=self.mean.new_zeros(size), basis=None, constant=self.constant)
+
+
+def span_of(features: Float[Tensor, "batch feature"], sample_weight: Float[Tensor, " batch"]) -> Span:
+    """The span of features.
+
+    Args:
+        features: one row per sample.
+        sample_weight: the weight of each sample; they sum to 1.
+    """
+    weight = sample_weight.to(features.dtype)
+    mean = weight @ features
+    centred = features - mean
+    variance = float(weight @ centred.square().sum(dim=1))
+    basis = torch.linalg.qr(centred.t()).Q if len(features) < _FEW * features.shape[1] else None
+    return Span(mean=mean, basis=basis, constant=math.sqrt(_WIDEST * variance) or 1.0)

@@ -1,0 +1,83 @@
+"""From labels as people write them to the indices that fitting needs.
+
+With a graph the labels are names of the graph, and None, or NaN as tables have it, marks what was not observed. Without one
+any values that scikit-learn takes are classes, and a graph without kinds is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from finegraph.errors import GraphError, InputError, ShapeError
+from finegraph.graph import LabelGraph
+from finegraph.model.fitting import NOT_OBSERVED
+
+
+class Classes(NamedTuple):
+    """The classes of an estimator.
+
+    Attributes:
+        names: the classes in sorted order, as scikit-learn wants them.
+        graph: the label graph.
+        order: the number of the fine label of each class.
+        targets: the fine label of each sample, -100 where it was not observed.
+    """
+
+    names: NDArray[np.generic]
+    graph: LabelGraph
+    order: NDArray[np.int64]
+    targets: NDArray[np.int64]
+
+
+def classes_of_graph(graph: LabelGraph, labels: NDArray[np.object_]) -> Classes:
+    """The fine labels of a graph as classes, and labels as indices of it."""
+    names = np.array(graph.fine)
+    order = np.argsort(names, kind="stable")
+    return Classes(names[order], graph, order, _indices(labels, graph.fine_index))
+
+
+def classes_of_values(labels: NDArray[np.generic]) -> Classes:
+    """The distinct values as classes, and a graph of them without kinds.
+
+    The fine labels are called like the values; where these cannot all be names, they are called by their number.
+    """
+    names, targets = np.unique(labels, return_inverse=True)
+    try:
+        graph = LabelGraph([str(name) for name in names])
+    except GraphError:
+        graph = LabelGraph([str(number) for number in range(len(names))])
+    return Classes(names, graph, np.arange(len(names)), targets.reshape(-1).astype(np.int64))
+
+
+def kind_target_indices(
+    graph: LabelGraph, kind_targets: Mapping[str, ArrayLike], samples: int
+) -> dict[str, NDArray[np.int64]]:
+    """Per kind, the labels seen on samples as indices, -100 where none was."""
+    if not isinstance(kind_targets, Mapping):
+        raise InputError(f"kind_targets: expected a mapping from kinds to labels, got {type(kind_targets).__name__}")
+    found = {}
+    for kind, values in kind_targets.items():
+        graph.kind(kind)
+        labels = np.asarray(values, dtype=object)
+        if labels.shape != (samples,):
+            raise ShapeError(f"kind_targets[{kind!r}]: expected one label per sample, {samples}, got shape {labels.shape}")
+        found[kind] = _indices(labels, lambda label, kind=kind: graph.label_index(kind, label))  # type: ignore[misc]
+    return found
+
+
+def _indices(labels: NDArray[np.object_], index: Callable[[str], int]) -> NDArray[np.int64]:
+    """The index of each label; every distinct one is looked up once."""
+    known: dict[object, int] = {}
+    found = np.empty(len(labels), dtype=np.int64)
+    for place, label in enumerate(labels):
+        if label is None or label != label:
+            found[place] = NOT_OBSERVED
+            continue
+        if label not in known:
+            known[label] = index(bool(label) if isinstance(label, np.bool_) else label)  # type: ignore[arg-type]
+        found[place] = known[label]
+    return found

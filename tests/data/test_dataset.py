@@ -1,0 +1,110 @@
+"""The dataset: targets, bad photos, and views that do not depend on workers."""
+
+import pytest
+import torch
+from data_files import save
+from torch.utils.data import DataLoader
+
+from finegraph.data import Box, Sample, Samples
+from finegraph.data.dataset import MISSING, PhotoDataset, collate, targets_of
+from finegraph.data.images import read_image
+from finegraph.data.transforms import ViewSettings, make_view
+from finegraph.errors import ImageFileError, InputError, UnknownNameError
+from finegraph.graph import LabelGraph
+
+SETTINGS = ViewSettings(resize=32, size=24)
+GRAPH = LabelGraph.from_table(
+    {"ramen": {"dish": "noodles", "egg": True}, "udon": {"dish": "noodles", "egg": False}, "curry": {"dish": "rice"}}
+)
+
+
+@pytest.fixture
+def samples(tmp_path):
+    paths = [save(tmp_path / f"{number}.jpg", number) for number in range(4)]
+    return Samples(
+        [
+            Sample(paths[0], "udon", kinds={"egg": "yes"}),
+            Sample(paths[1], "ramen", box=Box(0, 0, 20, 20)),
+            Sample(paths[2], None, kinds={"egg": "no", "weather": "fine"}),
+            Sample(paths[3], "curry"),
+        ]
+    )
+
+
+def test_items(samples, unchanged):
+    unchanged()
+    dataset = PhotoDataset(samples, GRAPH, SETTINGS)
+    assert len(dataset) == 4
+    items = [dataset[index] for index in range(4)]
+    assert [item.fine for item in items] == [1, 0, MISSING, 2]
+    assert [item.kinds for item in items] == [{"egg": 1}, {"egg": MISSING}, {"egg": 0}, {"egg": MISSING}]
+    assert [item.sample for item in items] == [0, 1, 2, 3]
+    assert torch.equal(items[1].image, make_view(read_image(samples[1].path), SETTINGS, "centre"))
+
+
+def test_boxes_are_used_when_asked_for(samples):
+    boxed = ViewSettings(resize=32, size=24, box=True)
+    expected = make_view(read_image(samples[1].path, samples[1].box), boxed, "ten")
+    plain = PhotoDataset(samples, GRAPH, SETTINGS, view="ten")[1].image
+    assert torch.equal(PhotoDataset(samples, GRAPH, boxed, view="ten")[1].image, expected)
+    assert not torch.equal(plain, expected)
+    assert torch.equal(
+        PhotoDataset(samples, GRAPH, boxed, view="ten")[0].image,
+        PhotoDataset(samples, GRAPH, SETTINGS, view="ten")[0].image,
+    )
+
+
+def test_views_depend_on_seed_and_epoch_only(samples):
+    def views(seed, epoch):
+        dataset = PhotoDataset(samples, GRAPH, SETTINGS, view="train", seed=seed)
+        dataset.set_epoch(epoch)
+        return torch.stack([dataset[index].image for index in (3, 1, 0, 2)])
+
+    assert torch.equal(views(1, 1), views(1, 1))
+    assert not torch.equal(views(1, 1), views(1, 2))
+    assert not torch.equal(views(1, 1), views(2, 1))
+
+
+def test_workers_that_stay_see_the_epoch_and_report_bad_files(samples):
+    samples[3].path.write_bytes(b"<html>")
+    dataset = PhotoDataset(samples, GRAPH, SETTINGS, view="train", on_bad_file="skip")
+    loader = DataLoader(dataset, batch_size=3, num_workers=1, persistent_workers=True, collate_fn=collate)
+    for epoch in (0, 1):
+        dataset.set_epoch(epoch)
+        full, rest = list(loader)
+        expected = torch.stack([dataset[index].image for index in range(3)])
+        assert torch.equal(full.images, expected)
+        assert (full.fine.tolist(), full.sample.tolist(), full.bad) == ([1, 0, MISSING], [0, 1, 2], ())
+        assert full.kinds["egg"].tolist() == [1, MISSING, 0]
+        assert [error.path for error in rest.bad] == [str(samples[3].path)]
+        assert (len(rest.images), len(rest.fine), len(rest.sample)) == (0, 0, 0)
+
+
+def test_bad_photos_are_never_swapped(samples):
+    samples[1].path.unlink()
+    with pytest.raises(ImageFileError, match=r"1\.jpg: there is no such file"):
+        PhotoDataset(samples, GRAPH, SETTINGS)[1]
+    skipping = PhotoDataset(samples, GRAPH, SETTINGS, on_bad_file="skip")
+    batch = collate([skipping[index] for index in range(3)])
+    assert batch.sample.tolist() == [0, 2]
+    assert batch.bad[0].reason == "there is no such file"
+    with pytest.raises(InputError, match="on_bad_file must be 'error' or 'skip', got 'swap'"):
+        PhotoDataset(samples, GRAPH, SETTINGS, on_bad_file="swap")
+
+
+def test_unknown_labels_are_reported_together(tmp_path):
+    samples = Samples(
+        [
+            Sample(tmp_path / "1", "ramenn", kinds={"dish": "noodle"}),
+            Sample(tmp_path / "2", "ramenn"),
+            Sample(tmp_path / "3", "zzz"),
+        ]
+    )
+    with pytest.raises(UnknownNameError) as caught:
+        targets_of(samples, GRAPH)
+    assert str(caught.value).splitlines() == [
+        "3 labels are not in the graph:",
+        "  fine label 'ramenn'; did you mean 'ramen'?",
+        "  fine label 'zzz'",
+        "  label of kind 'dish' 'noodle'; did you mean 'noodles'?",
+    ]
