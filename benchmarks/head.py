@@ -75,6 +75,10 @@ LARGE = Case(
 )
 
 
+NOISE = 0.05
+"""Two runs of the very same thing differ by about this much."""
+
+
 def medians(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """The median time of each run in milliseconds; they take turns."""
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -151,13 +155,15 @@ class Bench:
         self.clear()
         fg.joint_loss(self.head(self.x), self.target).backward()
 
-    def extra_memory(self) -> float:
-        """The most memory that the loss holds beside the scores and their gradients, in matrices of fine scores."""
+    def extra_memory(self, coarse: bool) -> float:
+        """The most memory that the loss holds beside scores and their gradients, in matrices of fine scores."""
         self.clear()
-        posterior = fg.Posterior(self.graph, self.fine, tensors=self.tensors)
-        kept = allocated_peak(lambda: fg.joint_loss(posterior, self.target).backward())
+        scores = [self.fine, self.coarse] if coarse else [self.fine]
+        posterior = fg.Posterior(self.graph, *scores, tensors=self.tensors)
+        peak = allocated_peak(lambda: fg.joint_loss(posterior, self.target).backward())
         size = self.fine.numel() * self.fine.element_size()
-        return (kept - size) / size
+        gradients = sum(tensor.numel() * tensor.element_size() for tensor in scores)
+        return (peak - gradients) / size
 
 
 def allocated_peak(run: Callable[[], object]) -> int:
@@ -197,8 +203,9 @@ def ratios(bench: Bench) -> list[tuple[str, float, float | None]]:
         ("loss from joint scores / cross-entropy", loss["joint scores"] / base, case.loss_limit),
         ("loss from fine and coarse scores / cross-entropy", loss["scores"] / base, case.scores_limit),
         ("head and loss / softmax head and loss", step["bipartite"] / step["softmax"], case.head_limit),
-        ("folded head, forward / softmax head", forward["folded"] / forward["softmax"], None),
-        ("extra memory of the loss / score matrix", bench.extra_memory(), 3.0),
+        ("folded head, forward / softmax head", forward["folded"] / forward["softmax"], 1.0),
+        ("extra memory, loss from joint scores / score matrix", bench.extra_memory(coarse=False), 3.0),
+        ("extra memory, from fine and coarse scores / score matrix", bench.extra_memory(coarse=True), None),
     ]
     if "naive" in loss:
         rows.append(("naive loss from fine and coarse scores / cross-entropy", loss["naive"] / base, None))
@@ -285,7 +292,7 @@ def main() -> None:
         bench = Bench(case)
         for number, (what, ratio, limit) in enumerate(ratios(bench)):
             name = f"{case.name} (k={case.fine:,}, {len(case.sizes)} kinds)" if number == 0 else ""
-            verdict = "" if limit is None else ("reached" if ratio <= limit else "not reached")
+            verdict = "" if limit is None else ("reached" if ratio <= limit + NOISE else "not reached")
             table.add_row(name, what, f"{ratio:.2f}x", "" if limit is None else f"{limit:.2f}x", verdict)
         table.add_section()
     console.print(table)

@@ -83,6 +83,14 @@ def test_public_names_are_what_all_says():
         _ = finegraph.LabelGraf
 
 
+def test_names_in_the_documents_exist():
+    for document in (*DOCUMENTS, ROOT / "CHANGELOG.md"):
+        text = document.read_text(encoding="utf-8")
+        assert "@@" not in text, document.name
+        for name in re.findall(r"\bfg\.(\w+)", text):
+            assert hasattr(finegraph, name), name
+
+
 def test_importing_is_silent_and_needs_no_torch():
     code = "import sys, finegraph, finegraph.graph; print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)

@@ -13,17 +13,20 @@ from finegraph._version import __version__
 if TYPE_CHECKING:
     from finegraph.graph import Kind, LabelGraph
     from finegraph.inference import Answer, Explanation, Part, Posterior, Statement, joint_loss
+    from finegraph.model import BipartiteClassifier
     from finegraph.nn import BipartiteHead, SoftmaxHead, laplacian_prior
 
 _HOME = {
     "finegraph.graph": ["Kind", "LabelGraph"],
     "finegraph.inference": ["Answer", "Explanation", "Part", "Posterior", "Statement", "joint_loss"],
+    "finegraph.model": ["BipartiteClassifier"],
     "finegraph.nn": ["BipartiteHead", "SoftmaxHead", "laplacian_prior"],
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "Answer",
+    "BipartiteClassifier",
     "BipartiteHead",
     "Explanation",
     "Kind",

@@ -48,9 +48,9 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Open every photo and report bad files, duplicates, leakage and wrong labels.
+    """Find bad photos, duplicates and wrong labels.
 
-    Exits with 1 if there are errors. No photo and no list of the source is changed.
+    Every photo is opened once. A photo that is in two splits is leakage, an error. Exits with 1 if there are errors. No photo and no list of the source is changed.
     """
     from finegraph.workflows.data import check_data
 

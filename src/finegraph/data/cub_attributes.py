@@ -71,7 +71,7 @@ def _labels(seen: NDArray[np.int64], named: list[tuple[str, str]]) -> dict[str, 
     group_of = np.array([groups[group] for group, _ in named], dtype=np.int64)
     attribute = seen[:, 1] - 1
     group = group_of[attribute]
-    order = np.lexsort((attribute, seen[:, 3], group, seen[:, 0]))
+    order = np.lexsort((attribute, -seen[:, 3], group, seen[:, 0]))
     photo, group, attribute, sure = seen[order, 0], group[order], attribute[order], seen[order, 3]
     same = (photo[1:] == photo[:-1]) & (group[1:] == group[:-1])
     first = np.concatenate([[True], ~same]) if len(photo) else np.zeros(0, dtype=bool)

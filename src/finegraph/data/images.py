@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable
-from typing import IO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  # the last two register their formats
@@ -22,6 +22,7 @@ from finegraph.errors import ImageFileError, InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """The formats that are tried, the frequent ones first."""
+OpenFile = io.BytesIO | io.BufferedReader
 MOST_PIXELS = 200_000_000
 """Photos with more pixels than this are refused unless the caller allows them."""
 
@@ -80,7 +81,7 @@ def read_image(
 
 
 def decode_image(
-    file: IO[bytes] | bytes,
+    file: OpenFile | bytes,
     path: str | os.PathLike[str],
     box: Box | None = None,
     *,
@@ -120,7 +121,7 @@ def unreadable(error: OSError | ValueError) -> str:
     return f"the file cannot be read: {reason}"
 
 
-def _open(file: IO[bytes], path: str | os.PathLike[str]) -> Image.Image:
+def _open(file: OpenFile, path: str | os.PathLike[str]) -> Image.Image:
     """The header of a photo, in one of the known formats.
 
     `Image.open` has a limit of its own on the number of pixels, which is a setting of the whole process; here the limit

@@ -50,28 +50,27 @@ _MOST_FOLDS = 5
 class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Classify feature vectors whose labels form a graph.
 
-    Parameters are those of `FitSettings`, and:
-
     Args:
-        graph: the label graph; `y` then names its fine labels. Without one the classes are those of `y` and there are no
-            kinds.
+        graph: the label graph; `y` then names its fine labels. Without one the classes are those of `y`, and there are
+            no kinds.
         head: `"bipartite"`, or `"softmax"` for the baseline.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
-        coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a quarter of the number
-            of kinds.
+        coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a quarter of the
+            number of kinds.
         laplacian: the strength of the prior that draws the weights of linked labels together.
-        kind_weight: the weight of each kind's term in the loss; by default 1 / kinds. The paper has 1.
+        kind_weight: the weight of each kind's term in the loss; by default 1 / kinds for the bipartite head and 0 for
+            softmax. The paper has 1.
         standardize: whether features are brought to mean 0 and variance 1 first.
-        cv: how to choose strengths by cross-validation: a number of folds; `"auto"` for 5 folds, or for the given strengths
-            with a warning where no class has two samples; a scikit-learn splitter or an iterable of (train, test) indices;
-            None to take the strengths as given.
+        cv: how to choose strengths by cross-validation: a number of folds; `"auto"` for 5 folds, or where no class has
+            two samples for the strengths as given, with a warning; a scikit-learn splitter; or pairs of (train, test)
+            indices. None takes the strengths as given.
         grid: the strengths to choose from, per name a list; what is not named stays as given. By default 28 settings.
         max_iter: how many steps to take at the most.
         tolerance: stop when the objective is within this share of its minimum.
 
     Attributes:
-        classes_: the classes in sorted order, which is the order of the columns of `predict_proba`. With a graph all of its
-            fine labels, also those without a sample: they are predicted from what their parents tell.
+        classes_: the classes in sorted order, which is the order of the columns of `predict_proba`. With a graph these
+            are all its fine labels, also those without a sample: what their parents tell predicts them.
         graph_: the label graph.
         head_: the fitted head, on standardised features.
         mean_: the mean of the features; None without standardising.
@@ -80,8 +79,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_iter_: how many steps were taken.
         converged_: whether that was enough.
         best_params_: the strengths that cross-validation chose; only with `cv`.
-        cv_results_: for every setting its `params`, `mean_test_score`, `rank_test_score` and `split<i>_test_score`, the mean
-            log probability of held-out fine labels; only with `cv`.
+        cv_results_: for every setting its `params`, `mean_test_score`, `rank_test_score` and `split<i>_test_score`; a
+            score is the mean log probability of held-out fine labels. Only with `cv`.
         n_features_in_: how many features there are.
         feature_names_in_: their names, where `X` had any.
 
@@ -138,13 +137,11 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: (samples, features).
             y: the class of each sample; with a graph the name of a fine label, or None where it was not observed.
             sample_weight: how much each sample counts.
-            kind_targets: with a graph: for some kinds the label seen on each sample, None where none was. By default, and
-                for the other kinds, labels are those of the fine label.
+            kind_targets: with a graph, for some kinds the label seen on each sample, None where none was. By default,
+                and for the other kinds, labels are those of the fine label.
         """
         features, classes = self._checked(X, y)
         weight = _check_sample_weight(sample_weight, features, ensure_non_negative=True)
-        if not (weight * (classes.targets >= 0)).any() and kind_targets is None:
-            raise TargetError("y: there is no sample with an observed class and a weight above 0; nothing can be fitted")
         seen = {} if kind_targets is None else kind_target_indices(classes.graph, kind_targets, len(features))
         self.classes_, self.graph_, self._order = classes.names, classes.graph, classes.order
         self._learn_scale(features, weight)
@@ -160,8 +157,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.head_, self.n_iter_, self.converged_ = fit.head.requires_grad_(False), fit.iterations, fit.converged
         if not fit.converged:
             warnings.warn(
-                f"fitting stopped after {fit.iterations} steps before the objective was within {self.tolerance:g} of its "
-                "minimum; raise max_iter, tolerance or l2, or give features in float64",
+                f"fitting stopped after {fit.iterations} steps before the objective was within {self.tolerance:g} of "
+                "its minimum; raise max_iter, tolerance or l2, or give features in float64",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -243,7 +240,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: (samples, features).
-            given: what is known already, as for `Posterior.given`: per kind a label, a set, likelihoods, or one per sample.
+            given: what is known already, as for `Posterior.given`: per kind a label, a set, likelihoods, or a list with
+                one of these per sample.
         """
         check_is_fitted(self, "head_")
         features = self._tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
@@ -262,9 +260,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.generic]:  # noqa: N803
         """The most probable class of each sample."""
-        best = self.predict_log_proba(X, given).argmax(axis=1)
-        classes: NDArray[np.generic] = self.classes_
-        return classes[best]
+        predicted: NDArray[np.generic] = self.classes_[self.predict_log_proba(X, given).argmax(axis=1)]
+        return predicted
 
     def predict_kind_proba(self, X: ArrayLike, kind: str, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
         """The probability of each label of a kind, in the order of `graph_.labels(kind)`."""
@@ -274,7 +271,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_kind(self, X: ArrayLike, kind: str, given: Evidence = None) -> NDArray[np.str_]:  # noqa: N803
         """The most probable label of a kind for each sample."""
         best = self.predict_kind_proba(X, kind, given).argmax(axis=1)
-        return np.array(self.graph_.labels(kind))[best]
+        predicted: NDArray[np.str_] = np.array(self.graph_.labels(kind))[best]
+        return predicted
 
 
 def _results(found: Search, names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Fit the last layer to given features: full batch, to the minimum, without learning rates.
 
-The objective is `mean joint loss + priors` (objective.py). Plain softmax with an L2 prior is convex. With kinds it is not:
-a kind's term, log of the whole sum minus log of a part of it, is a difference of convex functions. So the start, all
-weights 0, is part of the definition: the same data give the same head, bit by bit on one machine, and there is no seed.
+The objective is `mean joint loss + priors` (objective.py). For softmax with an L2 prior it is convex. With kind terms
+it is not: such a term, the log of the whole sum minus the log of a part of it, is a difference of convex functions. So
+the start, all weights 0, is part of the definition. The same data give the same head, and there is no seed.
 
-A fine label without a sample cannot be told from data: a softmax would drive its probability to 0. It is left out of the
-fit, and then gets what its parents tell of it, as in `head.extend`. Where samples without a fine label, or image-level
-labels, are given, all fine labels take part.
+A fine label without a sample cannot be learnt: its bias, which no prior holds, would sink for ever. It is left out of
+the fit, and then gets what its parents tell of it: the weights that the priors expect, or for a softmax head those of
+`head.extend`. Where samples without a fine label, or image-level labels, are given, all fine labels take part.
 
 Cost per step: two matrix products of the features with the folded weights, as for softmax; some dozens of steps.
 """
@@ -14,7 +14,7 @@ Cost per step: two matrix products of the features with the folded weights, as f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.model.lbfgs import minimise
+from finegraph.model.lbfgs import Minimum, minimise
 from finegraph.model.objective import Objective, Samples
 from finegraph.model.rows import Strengths, rows_of
 from finegraph.model.span import Span, span_of
@@ -52,8 +52,8 @@ class FitSettings:
     """The strength of the paper's prior, which draws the weights of linked labels together; bipartite heads only."""
 
     kind_weight: float | Mapping[str, float] | None = None
-    """The weight of each kind's term in the loss, one for all or one per kind. By default 1 / kinds for a bipartite head,
-    so that the kinds together count as much as the fine label, and 0 for softmax. The paper has 1."""
+    """The weight of each kind's term in the loss, one for all or one per kind. By default 1 / kinds for a bipartite
+    head, so that the kinds together count as much as the fine label, and 0 for softmax. The paper has 1."""
 
     max_iter: int = 1000
     """How many steps to take at the most."""
@@ -146,6 +146,7 @@ def fit_head(
         ([0, 1, 2], True)
     """
     settings = settings or FitSettings()
+    _check_used(settings.kind_weights(graph), kind_targets or {})
     weight = _weights(features, targets, kind_targets or {}, sample_weight)
     if bool((weight == 0).any()):
         # A sample of weight 0 is as good as not there: it must not even make its label count as seen.
@@ -161,8 +162,13 @@ def fit_head(
     span = span or span_of(features, weight)
     samples = Samples(span.columns(features), targets, kind_targets or {}, weight)
     first = None if start is None else _rows_of(start, seen if part is not graph else None, span)
-    fit = _solve(part, samples, span, settings, first)
-    return fit if part is graph else replace(fit, head=fit.head.extend(graph))
+    end, rows = _solve(part, samples, settings, first)
+    if part is graph or settings.head == "softmax":
+        head = _head_of(rows, part, settings, span)
+        head = head if part is graph else head.extend(graph)
+    else:
+        head = _head_of(_with_unseen(rows, graph, seen, settings.strengths(graph)), graph, settings, span)
+    return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
 
 
 def _is_strength(value: object) -> bool:
@@ -180,7 +186,7 @@ def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
 def _weights(
     features: Tensor, targets: Tensor, kind_targets: Mapping[str, Tensor], sample_weight: Tensor | None
 ) -> Float[Tensor, " batch"]:
-    """The weight of each sample, with sum 1 and 0 where nothing was observed; raises where the samples do not fit together."""
+    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises where samples are amiss."""
     if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
         raise ShapeError(
             "features: expected a float32 or float64 matrix (samples, features) with at least one column, got "
@@ -205,17 +211,32 @@ def _weights(
     return weight / total
 
 
+def _check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Tensor]) -> None:
+    """Raise where labels seen on samples would be ignored."""
+    for name in kind_targets:
+        if name not in kind_weights:
+            raise unknown_name("kind", name, tuple(kind_weights), "in kind_targets")
+        if kind_weights[name] == 0:
+            raise InputError(
+                f"kind_targets: labels of the kind {name!r} are given but its weight in the loss is 0, so they would "
+                "be ignored; give the kind a weight, or leave its labels out"
+            )
+
+
 def _check_fine(seen: Tensor, graph: LabelGraph) -> None:
     """Raise where a target is no fine label of the graph."""
     wrong = seen[((seen < 0) | (seen >= len(graph))) & (seen != NOT_OBSERVED)]
     if len(wrong):
         raise TargetError(
-            f"targets: got label {int(wrong[0])}, expected 0 to {len(graph) - 1}, or {NOT_OBSERVED} where it was not observed"
+            f"targets: got label {int(wrong[0])}, expected 0 to {len(graph) - 1}, or {NOT_OBSERVED} where it was not "
+            "observed"
         )
 
 
-def _solve(graph: LabelGraph, samples: Samples, span: Span, settings: FitSettings, first: Tensor | None) -> Fit:
-    """Minimise, and put the rows into a head."""
+def _solve(
+    graph: LabelGraph, samples: Samples, settings: FitSettings, first: Tensor | None
+) -> tuple[Minimum, Float[Tensor, "row column"]]:
+    """Minimise; returns the end and its rows."""
     columns = samples.columns
     kinds = graph.kinds if settings.head == "bipartite" else ()
     variance = float(samples.weight @ columns[:, :-1].square().sum(dim=1)) / columns.shape[1]
@@ -223,8 +244,29 @@ def _solve(graph: LabelGraph, samples: Samples, span: Span, settings: FitSetting
     objective = Objective(graph, rows, samples, settings.kind_weights(graph))
     start = objective.origin if first is None else objective.point(first)
     end = minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter)
-    head = _head_of(objective.rows(end.point), graph, settings, span)
-    return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
+    return end, objective.rows(end.point)
+
+
+def _with_unseen(rows: Tensor, graph: LabelGraph, seen: Tensor, strengths: Strengths) -> Float[Tensor, "row column"]:
+    """The rows of a whole graph from those fitted to a part of its fine labels: the others get what the priors expect.
+
+    With plain L2 that is 0, so that the parents alone speak; the Laplacian draws them towards their parents.
+    """
+    fine, known = len(graph), len(seen)
+    full = rows.new_zeros(fine + len(rows) - known, rows.shape[1])
+    full[fine:] = rows[known:]
+    if strengths.laplacian > 0:
+        degree = rows.new_full((fine, 1), strengths.fine)
+        start = fine
+        for kind in graph.kinds:
+            child, label, weight = (torch.from_numpy(array).to(rows.device) for array in graph.edges(kind))
+            force = (strengths.laplacian * weight).to(rows.dtype).unsqueeze(1)
+            full[:fine, :-1].index_add_(0, child, force * full[start + label, :-1])
+            degree.index_add_(0, child, force)
+            start += len(graph.labels(kind))
+        full[:fine] = torch.where(degree > 0, full[:fine] / degree, 0.0)
+    full[seen] = rows[:known]
+    return full
 
 
 def _rows_of(head: BipartiteHead | SoftmaxHead, seen: Tensor | None, span: Span) -> Float[Tensor, "row column"]:

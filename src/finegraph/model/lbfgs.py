@@ -1,10 +1,10 @@
 """Full-batch minimisation: limited-memory BFGS with a line search that survives rounding.
 
-The caller hands in coordinates that are already scaled, so that a plain gradient step is about the right one; here are
-only the two classical parts. The direction comes from the last few steps by the two-loop recursion. The step length must
-lower the value enough and leave a flatter slope (strong Wolfe conditions), which keeps the curvature positive also where
-the function is not convex. Close to a minimum differences of values drown in rounding; there the slopes decide instead
-(the approximate Wolfe condition of Hager and Zhang). Everything is deterministic.
+The caller hands in coordinates that are already scaled; here are only the two classical parts. The direction comes from
+the last few steps by the two-loop recursion. The step must lower the value enough and leave a flatter slope (the strong
+Wolfe conditions), which keeps the curvature positive also where the function is not convex. Close to a minimum,
+differences of values drown in rounding; there the slopes decide instead (the approximate Wolfe condition of Hager and
+Zhang). Everything is deterministic.
 
 Cost: one evaluation per step, rarely two, and `MEMORY` pairs of tensors of the size of the point.
 """
@@ -146,7 +146,7 @@ def _lower(here: _Place, value: float, slope: float, length: float, dtype: torch
 
 
 def _next_length(low: float, high: float, low_slope: float, slope: float) -> float:
-    """A longer step while no upper end is known, else one inside the bracket, by the secant of the slopes if that helps."""
+    """A longer step while no upper end is known, else one inside the bracket, where the slopes say if they can."""
     if high == math.inf:
         return low * 4
     width = high - low

@@ -1,6 +1,6 @@
 """What is minimised: the mean joint loss of the samples plus the priors, as a function of all weight rows.
 
-    F(U) = sum_n weight_n L(x_n, y_n; J V) + 1/2 trace(V' P V),    V = r U          r, J, P: see rows.py; weights sum to 1
+    F(U) = sum_n weight_n L(x_n, y_n; J V) + 1/2 trace(V' P V),    V = r U        r, J, P: see rows.py; weights sum to 1
 
 The last column of V belongs to the biases, which no prior touches. The loss and its gradient for the scores come from
 `joint_loss`, in closed form; what remains are two matrix products with the features, the same two that plain softmax
@@ -19,7 +19,6 @@ from torch import Tensor
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
 from finegraph.model.rows import Rows
-
 
 _MOST_SCORES = 1 << 23
 """How many scores are held at a time."""
@@ -45,19 +44,21 @@ class Objective:
     """F and its gradient."""
 
     def __init__(self, graph: LabelGraph, rows: Rows, samples: Samples, kind_weights: Mapping[str, float]) -> None:
-        """Args:
-        graph: the label graph.
-        rows: the matrices of the graph.
-        samples: what to fit.
-        kind_weights: the weight of each kind's term in the loss.
+        """Make the objective of some samples.
+
+        Args:
+            graph: the label graph.
+            rows: the matrices of the graph.
+            samples: what to fit.
+            kind_weights: for each kind the weight of its term in the loss.
         """
         # A kind without scores of its own and without a term in the loss would only cost time.
         kinds = [name for name in graph.kinds if kind_weights[name] > 0 or name in rows.unfolded]
         self._graph = graph if len(kinds) == len(graph.kinds) else graph.only(kinds)
         self._kind_weights = {name: kind_weights[name] for name in kinds} or None
-        samples = samples._replace(kind_targets={name: samples.kind_targets[name] for name in kinds if name in samples.kind_targets})
+        seen = {name: labels for name, labels in samples.kind_targets.items() if name in kinds}
         self._rows = rows
-        self._parts = _split(samples, max(1, _MOST_SCORES // rows.scores.shape[0]))
+        self._parts = _split(samples._replace(kind_targets=seen), max(1, _MOST_SCORES // rows.scores.shape[0]))
         self._scale = rows.scale.unsqueeze(1)
         self._scores_transposed = rows.scores.t().coalesce()
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from finegraph.graph import Kind, LabelGraph
 
 _CURVED = 1e-3
-"""The share of the curvature of the loss at V = 0 that is counted with the prior; it matters where the prior is weak."""
+"""The share of the loss's curvature at V = 0 that is counted with the prior; it matters where the prior is weak."""
 
 
 class Strengths(NamedTuple):
@@ -139,7 +139,7 @@ def _curvature(kinds: list[Kind], starts: NDArray[np.int64], fine: int) -> NDArr
 
 def _diagonal(entries: _Entries, size: int) -> NDArray[np.float64]:
     on = entries.row == entries.column
-    return np.bincount(entries.row[on], weights=entries.value[on], minlength=size)
+    return np.bincount(entries.row[on], weights=entries.value[on], minlength=size).astype(np.float64)
 
 
 def _sparse(entries: _Entries, shape: tuple[int, int], like: Tensor) -> Tensor:

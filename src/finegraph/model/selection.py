@@ -1,8 +1,8 @@
 """Choose strengths by cross-validation: the settings under which held-out fine labels are most likely.
 
 Every setting of a grid is fitted on each training part, along a path from the strongest prior to the weakest, each fit
-starting where the last one ended. The score of a setting is the mean log probability of the fine label over all held-out
-samples; the first of equal settings wins, and the strongest prior comes first.
+starting where the last one ended. The score of a setting is the mean log probability of the fine label over all
+held-out samples; the first of equal settings wins, and the strongest prior comes first.
 
 Both heads get the same number of settings (`default_grid`), so that comparing them is fair: softmax spends all of them
 on its one strength.
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,8 +83,10 @@ def grid_settings(base: FitSettings, grid: Grid) -> list[FitSettings]:
             raise InputError(f"grid: {name!r} has no values; give at least one, or leave it out")
     names = [name for name in GRID_NAMES if name in grid and name != "l2"]
     path = sorted(grid.get("l2", [base.l2]), reverse=True)
-    settings = [dict(zip(names, values, strict=True)) for values in product(*(grid[name] for name in names))]
-    return [replace(base, l2=l2, **other) for other in settings for l2 in path]
+    others: list[dict[str, Any]] = [
+        dict(zip(names, values, strict=True)) for values in product(*(grid[name] for name in names))
+    ]
+    return [replace(base, l2=l2, **other) for other in others for l2 in path]
 
 
 def deal_folds(targets: NDArray[np.int64], count: int) -> list[Fold]:
@@ -103,7 +106,8 @@ def deal_folds(targets: NDArray[np.int64], count: int) -> list[Fold]:
             continue
         fold[samples] = (first + np.arange(len(samples)) * count // len(samples)) % count
         first += min(len(samples), count)  # small classes take turns, so that the folds stay even
-    return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in range(count) if (fold == held).any()]
+    held_out = [held for held in range(count) if (fold == held).any()]
+    return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in held_out]
 
 
 def search(

@@ -1,7 +1,7 @@
 """From labels as people write them to the indices that fitting needs.
 
-With a graph the labels are names of the graph, and None, or NaN as tables have it, marks what was not observed. Without one
-any values that scikit-learn takes are classes, and a graph without kinds is made of them.
+With a graph the labels are names of the graph, and None, or NaN as tables have it, marks what was not observed. Without
+one, any values that scikit-learn takes are classes, and a graph without kinds is made of them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def kind_target_indices(
         graph.kind(kind)
         labels = np.asarray(values, dtype=object)
         if labels.shape != (samples,):
-            raise ShapeError(f"kind_targets[{kind!r}]: expected one label per sample, {samples}, got shape {labels.shape}")
+            raise ShapeError(
+                f"kind_targets[{kind!r}]: expected one label per sample, {samples}, got shape {labels.shape}"
+            )
         found[kind] = _indices(labels, lambda label, kind=kind: graph.label_index(kind, label))  # type: ignore[misc]
     return found
 

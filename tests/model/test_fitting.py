@@ -1,0 +1,306 @@
+"""Fitted heads: minima of what they should minimise, and equal to scikit-learn's where both can do the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+import finegraph as fg
+from finegraph.errors import InputError, ShapeError, TargetError, UnknownNameError
+from finegraph.model import FitSettings, fit_head
+from reference.random_graphs import FORMS, random_graph
+
+EXACT = {"tolerance": 1e-12}
+MENU = fg.LabelGraph.from_table(
+    {f"{dish} @ {place}": {"dish": dish, "place": place} for dish in ("mapo", "kung pao", "dan dan") for place in "ABC"}
+)
+
+
+def menu_samples(per_label=4, noise=0.3, dtype=torch.float64):
+    """Features that show the dish and the place of each sample, and a little of both together."""
+    generator = torch.Generator().manual_seed(5)
+    target = torch.arange(len(MENU)).repeat(per_label)
+    dish, place = (torch.from_numpy(MENU.parents(kind))[target] for kind in MENU.kinds)
+    shown = torch.cat([torch.eye(3)[dish], torch.eye(3)[place], 0.3 * torch.eye(9)[target]], dim=1)
+    return (shown + noise * torch.randn(shown.shape, generator=generator)).to(dtype), target
+
+
+def public_objective(head, features, target, settings, **loss):
+    """The objective in the public words of the package."""
+    kinds = len(head.graph.kinds)
+    weights = {} if kinds == 0 else settings.kind_weights(head.graph)
+    value = fg.joint_loss(head(features), target, kind_weights=weights, **loss)
+    value = value + settings.l2 / 2 * head.fine.weight.square().sum()
+    if isinstance(head, fg.BipartiteHead):
+        ratio = kinds / 4 if settings.coarse_ratio is None else settings.coarse_ratio
+        value = value + settings.l2 * ratio / 2 * head.coarse.weight.square().sum()
+        value = value + settings.laplacian * fg.laplacian_prior(head)
+    return value
+
+
+def slope(fit, features, target, settings, **loss):
+    """The objective, and the largest derivative of it."""
+    value = public_objective(fit.head, features, target, settings, **loss)
+    grads = torch.autograd.grad(value, list(fit.head.parameters()), materialize_grads=True)
+    return value.item(), max(float(grad.abs().max()) for grad in grads if grad.numel())
+
+
+# ---- the minimum -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("samples", "dtype", "close"), [(200, np.float64, 1e-5), (40, np.float64, 1e-5), (200, np.float32, 3e-3)]
+)
+def test_softmax_is_logistic_regression(samples, dtype, close):
+    features, labels = load_digits(return_X_y=True)
+    features, rest = (features[:samples] / 16).astype(dtype), (features[samples:] / 16).astype(dtype)
+    labels, l2 = labels[:samples], 0.003
+    graph = fg.LabelGraph([str(digit) for digit in range(10)])
+    settings = FitSettings(head="softmax", l2=l2, tolerance=1e-12 if dtype == np.float64 else 1e-6)
+    fit = fit_head(torch.from_numpy(features), torch.from_numpy(labels), graph, settings)
+    other = LogisticRegression(C=1 / (l2 * samples), tol=1e-9, max_iter=5000).fit(features.astype(np.float64), labels)
+    assert fit.converged
+    probs = fit.head(torch.from_numpy(rest)).probs().detach().numpy()
+    assert np.abs(probs - other.predict_proba(rest.astype(np.float64))).max() < close
+    weight = fit.head.fine.weight.detach().numpy()
+    assert np.abs(weight - other.coef_).max() < 10 * close
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_bipartite_heads_reach_a_minimum_on_every_form_of_graph(form):
+    graph = random_graph(np.random.default_rng([4, FORMS.index(form)]), form).graph
+    torch.manual_seed(1)
+    target = torch.arange(len(graph)).repeat(3)
+    features = torch.randn(len(target), 4, dtype=torch.float64)
+    settings = FitSettings(l2=0.05, laplacian=0.02, **EXACT)
+    fit = fit_head(features, target, graph, settings)
+    value, largest = slope(fit, features, target, settings)
+    assert fit.converged
+    assert fit.objective == pytest.approx(value, rel=1e-10)
+    assert largest < 1e-5
+    zero = fg.BipartiteHead(4, graph).double()
+    for parameter in zero.parameters():
+        torch.nn.init.zeros_(parameter)
+    assert value <= public_objective(zero, features, target, settings).item() + 1e-12
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head": "softmax"},
+        {"head": "softmax", "kind_weight": 0.7},
+        {"kind_weight": 1.0},
+        {"kind_weight": {"dish": 0.0, "place": 2.0}},
+        {"kind_weight": {"dish": 2.0}},
+        {"coarse_ratio": 3.0},
+        {"l2": 0.0, "laplacian": 0.1},
+    ],
+)
+def test_every_setting_is_obeyed(changes):
+    features, target = menu_samples()
+    settings = FitSettings(**{"l2": 0.02, **EXACT, **changes})
+    fit = fit_head(features, target, MENU, settings)
+    _, largest = slope(fit, features, target, settings)
+    assert largest < 1e-5
+    other = fit_head(features, target, MENU, FitSettings(l2=0.02, **EXACT))
+    assert not torch.allclose(fit.head(features).probs(), other.head(features).probs(), atol=1e-3)
+
+
+def test_defaults_are_as_documented():
+    settings = FitSettings()
+    assert settings.kind_weights(MENU) == {"dish": 0.5, "place": 0.5}
+    assert settings.strengths(MENU) == (0.01, 0.005, 0.0)
+    assert FitSettings(head="softmax").kind_weights(MENU) == {"dish": 0.0, "place": 0.0}
+    assert FitSettings(kind_weight={"place": 3}).kind_weights(MENU) == {"dish": 0.5, "place": 3.0}
+    assert FitSettings().kind_weights(MENU.only([])) == {}
+
+
+def test_few_and_many_samples_of_the_same_thing_agree():
+    """With few, features are looked at inside the span of the samples; copies change nothing but that."""
+    features, target = menu_samples(per_label=1)
+    settings = FitSettings(l2=0.02, **EXACT)
+    few = fit_head(features, target, MENU, settings)
+    many = fit_head(features.repeat(4, 1), target.repeat(4), MENU, settings)
+    assert torch.allclose(few.head.fine.weight, many.head.fine.weight, atol=1e-5)
+    assert torch.allclose(few.head.coarse.weight, many.head.coarse.weight, atol=1e-5)
+
+
+def test_shifting_the_features_changes_no_weights():
+    features, target = menu_samples()
+    settings = FitSettings(l2=0.02, **EXACT)
+    one = fit_head(features, target, MENU, settings)
+    two = fit_head(features + 100.0, target, MENU, settings)
+    assert torch.allclose(one.head.fine.weight, two.head.fine.weight, atol=1e-5)
+    assert torch.allclose(one.head(features).probs(), two.head(features + 100.0).probs(), atol=1e-5)
+
+
+def test_with_kinds_the_objective_is_not_convex():
+    """Why the start is part of the definition: between two points the loss can lie above both."""
+    graph = fg.LabelGraph.from_parents(["a", "b", "c"], {"kind": [0, 0, 1]})
+    scores = torch.tensor([[-2.0, 2.0, 3.0], [2.0, -2.0, 3.0], [0.0, 0.0, 3.0]])
+    one, two, between = fg.joint_loss(fg.Posterior(graph, scores), torch.tensor([0, 0, 0]), reduction="none").tolist()
+    assert between > (one + two) / 2 + 0.1
+
+
+# ---- how it is reached -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_twice_and_no_random_numbers_drawn():
+    features, target = menu_samples()
+    state = torch.get_rng_state()
+    one, two = (fit_head(features, target, MENU) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(one.head.parameters(), two.head.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_a_start_saves_steps_and_changes_nothing(head):
+    features, target = menu_samples(per_label=1)
+    features, target = features[:-1], target[:-1]  # the last label has no sample
+    near = fit_head(features, target, MENU, FitSettings(head=head, l2=0.011, **EXACT))
+    settings = FitSettings(head=head, **EXACT)
+    cold = fit_head(features, target, MENU, settings)
+    warm = fit_head(features, target, MENU, settings, start=near.head)
+    assert warm.iterations < cold.iterations
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
+    assert torch.allclose(warm.head(features).probs(), cold.head(features).probs(), atol=1e-5)
+
+
+def test_too_few_steps_are_reported():
+    features, target = menu_samples()
+    fit = fit_head(features, target, MENU, FitSettings(max_iter=2))
+    assert (fit.iterations, fit.converged) == (2, False)
+
+
+def test_float32_features_give_a_float32_head_that_is_as_good():
+    features, target = menu_samples()
+    wide, narrow = fit_head(features, target, MENU), fit_head(features.float(), target, MENU)
+    assert narrow.head.fine.weight.dtype == torch.float32
+    assert narrow.converged
+    assert narrow.objective == pytest.approx(wide.objective, rel=2e-4)
+
+
+# ---- which samples count ---------------------------------------------------------------------------------------------
+
+
+def test_weights_count_as_copies_and_0_as_absence():
+    features, target = menu_samples()
+    weight = torch.randint(0, 3, (len(target),), generator=torch.Generator().manual_seed(0))
+    weight[target == 4] = 0  # all samples of one label
+    weighted = fit_head(features, target, MENU, FitSettings(**EXACT), sample_weight=weight.double())
+    copies = [values.repeat_interleave(weight, dim=0) for values in (features, target)]
+    repeated = fit_head(*copies, MENU, FitSettings(**EXACT))
+    assert torch.allclose(weighted.head(features).probs(), repeated.head(features).probs(), atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{"head": "softmax"}, {}, {"laplacian": 0.01}])
+def test_a_label_without_samples_is_known_by_its_parents(settings):
+    features, target = menu_samples(per_label=6, noise=0.1)
+    unseen = MENU.fine_index("kung pao @ B")
+    seen = target != unseen
+    fit = fit_head(features[seen], target[seen], MENU, FitSettings(**settings))
+    assert torch.equal(fit.head(features).probs().argmax(dim=1), target)
+
+
+@pytest.mark.parametrize("laplacian", [0.0, 0.05])
+def test_labels_without_samples_have_the_weights_that_the_priors_expect(laplacian):
+    """Were they part of the fit, with no loss of their own, these weights would be the best for the priors."""
+    features, target = menu_samples(per_label=2)
+    seen = target < 6
+    settings = FitSettings(l2=0.02, laplacian=laplacian, **EXACT)
+    head = fit_head(features[seen], target[seen], MENU, settings).head
+    prior = 0.01 * head.fine.weight.square().sum() + laplacian * fg.laplacian_prior(head)
+    (grad,) = torch.autograd.grad(prior, head.fine.weight)
+    assert grad[6:].abs().max() < 1e-12
+    assert bool(head.fine.weight[6:].any()) == (laplacian > 0)
+    mean = features[seen].mean(dim=0)
+    assert torch.allclose(head.fine(mean)[6:], torch.zeros(3).double(), atol=1e-12)
+
+
+def test_samples_with_only_a_coarse_label_help():
+    features, target = menu_samples(per_label=8, noise=0.5)
+    dish = torch.from_numpy(MENU.parents("dish"))[target]
+    known = torch.arange(len(target)) < 9
+    partial = torch.where(known, target, -100)
+    settings = FitSettings(**EXACT)
+    fit = fit_head(features, partial, MENU, settings, kind_targets={"dish": dish})
+    _, largest = slope(fit, features, partial, settings, kind_targets={"dish": dish})
+    assert largest < 1e-5
+    without = fit_head(features[known], target[known], MENU, settings)
+    test, truth = menu_samples(per_label=30, noise=0.5)
+    expected = torch.from_numpy(MENU.parents("dish"))[truth]
+    right, right_without = (
+        (each.head(test).log_probs("dish").argmax(dim=1) == expected).double().mean() for each in (fit, without)
+    )
+    assert right > right_without
+
+
+def test_samples_of_which_nothing_was_observed_do_not_count():
+    features, target = menu_samples()
+    partial = torch.where(torch.arange(len(target)) < 20, target, -100)
+    some = fit_head(features, partial, MENU, FitSettings(**EXACT))
+    alone = fit_head(features[:20], target[:20], MENU, FitSettings(**EXACT))
+    assert torch.allclose(some.head(features).probs(), alone.head(features).probs(), atol=1e-5)
+
+
+# ---- wrong input -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"head": "linear"}, r"head: expected 'bipartite' or 'softmax', got 'linear'"),
+        ({"l2": -1.0}, r"l2: expected a finite number of at least 0, got -1.0"),
+        ({"l2": None}, r"l2: expected a finite number of at least 0, got None"),
+        ({"coarse_ratio": float("nan")}, r"coarse_ratio: expected a finite number of at least 0, got nan"),
+        ({"laplacian": float("inf")}, r"laplacian: expected a finite number"),
+        (
+            {"head": "softmax", "laplacian": 0.1},
+            r"laplacian: .* a softmax head has none .* use 0, or the bipartite head",
+        ),
+        ({"max_iter": 0}, r"max_iter: expected at least 1, got 0"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        FitSettings(**settings)
+
+
+def test_wrong_kind_weights_are_refused():
+    features, target = menu_samples()
+    with pytest.raises(UnknownNameError, match=r"unknown kind 'dishes' in kind_weight; did you mean 'dish'"):
+        fit_head(features, target, MENU, FitSettings(kind_weight={"dishes": 1.0}))
+    with pytest.raises(InputError, match=r"kind_weight of 'dish': expected a finite number of at least 0, got -1.0"):
+        fit_head(features, target, MENU, FitSettings(kind_weight=-1.0))
+
+
+def test_wrong_samples_are_refused():
+    features, target = menu_samples()
+    with pytest.raises(
+        ShapeError, match=r"features: expected a float32 or float64 matrix .* torch.int64 of shape \(36, 15\)"
+    ):
+        fit_head(features.long(), target, MENU)
+    with pytest.raises(ShapeError, match=r"targets: expected label indices, one for each of 36 samples, .* \(35,\)"):
+        fit_head(features, target[1:], MENU)
+    with pytest.raises(TargetError, match=r"targets: got label 9, expected 0 to 8, or -100"):
+        fit_head(features, target + 1, MENU)
+    with pytest.raises(TargetError, match=r"no sample with an observed label and a weight above 0"):
+        fit_head(features, torch.full_like(target, -100), MENU)
+    with pytest.raises(InputError, match=r"sample_weight: expected 36 finite numbers of at least 0"):
+        fit_head(features, target, MENU, sample_weight=-torch.ones(36))
+    broken = features.clone()
+    broken[3, 4] = float("nan")
+    with pytest.raises(InputError, match=r"features: expected finite numbers, got NaN or infinity"):
+        fit_head(broken, target, MENU)
+
+
+def test_labels_that_would_be_ignored_are_refused():
+    features, target = menu_samples()
+    dish = torch.from_numpy(MENU.parents("dish"))[target]
+    with pytest.raises(InputError, match=r"kind_targets: labels of the kind 'dish' .* its weight in the loss is 0"):
+        fit_head(features, target, MENU, FitSettings(head="softmax"), kind_targets={"dish": dish})
+    with pytest.raises(UnknownNameError, match=r"unknown kind 'dash' in kind_targets; did you mean 'dish'"):
+        fit_head(features, target, MENU, kind_targets={"dash": dish})
