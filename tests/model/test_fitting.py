@@ -52,16 +52,19 @@ def slope(fit, features, target, settings, **loss):
 
 
 @pytest.mark.parametrize(
-    ("samples", "dtype", "close"), [(200, np.float64, 1e-5), (40, np.float64, 1e-5), (200, np.float32, 3e-3)]
+    ("samples", "dtype", "close"), [(150, np.float64, 1e-5), (20, np.float64, 1e-5), (150, np.float32, 3e-3)]
 )
 def test_softmax_is_logistic_regression(samples, dtype, close):
     features, labels = load_digits(return_X_y=True)
-    features, rest = (features[:samples] / 16).astype(dtype), (features[samples:] / 16).astype(dtype)
+    features = (features[:, ::2] / 16).astype(dtype)
+    features, rest = features[:samples], features[samples:]
     labels, l2 = labels[:samples], 0.003
     graph = fg.LabelGraph([str(digit) for digit in range(10)])
     settings = FitSettings(head="softmax", l2=l2, tolerance=1e-12 if dtype == np.float64 else 1e-6)
     fit = fit_head(torch.from_numpy(features), torch.from_numpy(labels), graph, settings)
-    other = LogisticRegression(C=1 / (l2 * samples), tol=1e-9, max_iter=5000).fit(features.astype(np.float64), labels)
+    other = LogisticRegression(C=1 / (l2 * samples), solver="newton-cholesky", tol=1e-8).fit(
+        features.astype(np.float64), labels
+    )
     assert fit.converged
     probs = fit.head(torch.from_numpy(rest)).probs().detach().numpy()
     assert np.abs(probs - other.predict_proba(rest.astype(np.float64))).max() < close

@@ -56,11 +56,7 @@ def joint_loss(
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     weights = _kind_weights(posterior.graph, kind_weights)
-    for name, labels in {"target": target, **(kind_targets or {})}.items():
-        if not isinstance(labels, Tensor) and labels is not None:
-            raise TargetError(f"{name}: expected a tensor of label indices, got {type(labels).__name__}")
-    for name in kind_targets or {}:
-        posterior.graph.kind(name)
+    _check_types(posterior.graph, target, kind_targets)
     observed: Tensor | None
     if target is not None and target.dtype == torch.bool:
         loss, observed = _set_loss(posterior, target, kind_targets, weights, ignore_index)
@@ -74,6 +70,18 @@ def joint_loss(
     if reduction == "sum":
         return total
     return total / (max(len(loss), 1) if observed is None else observed.sum().clamp_min(1))
+
+
+def _check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, object] | None) -> None:
+    """Raise where targets are no tensors, or are for kinds that the graph does not have."""
+    if target is not None and not isinstance(target, Tensor):
+        raise TargetError(f"target: expected a tensor of label indices, got {type(target).__name__}")
+    for name, labels in (kind_targets or {}).items():
+        graph.kind(name)
+        if not isinstance(labels, Tensor):
+            raise TargetError(
+                f"kind_targets[{name!r}]: expected a tensor of label indices, got {type(labels).__name__}"
+            )
 
 
 def _kind_weights(graph: LabelGraph, kind_weights: KindWeights) -> list[float] | None:

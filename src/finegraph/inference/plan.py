@@ -70,7 +70,6 @@ class Plan(Constants):
         score_matrix: (score columns, fine) the rows that scores need: of a binary kind only `yes`.
         score_columns: the group column of each row of `score_matrix`; the last ones are those of binary kinds.
         wide_score_matrix: the same in float64.
-        all_groups: (fine, kind) the group columns of each fine label; only where `bags` are used.
         score_children, score_starts: the same rows as lists of fine labels.
         reference_columns: the group columns of `no` of these binary kinds.
         edge_column: for each edge of a mixed row: the group column of its label.
@@ -83,7 +82,6 @@ class Plan(Constants):
     dense_columns: Tensor
     score_matrix: Tensor
     wide_score_matrix: Tensor
-    all_groups: Tensor
     score_children: Tensor
     score_starts: Tensor
     score_columns: Tensor
@@ -116,8 +114,6 @@ class Plan(Constants):
         self._set_places()
         for index, (kind, start) in enumerate(zip(kinds, mixed_starts, strict=False)):
             self.keep({f"fine_group_{index}": _global_groups(kind, int(start))[kind.group.numpy()]})
-        if self.bags:
-            self.keep({"all_groups": np.stack([group.numpy() for group in self.fine_groups()], axis=1)})
 
     def _set_dense(self, kinds: list[tuple[KindTensors, int]]) -> None:
         """Fill the matrices of the dense kinds."""

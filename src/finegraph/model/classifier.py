@@ -260,7 +260,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.generic]:  # noqa: N803
         """The most probable class of each sample."""
-        predicted: NDArray[np.generic] = self.classes_[self.predict_log_proba(X, given).argmax(axis=1)]
+        best = self.predict_log_proba(X, given).argmax(axis=1)
+        predicted: NDArray[np.generic] = self.classes_[best]
         return predicted
 
     def predict_kind_proba(self, X: ArrayLike, kind: str, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803

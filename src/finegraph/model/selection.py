@@ -35,8 +35,6 @@ Grid = Mapping[str, Sequence[float]]
 
 GRID_NAMES = ("l2", "coarse_ratio", "laplacian", "kind_weight")
 _L2 = (1.0, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
-_LOOSE = 1e-3
-"""The tolerance of fits that are only compared; scores move less than this between settings that differ in nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +150,7 @@ def search(
                 inside[chosen],
                 targets[chosen],
                 graph,
-                replace(setting, tolerance=max(setting.tolerance, _LOOSE)),
+                setting,
                 kind_targets=own or None,
                 sample_weight=weight[chosen],
                 start=fit.head if fit is not None and on_path else None,

@@ -1,0 +1,142 @@
+"""Choosing strengths by cross-validation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import finegraph as fg
+from finegraph.errors import InputError, UnknownNameError
+from finegraph.model import FitSettings, fit_head
+from finegraph.model.selection import deal_folds, default_grid, grid_settings, search
+from finegraph.model.span import span_of
+
+GRAPH = fg.LabelGraph.from_parents(["a", "b", "c", "d"], {"pair": [0, 0, 1, 1]})
+
+
+def samples(per_label=6, noise=1.0):
+    generator = torch.Generator().manual_seed(2)
+    target = torch.arange(4).repeat_interleave(per_label)
+    shown = torch.cat([torch.eye(2)[target // 2], torch.eye(4)[target], torch.zeros(len(target), 4)], dim=1)
+    return (shown + noise * torch.randn(shown.shape, generator=generator)).double(), target
+
+
+# ---- folds -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_sample_is_held_out_once_and_classes_are_spread_evenly():
+    targets = np.repeat(np.arange(3), [10, 5, 20])
+    folds = deal_folds(targets, 5)
+    assert np.array_equal(np.sort(np.concatenate([held for _, held in folds])), np.arange(35))
+    for train, held in folds:
+        assert np.array_equal(np.sort(np.concatenate([train, held])), np.arange(35))
+        assert np.bincount(targets[held]).tolist() == [2, 1, 4]
+    assert folds[0][1].tolist() == [0, 1, 10, 15, 16, 17, 18]  # neighbours stay together
+
+
+def test_small_classes_are_always_trained_on_and_take_turns():
+    targets = np.repeat(np.arange(10), 2)
+    folds = deal_folds(targets, 5)
+    assert [len(held) for _, held in folds] == [4] * 5
+    assert all(set(targets[train]) == set(range(10)) for train, _ in folds)
+
+
+def test_a_class_of_one_is_never_held_out():
+    folds = deal_folds(np.array([0, 1, 1, 2, 2]), 5)
+    assert all(0 in train for train, _ in folds)
+    assert sorted(int(index) for _, held in folds for index in held) == [1, 2, 3, 4]
+    assert deal_folds(np.array([0, 1, 2]), 5) == []
+
+
+def test_samples_without_a_fine_label_are_never_held_out():
+    folds = deal_folds(np.array([-100, 0, 0, -100, 1, 1]), 2)
+    assert [held.tolist() for _, held in folds] == [[1, 4], [2, 5]]
+
+
+def test_one_fold_is_refused():
+    with pytest.raises(InputError, match=r"cross-validation needs at least 2 folds, got 1"):
+        deal_folds(np.array([0, 0]), 1)
+
+
+# ---- grids -----------------------------------------------------------------------------------------------------------
+
+
+def test_both_heads_have_the_same_number_of_settings():
+    counts = {
+        head: len(grid_settings(FitSettings(head=head), default_grid(head, GRAPH))) for head in ("softmax", "bipartite")
+    }
+    assert counts == {"softmax": 28, "bipartite": 28}
+    without_kinds = default_grid("bipartite", GRAPH.only([]))
+    assert len(grid_settings(FitSettings(), without_kinds)) == 28
+
+
+def test_settings_run_from_the_strongest_prior_to_the_weakest():
+    settings = grid_settings(FitSettings(max_iter=7), {"kind_weight": [0.1, 0.2], "l2": [0.1, 10, 1]})
+    assert [(each.kind_weight, each.l2) for each in settings] == [
+        (0.1, 10), (0.1, 1), (0.1, 0.1), (0.2, 10), (0.2, 1), (0.2, 0.1),
+    ]  # fmt: skip
+    assert all(each.max_iter == 7 for each in settings)
+    assert grid_settings(FitSettings(l2=0.4), {"laplacian": [0.5]}) == [FitSettings(l2=0.4, laplacian=0.5)]
+
+
+def test_wrong_grids_are_refused():
+    with pytest.raises(UnknownNameError, match=r"unknown strength 'L2' in the grid; did you mean 'l2'"):
+        grid_settings(FitSettings(), {"L2": [1.0]})
+    with pytest.raises(InputError, match=r"grid: 'l2' has no values"):
+        grid_settings(FitSettings(), {"l2": []})
+    with pytest.raises(InputError, match=r"l2: expected a finite number of at least 0, got -1"):
+        grid_settings(FitSettings(), {"l2": [-1]})
+
+
+# ---- scores ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_label", [6, 2])  # with 2, features are looked at inside the span of the samples
+def test_scores_are_held_out_log_likelihoods(per_label):
+    features, target = samples(per_label)
+    weight = torch.rand(len(target), generator=torch.Generator().manual_seed(0)).double() + 0.5
+    folds = deal_folds(target.numpy(), 2)
+    settings = grid_settings(FitSettings(tolerance=1e-9), {"l2": [1.0, 0.01], "kind_weight": [0.1, 1.0]})
+    found = search(features, target, GRAPH, settings, folds, sample_weight=weight)
+    expected = np.zeros((4, 2))
+    for number, (train, held) in enumerate(folds):
+        for index, setting in enumerate(settings):
+            head = fit_head(features[train], target[train], GRAPH, setting, sample_weight=weight[train]).head
+            likelihood = head(features[held]).log_probs()[range(len(held)), target[held]]
+            expected[index, number] = (weight[held] @ likelihood).item() / weight[held].sum().item()
+    assert np.allclose(found.scores, expected, atol=1e-4)
+    sizes = np.array([weight[held].sum().item() for _, held in folds])
+    assert np.allclose(found.mean_scores, expected @ sizes / sizes.sum(), atol=1e-4)
+    assert found.best == int(np.argmax(expected @ sizes))
+
+
+def test_the_noisier_the_features_the_stronger_the_prior():
+    chosen = []
+    for noise in (0.2, 3.0):
+        features, target = samples(per_label=10, noise=noise)
+        settings = grid_settings(FitSettings(head="softmax"), {"l2": [1.0, 0.1, 0.01, 0.001, 0.0001]})
+        found = search(features, target, GRAPH, settings, deal_folds(target.numpy(), 3))
+        chosen.append(found.settings[found.best].l2)
+    assert chosen[0] <= 0.01 < chosen[1]
+
+
+def test_classes_that_a_training_part_lacks_are_scored_by_their_parents():
+    features, target = samples()
+    held = np.flatnonzero(target.numpy() == 1)
+    train = np.flatnonzero(target.numpy() != 1)
+    settings = FitSettings(tolerance=1e-9)
+    found = search(features, target, GRAPH, [settings], [(train, held)])
+    span = span_of(features, torch.full((len(target),), 1 / len(target)).double())
+    head = fit_head(features[train], target[train], GRAPH, settings, span=span).head
+    expected = head(features[held]).log_probs()[:, 1].mean().item()
+    assert found.scores[0, 0] == pytest.approx(expected, abs=1e-4)
+
+
+def test_labels_of_the_graph_without_any_sample_do_not_disturb():
+    features, target = samples()
+    larger = fg.LabelGraph.from_parents(["0", "a", "b", "c", "d", "z"], {"pair": [1, 0, 0, 1, 1, 0]})
+    folds = deal_folds(target.numpy(), 3)
+    one = search(features, target, GRAPH, [FitSettings()], folds)
+    two = search(features, target + 1, larger, [FitSettings()], folds)
+    assert np.allclose(one.scores, two.scores, atol=1e-9)
