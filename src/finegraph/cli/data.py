@@ -50,7 +50,8 @@ def check(
 ) -> None:
     """Find bad photos, duplicates and wrong labels.
 
-    Every photo is opened once. A photo that is in two splits is leakage, an error. Exits with 1 if there are errors. No photo and no list of the source is changed.
+    Every photo is opened once. A photo that is in two splits is leakage, an error. Exits with 1 if there are errors.
+    No photo and no list of the source is changed.
     """
     from finegraph.workflows.data import check_data
 

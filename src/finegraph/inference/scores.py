@@ -25,7 +25,7 @@ from finegraph.inference.tensors import GraphTensors
 _MANY_KINDS = 64
 """With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""
 _ALLOWED_ERROR = 1e-5
-"""The estimated error up to which a plain float32 sum is used; less with more than 30 kinds, as gradients add them up."""
+"""The estimated error up to which a plain float32 sum is used; less above 30 kinds, since gradients add errors up."""
 _SPLITTER = 1.5 * 2**13
 """Adding and subtracting this rounds a float32 number to a multiple of 2**-10; sums of such below 2**13 are exact."""
 
