@@ -158,7 +158,7 @@ def test_labels_seen_on_photos_and_missing_fine_labels():
     features, names, test, truth = digits(2)
     more, more_names, _, _ = digits(12)
     every, labels = np.concatenate([features, more]), [*names, *[None] * len(more)]
-    seen = [None] * len(names) + [name in ("zero", "six", "eight", "nine") for name in more_names]
+    seen = [None] * len(names) + list(np.isin(more_names, ["zero", "six", "eight", "nine"]))  # booleans of numpy
     model = BipartiteClassifier(DIGITS).fit(every, labels, kind_targets={"loop": seen})
     alone = BipartiteClassifier(DIGITS).fit(features, names)
     loops = np.isin(truth, ["zero", "six", "eight", "nine"])

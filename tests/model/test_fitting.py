@@ -151,10 +151,13 @@ def test_with_kinds_the_objective_is_not_convex():
 # ---- how it is reached -----------------------------------------------------------------------------------------------
 
 
-def test_the_same_twice_and_no_random_numbers_drawn():
+@pytest.mark.parametrize("settings", [FitSettings(), FitSettings(head="softmax")])
+@pytest.mark.parametrize("labels", [9, 8])
+def test_the_same_twice_and_no_random_numbers_drawn(settings, labels):
     features, target = menu_samples()
+    features, target = features[target < labels], target[target < labels]
     state = torch.get_rng_state()
-    one, two = (fit_head(features, target, MENU) for _ in range(2))
+    one, two = (fit_head(features, target, MENU, settings) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(one.head.parameters(), two.head.parameters(), strict=True))
 
@@ -249,6 +252,15 @@ def test_samples_of_which_nothing_was_observed_do_not_count():
     assert torch.allclose(some.head(features).probs(), alone.head(features).probs(), atol=1e-5)
 
 
+def test_labels_seen_on_samples_may_be_those_of_fine_labels_without_samples():
+    features, target = menu_samples()
+    few = target < 3  # all samples are of the first dish
+    dish = torch.where(torch.arange(int(few.sum())) < 3, 2, -100)
+    fit = fit_head(features[few], target[few], MENU, FitSettings(l2=0.1), kind_targets={"dish": dish})
+    seen, others = (fit.head(features[few][rows]).probs("dish")[:, 2].mean() for rows in (dish == 2, dish != 2))
+    assert seen > others
+
+
 # ---- wrong input -----------------------------------------------------------------------------------------------------
 
 
@@ -298,6 +310,19 @@ def test_wrong_samples_are_refused():
     broken[3, 4] = float("nan")
     with pytest.raises(InputError, match=r"features: expected finite numbers, got NaN or infinity"):
         fit_head(broken, target, MENU)
+
+
+def test_a_start_of_another_form_is_refused():
+    features, target = menu_samples()
+    head = fit_head(features, target, MENU).head
+    with pytest.raises(InputError, match=r"start: expected a softmax head of the same graph, got a BipartiteHead"):
+        fit_head(features, target, MENU, FitSettings(head="softmax"), start=head)
+    with pytest.raises(InputError, match=r"start: expected a bipartite head of the same graph"):
+        fit_head(features, target, MENU.only(["dish"]), start=head)
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert FitSettings(l2=np.float32(0.5), laplacian=np.int64(1)).l2 == 0.5
 
 
 def test_labels_that_would_be_ignored_are_refused():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
@@ -31,6 +29,7 @@ def test_a_badly_scaled_quadratic_is_solved(dtype):
         max_iter=500,
     )
     assert end.converged
+    assert end.iterations < 250
     assert torch.allclose(end.point, goal, atol=1e-3)
     assert end.value - 1 <= (1e-8 if dtype == torch.float64 else 1e-6)
 
@@ -50,6 +49,16 @@ def test_steps_into_infinity_are_taken_back():
     end = minimise(barrier, torch.full((3,), 30.0, dtype=torch.float64), tolerance=1e-12, max_iter=100)
     assert end.converged
     assert torch.allclose(end.point, torch.ones(3, dtype=torch.float64), atol=1e-5)
+
+
+def test_steps_to_where_there_is_no_gradient_are_taken_back():
+    def half_known(point):
+        grad = 2 * (point - 1)
+        return 1 + float(((point - 1) ** 2).sum()), torch.where(point > 1.5, torch.nan, grad)
+
+    end = minimise(half_known, torch.full((2,), -9.0, dtype=torch.float64), tolerance=1e-10, max_iter=100)
+    assert end.converged
+    assert torch.allclose(end.point, torch.ones(2, dtype=torch.float64), atol=1e-4)
 
 
 def test_a_start_at_the_minimum_is_the_answer():
@@ -81,5 +90,4 @@ def test_the_distance_to_the_minimum_is_as_promised():
     for tolerance in (1e-2, 1e-4, 1e-6):
         end = minimise(function, torch.zeros(40, dtype=torch.float64), tolerance=tolerance, max_iter=500)
         assert end.converged
-        assert end.value - 2 <= tolerance * end.value
-        assert math.isfinite(end.value)
+        assert tolerance**2 * end.value < end.value - 2 <= tolerance * end.value  # enough, and not far too much

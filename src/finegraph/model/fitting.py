@@ -15,22 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
+from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.model.lbfgs import Minimum, minimise
-from finegraph.model.objective import Objective, Samples
+from finegraph.model.objective import Objective
 from finegraph.model.rows import Strengths, rows_of
+from finegraph.model.samples import NOT_OBSERVED, Samples, check_fine, check_used, sample_weights
 from finegraph.model.span import Span, span_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
-NOT_OBSERVED = -100
-"""Marks a label that was not observed, as in `joint_loss`."""
 HEADS: dict[str, type[BipartiteHead] | type[SoftmaxHead]] = {"bipartite": BipartiteHead, "softmax": SoftmaxHead}
 
 
@@ -146,33 +146,36 @@ def fit_head(
         ([0, 1, 2], True)
     """
     settings = settings or FitSettings()
-    _check_used(settings.kind_weights(graph), kind_targets or {})
-    weight = _weights(features, targets, kind_targets or {}, sample_weight)
+    check_used(settings.kind_weights(graph), kind_targets or {})
+    weight = sample_weights(features, targets, kind_targets or {}, sample_weight)
     if bool((weight == 0).any()):
         # A sample of weight 0 is as good as not there: it must not even make its label count as seen.
         used = weight > 0
         features, targets, weight = features[used], targets[used], weight[used]
         kind_targets = {name: label[used] for name, label in (kind_targets or {}).items()}
     seen = torch.unique(targets)
-    _check_fine(seen, graph)
+    check_fine(seen, graph)
     partial = bool(kind_targets) or bool((seen == NOT_OBSERVED).any())
     part = graph if partial else graph_of(graph, seen)
     if part is not graph:
         targets = torch.searchsorted(seen, targets)
     span = span or span_of(features, weight)
     samples = Samples(span.columns(features), targets, kind_targets or {}, weight)
+    if start is not None:
+        _check_start(start, graph, settings)
     first = None if start is None else _rows_of(start, seen if part is not graph else None, span)
     end, rows = _solve(part, samples, settings, first)
-    if part is graph or settings.head == "softmax":
-        head = _head_of(rows, part, settings, span)
-        head = head if part is graph else head.extend(graph)
-    else:
-        head = _head_of(_with_unseen(rows, graph, seen, settings.strengths(graph)), graph, settings, span)
+    with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
+        if part is graph or settings.head == "softmax":
+            head = _head_of(rows, part, settings, span)
+            head = head if part is graph else head.extend(graph)
+        else:
+            head = _head_of(_with_unseen(rows, graph, seen, settings.strengths(graph)), graph, settings, span)
     return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
 
 
 def _is_strength(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < float("inf")
+    return isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) < float("inf")
 
 
 def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
@@ -183,53 +186,12 @@ def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
     return LabelGraph([graph.fine[i] for i in index], [graph.kind(name).rows(index) for name in graph.kinds])
 
 
-def _weights(
-    features: Tensor, targets: Tensor, kind_targets: Mapping[str, Tensor], sample_weight: Tensor | None
-) -> Float[Tensor, " batch"]:
-    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises where samples are amiss."""
-    if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
-        raise ShapeError(
-            "features: expected a float32 or float64 matrix (samples, features) with at least one column, got "
-            f"{features.dtype} of shape {tuple(features.shape)}"
-        )
-    if not bool(torch.isfinite(features).all()):
-        raise InputError("features: expected finite numbers, got NaN or infinity; clean the features first")
-    observed = torch.zeros(len(features), dtype=torch.bool, device=features.device)
-    for name, labels in {"targets": targets, **kind_targets}.items():
-        if labels.shape != (len(features),) or labels.dtype.is_floating_point:
-            raise ShapeError(
-                f"{name}: expected label indices, one for each of {len(features)} samples, got {labels.dtype} "
-                f"of shape {tuple(labels.shape)}"
-            )
-        observed |= labels != NOT_OBSERVED
-    weight = observed.to(features.dtype) if sample_weight is None else sample_weight.to(features) * observed
-    if weight.shape != observed.shape or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
-        raise InputError(f"sample_weight: expected {len(features)} finite numbers of at least 0")
-    total = float(weight.sum())
-    if total <= 0:
-        raise TargetError("there is no sample with an observed label and a weight above 0; nothing can be fitted")
-    return weight / total
-
-
-def _check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Tensor]) -> None:
-    """Raise where labels seen on samples would be ignored."""
-    for name in kind_targets:
-        if name not in kind_weights:
-            raise unknown_name("kind", name, tuple(kind_weights), "in kind_targets")
-        if kind_weights[name] == 0:
-            raise InputError(
-                f"kind_targets: labels of the kind {name!r} are given but its weight in the loss is 0, so they would "
-                "be ignored; give the kind a weight, or leave its labels out"
-            )
-
-
-def _check_fine(seen: Tensor, graph: LabelGraph) -> None:
-    """Raise where a target is no fine label of the graph."""
-    wrong = seen[((seen < 0) | (seen >= len(graph))) & (seen != NOT_OBSERVED)]
-    if len(wrong):
-        raise TargetError(
-            f"targets: got label {int(wrong[0])}, expected 0 to {len(graph) - 1}, or {NOT_OBSERVED} where it was not "
-            "observed"
+def _check_start(start: BipartiteHead | SoftmaxHead, graph: LabelGraph, settings: FitSettings) -> None:
+    """Raise where a head to start from is not of the form that is fitted."""
+    if not isinstance(start, HEADS[settings.head]) or start.graph != graph:
+        raise InputError(
+            f"start: expected a {settings.head} head of the same graph, got a {type(start).__name__} of "
+            f"{start.graph!r}; leave it out, or give one that was fitted with such settings"
         )
 
 
@@ -283,8 +245,7 @@ def _rows_of(head: BipartiteHead | SoftmaxHead, seen: Tensor | None, span: Span)
 def _head_of(rows: Tensor, graph: LabelGraph, settings: FitSettings, span: Span) -> BipartiteHead | SoftmaxHead:
     """The head with these rows."""
     weight, bias = span.weights(rows)
-    with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
-        head = HEADS[settings.head](weight.shape[1], graph).to(weight)
+    head = HEADS[settings.head](weight.shape[1], graph).to(weight)
     fine = len(graph)
     with torch.no_grad():
         head.fine.weight.copy_(weight[:fine])

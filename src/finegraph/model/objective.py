@@ -10,34 +10,18 @@ needs when all kinds fold. Samples are taken some at a time, so that memory does
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
 from finegraph.model.rows import Rows
+from finegraph.model.samples import Samples
 
 _MOST_SCORES = 1 << 23
 """How many scores are held at a time."""
-
-
-class Samples(NamedTuple):
-    """What a head is fitted to.
-
-    Attributes:
-        columns: the features of each sample, and the column of the bias.
-        target: the fine label of each sample, -100 where it was not observed.
-        kind_targets: per kind the label seen on each sample, -100 where none was.
-        weight: the weight of each sample; they sum to 1.
-    """
-
-    columns: Float[Tensor, "batch column"]
-    target: Int[Tensor, " batch"]
-    kind_targets: Mapping[str, Int[Tensor, " batch"]]
-    weight: Float[Tensor, " batch"]
 
 
 class Objective:
@@ -58,7 +42,7 @@ class Objective:
         self._kind_weights = {name: kind_weights[name] for name in kinds} or None
         seen = {name: labels for name, labels in samples.kind_targets.items() if name in kinds}
         self._rows = rows
-        self._parts = _split(samples._replace(kind_targets=seen), max(1, _MOST_SCORES // rows.scores.shape[0]))
+        self._parts = samples._replace(kind_targets=seen).split(max(1, _MOST_SCORES // rows.scores.shape[0]))
         self._scale = rows.scale.unsqueeze(1)
         self._scores_transposed = rows.scores.t().coalesce()
 
@@ -99,16 +83,3 @@ class Objective:
         loss = joint_loss(posterior, samples.target, samples.kind_targets, self._kind_weights, reduction="none")
         (grad,) = torch.autograd.grad(loss, scores, samples.weight)
         return float(loss.detach().double() @ samples.weight.double()), grad
-
-
-def _split(samples: Samples, size: int) -> list[Samples]:
-    """The samples, `size` at a time."""
-    return [
-        Samples(
-            samples.columns[start : start + size],
-            samples.target[start : start + size],
-            {name: labels[start : start + size] for name, labels in samples.kind_targets.items()},
-            samples.weight[start : start + size],
-        )
-        for start in range(0, len(samples.target), size)
-    ]

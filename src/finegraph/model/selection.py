@@ -26,7 +26,8 @@ from torch import Tensor
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting import NOT_OBSERVED, FitSettings, fit_head, graph_of
+from finegraph.model.fitting import FitSettings, fit_head, graph_of
+from finegraph.model.samples import NOT_OBSERVED
 from finegraph.model.span import span_of
 
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -1,0 +1,94 @@
+"""The samples that a head is fitted to, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
+from finegraph.graph import LabelGraph
+
+NOT_OBSERVED = -100
+"""Marks a label that was not observed, as in `joint_loss`."""
+
+
+class Samples(NamedTuple):
+    """What a head is fitted to.
+
+    Attributes:
+        columns: the features of each sample, and the column of the bias.
+        target: the fine label of each sample, -100 where it was not observed.
+        kind_targets: per kind the label seen on each sample, -100 where none was.
+        weight: the weight of each sample; they sum to 1.
+    """
+
+    columns: Float[Tensor, "batch column"]
+    target: Int[Tensor, " batch"]
+    kind_targets: Mapping[str, Int[Tensor, " batch"]]
+    weight: Float[Tensor, " batch"]
+
+    def split(self, size: int) -> list[Samples]:
+        """The samples, `size` at a time."""
+        return [
+            Samples(
+                self.columns[start : start + size],
+                self.target[start : start + size],
+                {name: labels[start : start + size] for name, labels in self.kind_targets.items()},
+                self.weight[start : start + size],
+            )
+            for start in range(0, len(self.target), size)
+        ]
+
+
+def sample_weights(
+    features: Tensor, targets: Tensor, kind_targets: Mapping[str, Tensor], sample_weight: Tensor | None
+) -> Float[Tensor, " batch"]:
+    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises where samples are amiss."""
+    if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
+        raise ShapeError(
+            "features: expected a float32 or float64 matrix (samples, features) with at least one column, got "
+            f"{features.dtype} of shape {tuple(features.shape)}"
+        )
+    if not bool(torch.isfinite(features).all()):
+        raise InputError("features: expected finite numbers, got NaN or infinity; clean the features first")
+    observed = torch.zeros(len(features), dtype=torch.bool, device=features.device)
+    for name, labels in {"targets": targets, **kind_targets}.items():
+        if labels.shape != (len(features),) or labels.dtype.is_floating_point:
+            raise ShapeError(
+                f"{name}: expected label indices, one for each of {len(features)} samples, got {labels.dtype} "
+                f"of shape {tuple(labels.shape)}"
+            )
+        observed |= labels != NOT_OBSERVED
+    weight = observed.to(features.dtype) if sample_weight is None else sample_weight.to(features) * observed
+    if weight.shape != observed.shape or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise InputError(f"sample_weight: expected {len(features)} finite numbers of at least 0")
+    total = float(weight.sum())
+    if total <= 0:
+        raise TargetError("there is no sample with an observed label and a weight above 0; nothing can be fitted")
+    return weight / total
+
+
+def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Tensor]) -> None:
+    """Raise where labels seen on samples would be ignored."""
+    for name in kind_targets:
+        if name not in kind_weights:
+            raise unknown_name("kind", name, tuple(kind_weights), "in kind_targets")
+        if kind_weights[name] == 0:
+            raise InputError(
+                f"kind_targets: labels of the kind {name!r} are given but its weight in the loss is 0, so they would "
+                "be ignored; give the kind a weight, or leave its labels out"
+            )
+
+
+def check_fine(seen: Tensor, graph: LabelGraph) -> None:
+    """Raise where a target is no fine label of the graph."""
+    wrong = seen[((seen < 0) | (seen >= len(graph))) & (seen != NOT_OBSERVED)]
+    if len(wrong):
+        raise TargetError(
+            f"targets: got label {int(wrong[0])}, expected 0 to {len(graph) - 1}, or {NOT_OBSERVED} where it was not "
+            "observed"
+        )
