@@ -13,13 +13,13 @@ from finegraph._version import __version__
 if TYPE_CHECKING:
     from finegraph.graph import Kind, LabelGraph
     from finegraph.inference import Answer, Explanation, Part, Posterior, Statement, joint_loss
-    from finegraph.model import BipartiteClassifier
+    from finegraph.model import BipartiteClassifier, PhotoClassifier, load
     from finegraph.nn import BipartiteHead, SoftmaxHead, laplacian_prior
 
 _HOME = {
     "finegraph.graph": ["Kind", "LabelGraph"],
     "finegraph.inference": ["Answer", "Explanation", "Part", "Posterior", "Statement", "joint_loss"],
-    "finegraph.model": ["BipartiteClassifier"],
+    "finegraph.model": ["BipartiteClassifier", "PhotoClassifier", "load"],
     "finegraph.nn": ["BipartiteHead", "SoftmaxHead", "laplacian_prior"],
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
@@ -32,12 +32,14 @@ __all__ = [
     "Kind",
     "LabelGraph",
     "Part",
+    "PhotoClassifier",
     "Posterior",
     "SoftmaxHead",
     "Statement",
     "__version__",
     "joint_loss",
     "laplacian_prior",
+    "load",
 ]
 
 

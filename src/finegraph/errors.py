@@ -5,6 +5,7 @@
     │   ├── ShapeError              a tensor or array has the wrong shape or size
     │   ├── UnknownNameError        a kind or a label that the graph does not have
     │   ├── TargetError             a training target outside the graph
+    │   ├── SettingsError           a setting of a run that is wrong, or that may not change when it is resumed
     │   └── EvidenceError           evidence that cannot be used, or that has probability 0
     ├── GraphError                  the labels and how they relate (also a ValueError)
     │   ├── EmptyGraphError         a graph without fine labels
@@ -15,6 +16,11 @@
     │   ├── DataFileError           a source of samples with faults; `.faults` lists all of them
     │   └── ImageFileError          a photo that cannot be read; `.path` and `.reason`
     ├── WeightsError                a weight file that cannot be read or is of another network
+    ├── CheckpointError             a checkpoint that cannot be saved, or that is damaged (`.damaged`) or cannot be read
+    ├── RunFolderError              a run folder that is taken, missing, in use, or cannot be written
+    ├── ModelFolderError            a model folder that is damaged, of another version, or may not be written
+    ├── NonFiniteError              training met NaN or infinity; names the step, the layer and the photos
+    ├── JobError                    another process of a job of several ended, or they do not agree
     └── MissingExtraError           an optional dependency is not installed (also an ImportError)
 
 Messages say what was expected, what came, and what to do. They never dump tensors and never mention command-line flags.
@@ -49,6 +55,10 @@ class UnknownNameError(InputError):
 
 class TargetError(InputError):
     """A training target outside the graph."""
+
+
+class SettingsError(InputError):
+    """A setting of a run that is wrong, or that may not change when the run is resumed."""
 
 
 class EvidenceError(InputError):
@@ -111,6 +121,35 @@ class ImageFileError(DataError):
 
 class WeightsError(FinegraphError):
     """A weight file that cannot be read, or that is of another network."""
+
+
+class CheckpointError(FinegraphError):
+    """A checkpoint that cannot be saved, or that is damaged or cannot be read.
+
+    Attributes:
+        damaged: whether what was saved is no longer there as it was saved: cut, altered or lost. An earlier checkpoint
+            can take its place then.
+    """
+
+    def __init__(self, message: str, *, damaged: bool = False) -> None:
+        super().__init__(message)
+        self.damaged = damaged
+
+
+class RunFolderError(FinegraphError):
+    """A run folder that is taken, missing, in use by another process, or cannot be written."""
+
+
+class ModelFolderError(FinegraphError):
+    """A model folder that cannot be read, is damaged or of another version, or that may not be written."""
+
+
+class NonFiniteError(FinegraphError):
+    """Training met NaN or infinity."""
+
+
+class JobError(FinegraphError):
+    """Another process of a job of several ended or cannot be reached, or they do not agree on what to do."""
 
 
 class MissingExtraError(FinegraphError, ImportError):

@@ -89,9 +89,12 @@ def test_on_a_terminal(finegraph, photos, monkeypatch):
 
 
 def test_plain_progress_comes_in_lines(finegraph, photos, monkeypatch):
-    monkeypatch.setattr("finegraph.cli.data._SECONDS", 0.0)
+    monkeypatch.setattr("finegraph.cli.progress.SECONDS_BETWEEN_LINES", 0.0)
     outcome = finegraph("data", "check", photos)
-    assert outcome.err.splitlines() == [f"{number} of 6 photos" for number in range(1, 7)]
+    lines = outcome.err.splitlines()
+    assert lines[0] == "1 of 6 photos"
+    assert [line.partition(",")[0] for line in lines] == [f"{number} of 6 photos" for number in range(1, 7)]
+    assert re.fullmatch(r"6 of 6 photos, \S+/s, 0 s left", lines[-1])
 
 
 def test_bad_sources(finegraph, tmp_path):

@@ -1,7 +1,6 @@
 """Posterior, marginals, evidence, loss and gradient equal a brute-force enumeration on 1,000 random graphs.
 
-Each graph is taken twice: with its kinds summed as the cost model chooses (matrix products, for graphs this small), and
-with all of them forced through the paths for kinds with many labels.
+Each graph is taken in two of the five ways to sum over a graph, whatever the cost model would choose.
 """
 
 import numpy as np
@@ -9,7 +8,8 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference import plan
+from finegraph.inference import columns, plan
+from finegraph.inference.costs import ColumnChoice
 from finegraph.inference.tensors import GraphTensors
 from reference import enumeration as ref
 from reference.random_graphs import random_graphs, random_scores
@@ -25,17 +25,42 @@ def cases(part):
     for number, case in enumerate(random_graphs(GRAPHS, seed=11)):
         if number % PARTS == part:
             rng = np.random.default_rng([17, number])
-            yield case, rng, [random_scores(rng, case, scale=float(rng.choice([0.3, 2.0, 8.0]))) for _ in range(2)]
+            yield (
+                number,
+                case,
+                rng,
+                [random_scores(rng, case, scale=float(rng.choice([0.3, 2.0, 8.0]))) for _ in range(2)],
+            )
 
 
-def tensors_for(case, path, monkeypatch):
-    """The graph's tensors, with all kinds dense, or all listed."""
-    if path == "listed":
-        monkeypatch.setattr(plan, "_is_dense", lambda kind: False)
-        monkeypatch.setattr(plan, "_PADDING", len(case.graph) % 2 * 8)  # with and without padded tables
-    tensors = GraphTensors(case.graph)
-    assert len(tensors.plan.listed_kinds) == (len(case.graph.kinds) if path == "listed" else 0)
-    return tensors
+WAYS = {
+    "bags": lambda count: ((), False),
+    "products": lambda count: (range(count), False),
+    "blocks": lambda count: (range(count), True),
+    "lists": lambda count: ((), False),
+    "blocks and lists": lambda count: (range(0, count, 2), True),
+}
+"""The ways to sum over a graph, with which kinds go by product, and whether over blocks."""
+
+
+def in_two_ways(case, number, monkeypatch):
+    """The graph's tensors for sums by bags and in one of the other ways, whatever the cost model would choose."""
+    monkeypatch.setattr(plan, "BAG_TYPES", (torch.float64,))
+    monkeypatch.setattr(columns, "_PADDING", len(case.graph) % 2 * 8)  # with and without padded tables
+    every = []
+    for way in ("bags", list(WAYS)[1 + number // PARTS % 4]):
+
+        def choice(kinds, fine_count, way=way):
+            dense, in_blocks = WAYS[way](len(kinds))
+            groups = np.array([kinds[index].group for index in dense])
+            block = np.unique(groups, axis=1, return_inverse=True)[1].reshape(-1) if in_blocks and len(dense) else None
+            return ColumnChoice(tuple(dense), block, 0.0)
+
+        monkeypatch.setattr(plan, "bags_are_cheaper", lambda kinds, fine_count, way=way: way == "bags")
+        monkeypatch.setattr(columns, "best_columns", choice)
+        every.append(GraphTensors(case.graph))
+        assert every[-1].plan.columns  # made now, while the choice is forced
+    return every
 
 
 def posterior_of(case, scores, tensors):
@@ -58,18 +83,17 @@ def close(ours, theirs):
     )
 
 
-@pytest.mark.parametrize("path", ["dense", "listed"])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_answer_equals_enumeration(part, path, monkeypatch):
-    for case, rng, scores in cases(part):
-        tensors = tensors_for(case, path, monkeypatch)
-        check_probabilities(case, rng, scores, tensors)
-        check_evidence(case, rng, scores, tensors)
-        check_loss_and_gradient(case, rng, scores, tensors)
+def test_every_answer_equals_enumeration(part, monkeypatch):
+    for number, case, rng, scores in cases(part):
+        every = in_two_ways(case, number, monkeypatch)
+        check_probabilities(case, scores, every)
+        check_evidence(case, rng, scores, every)
+        check_loss_and_gradient(case, rng, scores, every)
         if rng.random() < 0.3:
-            check_set_valued_targets(case, rng, scores, tensors)
-            check_sure_answer(case, rng, scores, tensors)
-            check_joint_table(case, rng, scores, tensors)
+            check_set_valued_targets(case, rng, scores, every)
+            check_sure_answer(case, rng, scores, every[0])
+            check_joint_table(case, scores, every[0])
 
 
 def random_evidence(rng, case, joint):
@@ -91,55 +115,71 @@ def random_evidence(rng, case, joint):
     return ours, theirs
 
 
-def check_probabilities(case, rng, scores, tensors):
-    posterior, _, _ = posterior_of(case, scores, tensors)
+def check_probabilities(case, scores, every):
+    posteriors = [posterior_of(case, scores, tensors)[0] for tensors in every]
     for row, one in enumerate(scores):
         joint = ref.log_joint(one.fine, one.kinds, case.matrices)
         fine, kinds = ref.log_probs(joint)
-        assert close(posterior.log_probs()[row].detach(), fine), case.form
-        for kind, expected in zip(case.graph.kinds, kinds, strict=True):
-            assert close(posterior.log_probs(kind)[row].detach(), expected), (case.form, kind)
-        assert posterior.entropy()[row].item() == pytest.approx(ref.fine_entropy(joint), abs=TOLERANCE)
+        entropy = ref.fine_entropy(joint)
+        for posterior in posteriors:
+            assert close(posterior.log_probs()[row].detach(), fine), case.form
+            for kind, expected in zip(case.graph.kinds, kinds, strict=True):
+                assert close(posterior.log_probs(kind)[row].detach(), expected), (case.form, kind)
+            assert posterior.entropy()[row].item() == pytest.approx(entropy, abs=TOLERANCE)
 
 
-def check_evidence(case, rng, scores, tensors):
-    posterior, _, _ = posterior_of(case, scores[:1], tensors)
+def check_evidence(case, rng, scores, every):
     joint = ref.log_joint(scores[0].fine, scores[0].kinds, case.matrices)
     ours, theirs = random_evidence(rng, case, joint)
     try:
-        expected = ref.given(joint, theirs)
+        fine, kinds = ref.log_probs(ref.given(joint, theirs))
     except ZeroDivisionError:
-        with pytest.raises(fg.errors.EvidenceError, match="probability 0 for sample 0"):
-            posterior.given(ours)
-        return
-    fine, kinds = ref.log_probs(expected)
-    conditioned = posterior.given(ours)
-    assert close(conditioned.log_probs()[0].detach(), fine), case.form
-    for kind, marginal in zip(case.graph.kinds, kinds, strict=True):
-        assert close(conditioned.log_probs(kind)[0].detach(), marginal), (case.form, kind)
+        fine, kinds = None, None
+    for tensors in every:
+        posterior, _, _ = posterior_of(case, scores[:1], tensors)
+        if fine is None:
+            with pytest.raises(fg.errors.EvidenceError, match="probability 0 for sample 0"):
+                posterior.given(ours)
+            continue
+        conditioned = posterior.given(ours)
+        assert close(conditioned.log_probs()[0].detach(), fine), case.form
+        for kind, marginal in zip(case.graph.kinds, kinds, strict=True):
+            assert close(conditioned.log_probs(kind)[0].detach(), marginal), (case.form, kind)
 
 
-def check_loss_and_gradient(case, rng, scores, tensors):
-    posterior, fine, coarse = posterior_of(case, scores, tensors)
+def check_loss_and_gradient(case, rng, scores, every):
     weights = {kind: float(rng.choice([0.0, 0.5, 1.0, 2.0])) for kind in case.graph.kinds}
     target, kind_targets = random_targets(rng, case)
-    loss = fg.joint_loss(
-        posterior,
-        torch.tensor([-100 if y is None else y for y in target]),
-        kind_targets={k: torch.tensor([-100 if c is None else c for c in v]) for k, v in kind_targets.items()},
-        kind_weights=weights,
-        reduction="none",
-    )
-    loss.sum().backward()
+    expected = []
     for row, one in enumerate(scores):
-        joint = ref.log_joint(one.fine, one.kinds, case.matrices)
         seen = {j: kind_targets[k][row] for j, k in enumerate(case.graph.kinds) if k in kind_targets}
         terms = ref.loss_terms(case.raw, target[row], seen, list(weights.values()))
-        assert loss[row].item() == pytest.approx(ref.loss(joint, terms), abs=TOLERANCE), case.form
-        fine_grad, coarse_grad = ref.loss_gradient(joint, terms)
-        assert np.allclose(fine.grad[row], fine_grad, rtol=0, atol=TOLERANCE), case.form
-        for kind, expected in zip(case.graph.kinds, coarse_grad, strict=True):
-            assert np.allclose(coarse[kind].grad[row], expected, rtol=0, atol=TOLERANCE), (case.form, kind)
+        joint = ref.log_joint(one.fine, one.kinds, case.matrices)
+        expected.append((ref.loss(joint, terms), ref.loss_gradient(joint, terms)))
+
+    def loss_of(posterior):
+        return fg.joint_loss(
+            posterior,
+            torch.tensor([-100 if y is None else y for y in target]),
+            kind_targets={k: torch.tensor([-100 if c is None else c for c in v]) for k, v in kind_targets.items()},
+            kind_weights=weights,
+            reduction="none",
+        )
+
+    check_losses(case, scores, every, loss_of, expected)
+
+
+def check_losses(case, scores, every, loss_of, expected):
+    """Compare loss and gradients with the expected ones of each sample."""
+    for tensors in every:
+        posterior, fine, coarse = posterior_of(case, scores, tensors)
+        loss = loss_of(posterior)
+        loss.sum().backward()
+        for row, (value, (fine_grad, coarse_grad)) in enumerate(expected):
+            assert loss[row].item() == pytest.approx(value, abs=TOLERANCE), case.form
+            assert np.allclose(fine.grad[row], fine_grad, rtol=0, atol=TOLERANCE), case.form
+            for kind, grad in zip(case.graph.kinds, coarse_grad, strict=True):
+                assert np.allclose(coarse[kind].grad[row], grad, rtol=0, atol=TOLERANCE), (case.form, kind)
 
 
 def random_targets(rng, case):
@@ -153,20 +193,14 @@ def random_targets(rng, case):
     return target, kind_targets
 
 
-def check_set_valued_targets(case, rng, scores, tensors):
-    posterior, fine, coarse = posterior_of(case, scores, tensors)
+def check_set_valued_targets(case, rng, scores, every):
     mask = torch.tensor(rng.random((2, len(case.graph))) < 0.4)
-    loss = fg.joint_loss(posterior, mask, reduction="none")
-    loss.sum().backward()
+    expected = []
     for row, one in enumerate(scores):
+        terms = ref.loss_terms(case.raw, set(np.flatnonzero(mask[row]).tolist()) or None)
         joint = ref.log_joint(one.fine, one.kinds, case.matrices)
-        members = set(np.flatnonzero(mask[row]).tolist())
-        terms = ref.loss_terms(case.raw, members or None)
-        assert loss[row].item() == pytest.approx(ref.loss(joint, terms), abs=TOLERANCE), case.form
-        fine_grad, coarse_grad = ref.loss_gradient(joint, terms)
-        assert np.allclose(fine.grad[row], fine_grad, rtol=0, atol=TOLERANCE), case.form
-        for kind, expected in zip(case.graph.kinds, coarse_grad, strict=True):
-            assert np.allclose(coarse[kind].grad[row], expected, rtol=0, atol=TOLERANCE), (case.form, kind)
+        expected.append((ref.loss(joint, terms), ref.loss_gradient(joint, terms)))
+    check_losses(case, scores, every, lambda posterior: fg.joint_loss(posterior, mask, reduction="none"), expected)
 
 
 def check_sure_answer(case, rng, scores, tensors):
@@ -184,7 +218,7 @@ def check_sure_answer(case, rng, scores, tensors):
             assert ours.probability == pytest.approx(expected.probability, abs=TOLERANCE)
 
 
-def check_joint_table(case, rng, scores, tensors):
+def check_joint_table(case, scores, tensors):
     if case.states > 2000:
         return
     posterior, _, _ = posterior_of(case, scores[:1], tensors)

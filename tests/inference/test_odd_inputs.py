@@ -159,11 +159,15 @@ def test_an_empty_batch_asks_nothing():
         assert len(posterior.given({graph.kinds[0]: []})) == 0
 
 
-def test_copies_have_keys_of_their_own():
+def test_heads_of_one_graph_share_its_tensors_and_another_graph_has_its_own():
     head = fg.BipartiteHead(4, GRAPH)
-    keys = {h.tensors.key for h in (head, copy.deepcopy(head), pickle.loads(pickle.dumps(head)))}  # noqa: S301
-    assert len(keys) == 3
-    assert GraphTensors.by_key(head.tensors.key) is head.tensors
+    read_again = pickle.loads(pickle.dumps(head))  # noqa: S301
+    for other in (copy.deepcopy(head), fg.SoftmaxHead(4, GRAPH), head.double()):
+        assert other.tensors is head.tensors
+    assert read_again.graph is not GRAPH
+    assert read_again.tensors.key != head.tensors.key
+    for tensors in (head.tensors, read_again.tensors):
+        assert GraphTensors.by_key(tensors.key) is tensors
 
 
 def test_a_head_from_another_process_compiles_with_its_own_graph(tmp_path):

@@ -32,7 +32,7 @@ def make(form, seed, kind_targets=False, dtype=torch.float64):
         seen = {kind.name: torch.where(torch.arange(9) < 5, labels, -100)}
     weight = torch.rand(9, dtype=dtype)
     columns = torch.cat([features, torch.full((9, 1), 2.0, dtype=dtype)], dim=1)
-    return graph, head, features, Samples(columns, target, seen, weight / weight.sum())
+    return graph, head, features, Samples((columns,), target, seen, weight / weight.sum())
 
 
 def plainly(head, features, samples, kind_weights):
@@ -45,7 +45,7 @@ def plainly(head, features, samples, kind_weights):
 def rows_of_head(head, constant=2.0):
     weight = torch.cat([head.fine.weight, head.coarse.weight])
     bias = torch.cat([head.fine.bias, head.coarse.bias])
-    return torch.cat([weight, bias.unsqueeze(1) / constant], dim=1).detach()
+    return (torch.cat([weight, bias.unsqueeze(1) / constant], dim=1).detach(),)
 
 
 @pytest.mark.parametrize("kind_targets", [False, True])
@@ -56,31 +56,33 @@ def test_value_and_gradient_are_those_of_the_public_parts(form, kind_targets):
     expected = plainly(head, features, samples, kind_weights)
     parameters = [head.fine.weight, head.coarse.weight, head.fine.bias, head.coarse.bias]
     fine, coarse, fine_bias, coarse_bias = torch.autograd.grad(expected, parameters, materialize_grads=True)
-    rows = rows_of(graph, graph.kinds, STRENGTHS, 1.0, samples.columns)
+    rows = rows_of(graph, graph.kinds, STRENGTHS, [1.0], samples.columns[0])
     objective = Objective(graph, rows, samples, kind_weights)
     value, grad = objective(objective.point(rows_of_head(head)))
     assert value == pytest.approx(expected.item(), rel=1e-12)
     bias_grad = torch.cat([fine_bias, coarse_bias]).unsqueeze(1)
-    expected_grad = torch.cat([torch.cat([fine, coarse]), 2.0 * bias_grad], dim=1) * rows.scale.unsqueeze(1)
-    assert torch.allclose(grad, expected_grad, atol=1e-12)
+    scale = rows.blocks[0].scale.unsqueeze(1)
+    expected_grad = torch.cat([torch.cat([fine, coarse]), 2.0 * bias_grad], dim=1) * scale
+    assert torch.allclose(grad, expected_grad.reshape(-1), atol=1e-12)
 
 
 @pytest.mark.parametrize("form", ["one parent", "mixed"])
 def test_kinds_of_weight_0_have_no_term(form):
     graph, head, features, samples = make(form, 2)
     kind_weights = dict.fromkeys(graph.kinds, 0.0)
-    rows = rows_of(graph, graph.kinds, STRENGTHS, 1.0, samples.columns)
-    value, _ = Objective(graph, rows, samples, kind_weights)(rows_of_head(head) / rows.scale.unsqueeze(1))
+    rows = rows_of(graph, graph.kinds, STRENGTHS, [1.0], samples.columns[0])
+    objective = Objective(graph, rows, samples, kind_weights)
+    value, _ = objective(objective.point(rows_of_head(head)))
     assert value == pytest.approx(plainly(head, features, samples, kind_weights).item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("form", ["one parent", "unknown cells"])
 def test_taking_samples_some_at_a_time_changes_nothing(form, monkeypatch):
     graph, head, _, samples = make(form, 3, kind_targets=True)
-    rows = rows_of(graph, graph.kinds, STRENGTHS, 1.0, samples.columns)
+    rows = rows_of(graph, graph.kinds, STRENGTHS, [1.0], samples.columns[0])
     kind_weights = dict.fromkeys(graph.kinds, 1.0)
     at_once = Objective(graph, rows, samples, kind_weights)
-    monkeypatch.setattr(objective_module, "_MOST_SCORES", 2 * rows.scores.shape[0])
+    monkeypatch.setattr(objective_module, "_MOST_SCORES", 2 * rows.score_count)
     in_parts = Objective(graph, rows, samples, kind_weights)
     assert len(in_parts._parts) == 5
     point = at_once.point(rows_of_head(head))
@@ -96,9 +98,9 @@ def test_only_kinds_with_one_known_parent_fold():
             "b": {"plain": "y", "several": "p", "unknown": None},
         }
     )
-    rows = rows_of(graph, graph.kinds, STRENGTHS, 1.0, torch.zeros(1))
+    rows = rows_of(graph, graph.kinds, STRENGTHS, [1.0], torch.zeros(1))
     assert rows.unfolded == {"several": slice(2, 4), "unknown": slice(4, 5)}
-    assert rows.scores.to_dense().tolist() == [
+    assert rows.blocks[0].scores.to_dense().tolist() == [
         [1, 0, 1, 0, 0, 0, 0],
         [0, 1, 0, 1, 0, 0, 0],
         [0, 0, 0, 0, 1, 0, 0],
@@ -109,8 +111,9 @@ def test_only_kinds_with_one_known_parent_fold():
 
 def test_scaled_rows_have_a_prior_of_one():
     graph = fg.LabelGraph.from_parents(["a", "b", "c"], {"kind": [0, 0, 1]})
-    rows = rows_of(graph, graph.kinds, Strengths(4.0, 9.0, 0.0), 0.0, torch.zeros(1).double())
-    assert rows.scale.tolist() == pytest.approx([1 / 2] * 3 + [1 / 3] * 2)
-    weak = rows_of(graph, graph.kinds, Strengths(0.0, 0.0, 0.0), 1.0, torch.zeros(1).double())
-    assert (weak.scale > 0).all()
-    assert weak.scale[3] < weak.scale[4]  # the label with two children moves the scores more
+    rows = rows_of(graph, graph.kinds, Strengths(4.0, 9.0, 0.0), [0.0], torch.zeros(1).double())
+    assert rows.blocks[0].scale.tolist() == pytest.approx([1 / 2] * 3 + [1 / 3] * 2)
+    weak = rows_of(graph, graph.kinds, Strengths(0.0, 0.0, 0.0), [1.0], torch.zeros(1).double())
+    scale = weak.blocks[0].scale
+    assert (scale > 0).all()
+    assert scale[3] < scale[4]  # the label with two children moves the scores more

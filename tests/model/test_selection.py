@@ -128,7 +128,7 @@ def test_classes_that_a_training_part_lacks_are_scored_by_their_parents():
     settings = FitSettings(tolerance=1e-9)
     found = search(features, target, GRAPH, [settings], [(train, held)])
     span = span_of(features, torch.full((len(target),), 1 / len(target)).double())
-    head = fit_head(features[train], target[train], GRAPH, settings, span=span).head
+    head = fit_head(features[train], target[train], GRAPH, settings, spans=(span,)).head
     expected = head(features[held]).log_probs()[:, 1].mean().item()
     assert found.scores[0, 0] == pytest.approx(expected, abs=1e-4)
 

@@ -159,6 +159,34 @@ class TestSaving:
         assert twin.graph is GRAPH
         assert not torch.equal(twin(features).log_probs(), head(features).log_probs())
 
+    @pytest.mark.parametrize("make", [fg.BipartiteHead, fg.SoftmaxHead])
+    def test_a_head_without_memory_is_filled_by_loading(self, features, make):
+        graph = fg.LabelGraph.from_table(
+            {"a": {"served": {"bowl": 0.3, "plate": 0.7}, "hot": True}, "b": {"served": "bowl", "hot": False}}
+        )
+        head = make(8, graph)
+        torch.nn.init.normal_(list(head.parameters())[-2])
+        with torch.device("meta"):
+            assigned, emptied = make(8, graph), make(8, graph)
+        assert assigned.fine.weight.is_meta
+        assert assigned(torch.zeros(5, 8, device="meta")).log_probs("served").shape == (5, 2)
+        assigned.load_state_dict(head.state_dict(), assign=True)
+        emptied.to_empty(device="cpu")
+        assert torch.equal(emptied.graph_digest, head.graph_digest)
+        emptied.load_state_dict(head.state_dict())
+        target = torch.tensor([0, 1, 0, 0, 1])
+        for filled in (assigned, emptied):
+            assert torch.equal(filled(features).log_probs("served"), head(features).log_probs("served"))
+            assert torch.equal(fg.joint_loss(filled(features), target), fg.joint_loss(head(features), target))
+
+    def test_a_graph_first_used_without_memory_is_right_later(self, features):
+        graph = fg.LabelGraph(GRAPH.fine, [GRAPH.kind(kind) for kind in GRAPH.kinds])
+        with torch.device("meta"):
+            fg.BipartiteHead(8, graph)
+        head = bipartite(8, graph)
+        expected = fg.Posterior(GRAPH, *head.scores(features))
+        assert torch.equal(head(features).log_probs("dish"), expected.log_probs("dish"))
+
     def test_half_precision_keeps_the_graph_exact(self, features):
         graph = fg.LabelGraph.from_table({"a": {"k": {"x": 0.3, "y": 0.7}}, "b": {"k": "x"}})
         head = bipartite(8, graph).to(torch.bfloat16)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from finegraph.cli.exit_codes import FOUND_ERRORS
+from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check 
 
 MOST_PRINTED = 50
 """How many findings a terminal is filled with."""
-_SECONDS = 10.0
-"""Where there is no terminal, a line on the progress comes this often."""
 
 
 @data_app.callback()
@@ -55,37 +51,14 @@ def check(
     """
     from finegraph.workflows.data import check_data
 
-    with _progress() as progress:
-        result = check_data(source, graph, table=csv, workers=workers, progress=progress)
+    with progress("photos") as told:
+        result = check_data(source, graph, table=csv, workers=workers, progress=told)
     if as_json:
         print_json({**asdict(result), "errors": result.errors, "warnings": result.warnings})
     else:
         _print_check(console(), result)
     if result.errors or (strict and result.warnings):
         raise typer.Exit(FOUND_ERRORS)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, a line now and then elsewhere; both on standard error."""
-    to = console(stderr=True)
-    if not to.is_terminal:
-        last = monotonic()
-
-        def say(done: int, total: int) -> None:
-            nonlocal last
-            if monotonic() - last >= _SECONDS:
-                last = monotonic()
-                to.print(f"{done:,} of {total:,} photos")
-
-        yield say
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("photos"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=to, transient=True) as bar:
-        task = bar.add_task("photos", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _print_check(to: Console, result: DataCheck) -> None:

@@ -17,7 +17,11 @@ from finegraph.cli import exit_codes
 from finegraph.cli.data import data_app
 from finegraph.cli.demo import demo
 from finegraph.cli.doctor import doctor
+from finegraph.cli.evaluate import evaluate
 from finegraph.cli.graph import graph_app
+from finegraph.cli.predict import predict
+from finegraph.cli.process import prepare_process
+from finegraph.cli.train import train
 
 app = typer.Typer(
     name="finegraph",
@@ -32,6 +36,9 @@ app.add_typer(graph_app, name="graph")
 app.add_typer(data_app, name="data")
 app.command()(demo)
 app.command()(doctor)
+app.command()(evaluate)
+app.command()(predict)
+app.command()(train)
 
 
 @dataclass
@@ -81,6 +88,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """The entry point of the command."""
+    prepare_process()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -67,7 +67,7 @@ def print_table(
     if to.is_terminal:
         _print_rich(to, headings, cells, right, styles or [""] * len(cells))
     else:
-        for line in _aligned([list(headings), *cells], right):
+        for line in aligned([list(headings), *cells], right):
             to.print(line)
 
 
@@ -106,7 +106,7 @@ def _print_rich(
     to.print(table)
 
 
-def _aligned(rows: list[list[str]], right: Sequence[int]) -> list[str]:
+def aligned(rows: list[list[str]], right: Sequence[int]) -> list[str]:
     """Rows as lines whose columns stand below each other."""
     from rich.cells import cell_len
 

@@ -92,6 +92,10 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Item | ImageFileError:
+        return self.item(index, int(self._epoch))
+
+    def item(self, index: int, epoch: int) -> Item | ImageFileError:
+        """A sample as it is seen in an epoch."""
         sample = self.samples[index]
         box = sample.box if self.settings.box else None
         needed = (self.settings.resize, self.settings.resize)
@@ -101,7 +105,7 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
             if self.on_bad_file == "skip":
                 return error
             raise
-        random = sample_random(self.seed, int(self._epoch), index) if self.view == "train" else None
+        random = sample_random(self.seed, epoch, index) if self.view == "train" else None
         image = make_view(picture, self.settings, self.view, random)
         kinds = {kind: int(numbers[index]) for kind, numbers in self.kinds.items()}
         return Item(image, int(self.fine[index]), kinds, index)

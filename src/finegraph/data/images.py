@@ -98,19 +98,27 @@ def decode_image(
             )
         if at_least is not None:
             _draft(image, box, at_least)
-        image.load()
-        mode = image.mode
-        picture, turn = _to_rgb(image, path), _turn(image)
-        if turn is not None:
-            picture = picture.transpose(turn)
-        width, height = size[::-1] if turn in _SIDEWAYS else size
-        if box is not None:
-            picture = _cut(picture, box, width, height, path)
-        return Decoded(picture, width, height, image.format or "", mode)
+        return _upright(image, path, box, size)
     except ImageFileError:
         raise
     except Exception as error:  # broken files make decoders fail in any way
         raise ImageFileError(path, f"the photo is broken: {str(error) or type(error).__name__}") from error
+
+
+def convert_image(image: Image.Image, name: str, box: Box | None = None) -> Image.Image:
+    """A picture that is open already, as `read_image` gives those of files; the picture itself stays as it is.
+
+    Args:
+        image: the picture, in any mode.
+        name: what messages call it.
+        box: the part that is wanted; see `read_image`.
+    """
+    try:
+        return _upright(image, name, box, image.size).picture
+    except ImageFileError:
+        raise
+    except Exception as error:  # it may not be loaded yet, and its file may be broken
+        raise ImageFileError(name, f"the photo is broken: {str(error) or type(error).__name__}") from error
 
 
 def unreadable(error: OSError | ValueError) -> str:
@@ -137,6 +145,19 @@ def _open(file: OpenFile, path: str | os.PathLike[str]) -> Image.Image:
             file.seek(0)
             return factory(file, "")
     raise ImageFileError(path, f"this is no photo of a known format ({', '.join(FORMATS)}){_guess(prefix)}")
+
+
+def _upright(image: Image.Image, path: str | os.PathLike[str], box: Box | None, size: tuple[int, int]) -> Decoded:
+    """The pixels of an opened image of a size, which is larger than its pixels where it is decoded smaller."""
+    image.load()
+    mode = image.mode
+    picture, turn = _to_rgb(image, path), _turn(image)
+    if turn is not None:
+        picture = picture.transpose(turn)
+    width, height = size[::-1] if turn in _SIDEWAYS else size
+    if box is not None:
+        picture = _cut(picture, box, width, height, path)
+    return Decoded(picture, width, height, image.format or "", mode)
 
 
 def _guess(prefix: bytes) -> str:

@@ -9,7 +9,6 @@ linear in the distinct edges, also when thousands of fine labels share the unkno
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,7 +129,7 @@ class KindTensors(Constants):
 
     def cpu_copy(self) -> KindTensors:
         """The same on the CPU."""
-        return self if self.group.device.type == "cpu" else copy.deepcopy(self).cpu()
+        return self if self.group.device.type == "cpu" else self.on(torch.device("cpu"))
 
     def _edge_scores(self, scores: Tensor) -> Tensor:
         # In float64: small differences of large scores decide between parents.

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.inference.marginal_loss import Targets, marginal_loss
+from finegraph.inference.loss_function import marginal_loss
 from finegraph.inference.posterior import Posterior
+from finegraph.inference.slots import SlotsOfBatch
+from finegraph.inference.targets import Targets
 from finegraph.inference.tensors import GraphTensors
 
 Reduction = Literal["mean", "sum", "none"]
@@ -57,19 +59,22 @@ def joint_loss(
         raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     weights = _kind_weights(posterior.graph, kind_weights)
     _check_types(posterior.graph, target, kind_targets)
-    observed: Tensor | None
     if target is not None and target.dtype == torch.bool:
-        loss, observed = _set_loss(posterior, target, kind_targets, weights, ignore_index)
-    else:
-        scores, mixing = posterior.joint_scores()
-        targets, observed = _targets(posterior, scores.dtype, target, kind_targets, weights, ignore_index)
-        loss = marginal_loss(posterior.tensors, scores, mixing, targets)
+        loss, seen = _set_loss(posterior, target, kind_targets, weights, ignore_index)
+        divisor = _divisor(reduction, len(loss), seen)
+        return loss if divisor is None else loss.sum() / divisor
+    parts = posterior.summands()
+    targets, observed = _targets(posterior, parts.dtype, target, kind_targets, weights, ignore_index)
+    return marginal_loss(posterior.tensors, parts, targets, _divisor(reduction, len(posterior), observed))
+
+
+def _divisor(reduction: Reduction, batch: int, observed: Tensor | None) -> float | Tensor | None:
+    """What to divide the summed loss by; None where it is not summed."""
     if reduction == "none":
-        return loss
-    total = loss.sum()
+        return None
     if reduction == "sum":
-        return total
-    return total / (max(len(loss), 1) if observed is None else observed.sum().clamp_min(1))
+        return 1.0
+    return float(max(batch, 1)) if observed is None else observed.sum().clamp_min(1)
 
 
 def _check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, object] | None) -> None:
@@ -141,35 +146,35 @@ def _targets(
     complete = _check_labels("target", target, batch, len(posterior.graph), ignore_index)
     observed = None if complete else target != ignore_index
     fine = (target if observed is None else target.masked_fill(~observed, 0)).long()
-    place = slots.place.index_select(0, fine)
-    if complete and slots.full and not kind_targets and kind_weights is None:
-        return Targets(fine, place, None), None
-    weight = slots.weight.index_select(0, fine).to(dtype)
-    fine_weight = weight.new_ones(batch, 1)
+    plain = complete and not kind_targets and kind_weights is None
+    own = slots.of_batch(fine, weighted=not plain)
+    if own.weight is None:
+        return Targets(fine, own.column, None, own.kind), None
+    weight = own.weight.to(dtype)
     if observed is not None:
-        fine_weight = observed.unsqueeze(1).to(dtype)
-        weight = weight * fine_weight
+        weight = weight * observed.unsqueeze(1)
     for name, labels in (kind_targets or {}).items():
-        seen = _put_image_labels(posterior.tensors, name, labels, ignore_index, place, weight)
+        seen = _put_image_labels(posterior.tensors, name, labels, ignore_index, own, weight)
         observed = None if observed is None else observed | seen
     if kind_weights is not None:
-        weight = weight * torch.tensor(kind_weights, dtype=dtype, device=device)[slots.kind]
-    return Targets(fine, place, torch.cat([fine_weight, weight], dim=1)), observed
+        factors = [*kind_weights, 1.0]
+        weight = weight * torch.tensor([factors[kind] for kind in own.kind], dtype=dtype, device=device)
+    return Targets(fine, own.column, weight, own.kind), observed
 
 
 def _put_image_labels(
-    tensors: GraphTensors, name: str, labels: Tensor, ignore_index: int, place: Tensor, weight: Tensor
+    tensors: GraphTensors, name: str, labels: Tensor, ignore_index: int, slots: SlotsOfBatch, weight: Tensor
 ) -> Tensor:
     """Put the labels seen on photos into the slots of a kind; returns which samples have one."""
     kind = tensors.kind(name)
-    _check_labels(f"kind_targets[{name!r}]", labels, len(place), kind.label_count, ignore_index)
+    _check_labels(f"kind_targets[{name!r}]", labels, len(weight), kind.label_count, ignore_index)
     seen = labels != ignore_index
     label = labels.masked_fill(~seen, 0).long()
     _check_possible(tensors, name, label, seen)
-    own = tensors.slots.of_kind[name]
+    own = slots.of_kind[tensors.position[name]]
     weight[:, own] = 0.0
     weight[:, own.start] = seen.to(weight.dtype)
-    place[:, own.start] = tensors.slots.place_of(name, label, tensors.plan)
+    slots.column[:, own.start] = kind.columns.start + label
     return seen
 
 

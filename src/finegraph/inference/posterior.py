@@ -27,7 +27,7 @@ from finegraph.graph.json_file import canonical_json
 from finegraph.inference.answers import Answer, Explanation, Statement
 from finegraph.inference.evidence import log_likelihood
 from finegraph.inference.explain import explain
-from finegraph.inference.scores import JointScores, joint_scores, wide
+from finegraph.inference.scores import JointScores, Summands, joint_scores, summands, wide
 from finegraph.inference.tensors import GraphTensors, graph_tensors
 
 MOST_STATES = 1_000_000
@@ -136,10 +136,17 @@ class Posterior:
 
     def joint_scores(self) -> JointScores:
         """The joint scores s, and how mixed rows mix; `softmax(s)` are the fine probabilities."""
-        fine_scores = self.fine_scores
-        if self.evidence is not None:
-            fine_scores = wide(fine_scores) + self.evidence[:, : len(self.graph)].to(wide(fine_scores).dtype)
-        return joint_scores(self.tensors, fine_scores, self._kind_scores())
+        return joint_scores(self.tensors, self._fine_scores(), self._kind_scores())
+
+    def summands(self) -> Summands:
+        """What the joint scores are the sum of."""
+        return summands(self.tensors, self._fine_scores(), self._kind_scores())
+
+    def _fine_scores(self) -> Tensor:
+        """The fine scores with the evidence added."""
+        if self.evidence is None:
+            return self.fine_scores
+        return wide(self.fine_scores) + self.evidence[:, : len(self.graph)].to(wide(self.fine_scores).dtype)
 
     def _kind_scores(self) -> Tensor | None:
         """The coarse scores with the evidence added."""
@@ -297,6 +304,17 @@ class Posterior:
                 log_probs = log_probs.index_select(1, row) + given
         columns = states.t()
         return JointTable(columns[0], dict(zip(self.graph.kinds, columns[1:], strict=True)), log_probs)
+
+    def tempered(self, temperature: float) -> Posterior:
+        """The posterior with all scores divided by a temperature: above 1 less sure of everything, below 1 surer.
+
+        The order of the fine labels stays where every row has one parent per kind. Evidence counts as it is.
+        """
+        if not 0.0 < temperature < float("inf"):
+            raise InputError(f"temperature: expected a finite number above 0, got {temperature!r}")
+        coarse = None if self.coarse_scores is None else wide(self.coarse_scores) / temperature
+        fine = wide(self.fine_scores) / temperature
+        return Posterior(self.graph, fine, coarse, evidence=self.evidence, tensors=self.tensors)
 
     def mean_views(self, views: int) -> Posterior:
         """One sample from each run of `views` samples, such as ten crops of one photo: fine probabilities are averaged.

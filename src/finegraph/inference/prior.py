@@ -20,7 +20,7 @@ from torch.nn.functional import embedding_bag
 from finegraph.errors import ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import FloatArray, IntArray
-from finegraph.inference.constants import Constants
+from finegraph.inference.constants import CPU, Constants, shared
 from finegraph.inference.derivatives import first_derivatives_only
 from finegraph.inference.scores import full_precision
 
@@ -64,6 +64,11 @@ class LaplacianEdges(Constants):
     def up(self, fine: Float[Tensor, "fine feature"]) -> Float[Tensor, "coarse feature"]:
         """For each coarse label the weighted sum of its children's rows."""
         return _bags(fine, self.up_item, self.up_start, self.up_weight)
+
+
+def laplacian_edges(graph: LabelGraph, device: torch.device = CPU) -> LaplacianEdges:
+    """The edges of a graph on a device, made once and kept as long as the graph."""
+    return shared(LaplacianEdges, graph, device)
 
 
 def _bags(rows: Tensor, item: Tensor, start: Tensor, weight: Tensor) -> Tensor:

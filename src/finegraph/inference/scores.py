@@ -1,6 +1,6 @@
 """The joint score of each fine label: its own score plus the group scores of its rows, one per kind.
 
-    s_i = f_i + sum_j e^j[group_j(i)]        O(fine x kinds), by one matrix product and a gather per listed kind
+    s_i = f_i + sum_j e^j[group_j(i)]        O(fine x kinds), in the way that `plan.py` chooses
 
 With many kinds or large scores a plain float32 sum loses digits, though the posterior depends on small differences of
 it. So unless its estimated error is small, it is summed in two float32 parts of which the coarser one is exact, or in
@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
+from finegraph.inference.bags import Bags
 from finegraph.inference.derivatives import first_derivatives_only
-from finegraph.inference.plan import ListedKind, Plan
+from finegraph.inference.plan import Plan
 from finegraph.inference.tensors import GraphTensors
 
 _MANY_KINDS = 64
@@ -43,34 +43,62 @@ class JointScores(NamedTuple):
     mixing: Float[Tensor, "_ edge"] | None
 
 
+class Summands(NamedTuple):
+    """What joint scores are the sum of.
+
+    Attributes:
+        fine: (batch, fine) the fine scores, in float32 or wider.
+        groups: (batch, group) the scores of all groups; None where all are 0.
+        mixing: as in `JointScores`.
+        dtype: the number format of the sum.
+    """
+
+    fine: Float[Tensor, "batch fine"]
+    groups: Float[Tensor, "batch group"] | None
+    mixing: Float[Tensor, "_ edge"] | None
+    dtype: torch.dtype
+
+
 def joint_scores(
     tensors: GraphTensors, fine_scores: Float[Tensor, "batch fine"], coarse_scores: Float[Tensor, "batch coarse"] | None
 ) -> JointScores:
     """The joint scores, from fine scores and from coarse scores side by side (None: all 0, as in softmax)."""
+    parts = summands(tensors, fine_scores, coarse_scores)
+    return JointScores(joint_sum(tensors.plan, parts), parts.mixing)
+
+
+def joint_sum(plan: Plan, parts: Summands) -> Float[Tensor, "batch fine"]:
+    """The sum, differentiable; it shares its memory with the fine scores where there is nothing to add."""
+    if parts.groups is None:
+        return parts.fine
+    if torch.compiler.is_compiling() or parts.fine.is_meta:
+        return _exact_sum(plan, parts.fine, parts.groups).to(parts.dtype)
+    scores: Tensor = _JointScores.apply(parts.fine, parts.groups, plan, parts.dtype)  # type: ignore[no-untyped-call]
+    return scores
+
+
+def summands(tensors: GraphTensors, fine_scores: Tensor, coarse_scores: Tensor | None) -> Summands:
+    """The scores of fine labels and of groups, differentiable."""
     plan = tensors.plan
-    fine_scores = fine_scores.double() if plan.kind_count > _MANY_KINDS else wide(fine_scores)
+    fine = fine_scores.double() if plan.kind_count > _MANY_KINDS else wide(fine_scores)
     if coarse_scores is None:
-        mixing = plan.edge_log_weight.to(fine_scores.dtype, copy=True).unsqueeze(0) if len(plan.edge_row) else None
-        return JointScores(fine_scores, mixing)
+        mixing = plan.edge_log_weight.to(fine.dtype, copy=True).unsqueeze(0) if len(plan.edge_row) else None
+        return Summands(fine, None, mixing, fine.dtype)
     if not plan.kind_count:
-        return JointScores(fine_scores, None)
-    coarse_scores = wide(coarse_scores)
-    dtype = torch.promote_types(fine_scores.dtype, coarse_scores.dtype)
-    groups, mixing = _mix(plan, coarse_scores)
-    if torch.compiler.is_compiling():
-        scores = _exact_sum(plan, fine_scores, groups).to(dtype)
-    else:
-        scores = _JointScores.apply(fine_scores, groups, plan, dtype)  # type: ignore[no-untyped-call]
-    return JointScores(scores, None if mixing is None else mixing.to(dtype))
+        return Summands(fine, None, None, fine.dtype)
+    coarse = wide(coarse_scores)
+    dtype = torch.promote_types(fine.dtype, coarse.dtype)
+    if not len(plan.edge_row):
+        return Summands(fine, coarse, None, dtype)
+    groups, mixing = _mix(plan, coarse)
+    return Summands(fine, groups, mixing.to(dtype), dtype)
 
 
-def _mix(plan: Plan, coarse_scores: Tensor) -> tuple[Float[Tensor, "batch group"], Tensor | None]:
+def _mix(plan: Plan, coarse_scores: Tensor) -> tuple[Float[Tensor, "batch group"], Tensor]:
     """The score of every group, that is the coarse scores and then those of the mixed rows; and log r.
 
-    Both in float64 where there are mixed rows: small differences of large scores decide between parents.
+    Both in float64: small differences of large scores decide between parents.
     """
-    if not len(plan.edge_row):
-        return coarse_scores, None
     coarse_scores = coarse_scores.double()
     edges = coarse_scores.index_select(1, plan.edge_column) + plan.edge_log_weight
     rows = plan.mixed_rows.logsumexp(edges)
@@ -89,17 +117,6 @@ def full_precision(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
-def _exact_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
-    """The sum in float64 by gathers alone: no branch on values, and minus infinity is allowed."""
-    total = fine_scores.double()
-    groups = groups.double()
-    for group in plan.fine_groups():
-        total = total + groups.index_select(1, group)
-    # A row of nothing but minus infinity, or with NaN, stays as it is.
-    top = total.detach().amax(dim=1, keepdim=True)
-    return total - top.masked_fill(~top.isfinite(), 0.0)
-
-
 class _JointScores(torch.autograd.Function):
     """The sum and its closed-form backward, dL/de_g = the sum of dL/ds_i over the children i of group g."""
 
@@ -107,7 +124,7 @@ class _JointScores(torch.autograd.Function):
     def forward(ctx: Any, fine_scores: Tensor, groups: Tensor, plan: Plan, dtype: torch.dtype) -> Tensor:
         ctx.plan, ctx.dtypes = plan, (fine_scores.dtype, groups.dtype)
         with full_precision(fine_scores.device):
-            return _sum(plan, fine_scores, groups).to(dtype)
+            return sum_scores(plan, fine_scores, groups, dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
@@ -117,26 +134,65 @@ class _JointScores(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return grad.to(fine_type), None, None, None
         with full_precision(grad.device):
-            return grad.to(fine_type), _sum_to_groups(ctx.plan, grad).to(groups_type), None, None
+            return grad.to(fine_type), sum_to_groups(ctx.plan, grad).to(groups_type), None, None
 
 
-def _sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
-    """The sum, in the cheapest way that is exact enough for these scores."""
+def sum_to_groups(plan: Plan, grad: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
+    """For every group the sum over its children."""
+    if plan.goes_by_bags(grad.dtype):
+        return plan.bags.up_grads(grad.t().contiguous()).t()
+    return plan.columns.sum_to_groups(grad)
+
+
+def sum_scores(
+    plan: Plan, fine_scores: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], dtype: torch.dtype
+) -> Float[Tensor, "batch fine"]:
+    """The sum in memory of its own, in the cheapest way that is exact enough for these scores.
+
+    With bags, samples are the inner axis of that memory.
+    """
+    coarse = _largest(groups)
+    if coarse == math.inf:
+        return _exact_sum(plan, fine_scores, groups).to(dtype)
     if fine_scores.dtype == groups.dtype == torch.float32 and fine_scores.numel():
-        coarse = _largest(groups)
-        if coarse == math.inf:
-            return _exact_sum(plan, fine_scores, groups)
-        allowed = _ALLOWED_ERROR / max(1.0, (1 + plan.kind_count) / 30)
-        if _error_estimate(plan, 0.0, coarse) <= allowed:
-            total = _fast_sum(plan, fine_scores.clone(), groups)
-            if _error_estimate(plan, _largest(total), coarse) <= allowed:
-                return total
-        if plan.bags and _largest(fine_scores) + plan.kind_count * coarse < 2**12:
-            return _split_sum(plan, fine_scores, groups)
-    total = _fast_sum(plan, fine_scores.to(torch.float64, copy=True), groups.double())
-    top = total.amax(dim=1, keepdim=True) if total.shape[1] else total
-    # Zero times minus infinity is not a number, so scores that are not finite must not meet a matrix product.
-    return total.sub_(top) if bool(top.isfinite().all()) else _exact_sum(plan, fine_scores, groups)
+        total = _narrow_sum(plan, fine_scores, groups, coarse)
+        if total is not None:
+            return total
+    if plan.goes_by_bags(torch.float64):
+        total = plan.bags.down_scores(_turned(groups.double())).add_(fine_scores.t()).t()
+    else:
+        total = plan.columns.add_scores(fine_scores.to(torch.float64, copy=True), groups.double())
+    top = total.amax(dim=1, keepdim=True)
+    return total.sub_(top.masked_fill_(~top.isfinite(), 0.0)).to(dtype)
+
+
+def _exact_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
+    """The sum in float64 by gathers alone: no branch on values, and minus infinity stays what it is.
+
+    Differences and products with 0 would make it NaN.
+    """
+    total = fine_scores.double()
+    groups = groups.double()
+    for group in plan.fine_groups:
+        total = total + groups.index_select(1, group)
+    # A row of nothing but minus infinity, or with NaN, stays as it is.
+    top = total.detach().amax(dim=1, keepdim=True)
+    return total - top.masked_fill(~top.isfinite(), 0.0)
+
+
+def _narrow_sum(plan: Plan, fine_scores: Tensor, groups: Tensor, coarse: float) -> Tensor | None:
+    """The sum in float32, of group scores that are at most `coarse`; None where that is not exact enough."""
+    allowed = _ALLOWED_ERROR / max(1.0, (1 + plan.kind_count) / 30)
+    if _error_estimate(plan, 0.0, coarse) <= allowed:
+        if plan.goes_by_bags(torch.float32):
+            total = plan.bags.down_scores(_turned(groups)).add_(fine_scores.t())
+        else:
+            total = plan.columns.add_scores(fine_scores.clone(), groups)
+        if _error_estimate(plan, _largest(total), coarse) <= allowed:
+            return total.t() if plan.goes_by_bags(torch.float32) else total
+    if plan.goes_by_bags(torch.float32) and _largest(fine_scores) + plan.kind_count * 2 * coarse < 2**12:
+        return _split_sum(plan.bags, _turned(fine_scores), _turned(groups)).t()
+    return None
 
 
 def _error_estimate(plan: Plan, largest: float, coarse: float) -> float:
@@ -154,51 +210,17 @@ def _largest(values: Tensor) -> float:
     return largest if largest == largest else math.inf
 
 
-def _fast_sum(plan: Plan, total: Tensor, groups: Tensor) -> Tensor:
-    """Add to the fine scores, in place: one matrix product for the dense kinds and a gather for each listed kind."""
-    if len(plan.score_columns):
-        chosen = groups if plan.all_dense else groups.index_select(1, plan.score_columns)
-        binary = len(plan.reference_columns)
-        if binary:
-            reference = groups.index_select(1, plan.reference_columns)
-            chosen[:, -binary:] -= reference
-            total += reference.sum(dim=1, keepdim=True)
-        matrix = plan.score_matrix if groups.dtype == torch.float32 else plan.wide_score_matrix
-        total.addmm_(chosen, matrix)
-    for listed in plan.listed:
-        # gather runs on all threads, index_select on one
-        total += groups.gather(1, cast(ListedKind, listed).group.expand(len(groups), -1))
-    return total
+def _turned(values: Tensor) -> Tensor:
+    """The matrix with rows and columns exchanged, in memory of its own."""
+    return values.t().clone(memory_format=torch.contiguous_format)
 
 
-def _split_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
+def _split_sum(bags: Bags, fine: Float[Tensor, "fine batch"], groups: Float[Tensor, "group batch"]) -> Tensor:
     """The sum in two float32 parts: multiples of 2**-10, whose sum is exact, and the small rests."""
-    coarse_high = (groups + _SPLITTER).sub_(_SPLITTER)
-    fine_high = (fine_scores + _SPLITTER).sub_(_SPLITTER)
-    rest = _fast_sum(plan, fine_scores - fine_high, groups - coarse_high)
-    high = _fast_sum(plan, fine_high, coarse_high)
-    high -= high.amax(dim=1, keepdim=True)
+    high_groups, high = (groups + _SPLITTER).sub_(_SPLITTER), (fine + _SPLITTER).sub_(_SPLITTER)
+    fine -= high
+    groups -= high_groups
+    rest = bags.down_scores(groups).add_(fine)
+    high += bags.down_scores(high_groups)
+    high -= high.amax(dim=0)
     return high.add_(rest)
-
-
-def _sum_to_groups(plan: Plan, grad: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
-    """For every group the sum over its children."""
-    batch = grad.shape[0]
-    binary = len(plan.reference_columns)
-    if len(plan.score_columns):
-        if plan.bags:
-            rows = grad.t().contiguous()
-            chosen = embedding_bag(plan.score_children, rows, plan.score_starts, mode="sum").t()
-        else:
-            matrix = plan.score_matrix if grad.dtype == torch.float32 else plan.wide_score_matrix
-            chosen = grad @ matrix.t()
-        if plan.all_dense:
-            return chosen
-    out = grad.new_zeros(batch, plan.group_count)
-    if len(plan.score_columns):
-        out.index_copy_(1, plan.score_columns, chosen)
-        if binary:
-            out.index_copy_(1, plan.reference_columns, grad.sum(dim=1, keepdim=True) - chosen[:, -binary:])
-    for listed in plan.listed:
-        out.scatter_add_(1, cast(ListedKind, listed).group.expand(batch, -1), grad)
-    return out

@@ -40,7 +40,7 @@ class Segments(Constants):
         starts = np.concatenate([[0], np.cumsum(sizes)])
         widths = np.where(sizes > 0, 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64), 0)
         chosen: list[NDArray[np.int64]] = []
-        self.table_names: list[str] = []
+        self.tables: list[Tensor] = []
         for width in np.unique(widths):
             lists = np.flatnonzero(widths == width)
             chosen.append(lists)
@@ -51,9 +51,7 @@ class Segments(Constants):
                 order[np.minimum(starts[lists, None] + position, max(len(order) - 1, 0))] if len(order) else len(owner),
                 len(owner),
             ).astype(np.int64)
-            name = f"table_{width}"
-            self.keep({name: table})
-            self.table_names.append(name)
+            self.tables.append(torch.from_numpy(table))
         restore = np.argsort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
         self.keep({"owner": owner, "restore": restore})
 
@@ -68,8 +66,7 @@ class Segments(Constants):
         nothing = values.new_full((batch, 1), -torch.inf)
         padded = torch.cat([values, nothing], dim=1)
         parts = []
-        for name in self.table_names:
-            table: Tensor = getattr(self, name)
+        for table in self.tables:
             lists, width = table.shape
             if width == 0:
                 parts.append(nothing.expand(batch, lists))

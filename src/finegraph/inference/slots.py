@@ -1,77 +1,120 @@
 """Which coarse labels the loss looks at, for each fine label: its target slots.
 
-A kind gives one slot per parent that a fine label can have, so one in the paper's case. `place[y]` says where the
-labels of the slots of fine label y stand and `weight[y]` are the weights of the links, 0 where there is no such parent.
-Slots of dense and of mixed kinds come first, with places among the probabilities that the loss computes of those kinds;
-slots of plain listed kinds come last, one each, with places among the labels of the kind.
+The first slot is the fine label itself. Each kind gives one per parent that a fine label can have, so one in the
+paper's case. The labels and weights of the
+slots are kept as a table (fine, slot), but for kinds in which a few fine labels have far more parents than the others:
+their slots are read from lists, as many as a batch needs.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import Kind, LabelGraph
 from finegraph.inference.constants import Constants
-from finegraph.inference.plan import Plan
+
+_TABLE = 4
+"""A kind's slots are kept as a table if it has at most this many places per edge or fine label."""
+
+
+class SlotsOfBatch(NamedTuple):
+    """The slots of a batch.
+
+    Attributes:
+        column: (batch, slot) the column of the label of each slot; first that of the fine label itself, which comes
+            after all group columns.
+        weight: (batch, slot) the weight of its link in float64, 0 for an empty slot; None where all are 1.
+        kind: per slot, the number of its kind; the fine label counts as one more kind.
+        of_kind: per kind, which slots are its own.
+    """
+
+    column: Tensor
+    weight: Tensor | None
+    kind: list[int]
+    of_kind: list[slice]
+
+
+class _ListedSlots(Constants):
+    """The slots of one kind as lists."""
+
+    def __init__(self, kind: Kind, first_column: int) -> None:
+        self.width = int(kind.row_sizes.max())
+        self.starts = torch.from_numpy(kind.starts.copy())
+        self.column = torch.from_numpy(kind.coarse + first_column)
+        self.weight = torch.from_numpy(kind.weight.copy())
+
+    def of_batch(self, fine: Tensor) -> tuple[Tensor, Tensor]:
+        start = self.starts.index_select(0, fine).unsqueeze(1)
+        size = self.starts.index_select(0, fine + 1).unsqueeze(1) - start
+        # A compiled program needs widths that depend on the graph alone.
+        width = self.width if torch.compiler.is_compiling() or not len(fine) else max(int(size.amax()), 1)
+        step = torch.arange(width, device=fine.device)
+        edge = (start + step).clamp_max(len(self.column) - 1)
+        return self.column[edge], self.weight[edge] * (step < size)
 
 
 class Slots(Constants):
-    """The target slots of all fine labels.
+    """The target slots of all fine labels."""
 
-    Attributes:
-        place: (fine, slot) where the label of each slot stands.
-        weight: (fine, slot) the weight of its link, 0 for an empty slot.
-        kind: (slot) the number of the kind of each slot.
-        of_kind: per kind, which slots are its own.
-        matrix_count: how many slots come first; the others belong to plain listed kinds.
-        full: whether every slot of every fine label has weight 1.
-    """
-
-    place: Tensor
+    column: Tensor
     weight: Tensor
-    kind: Tensor
 
-    def __init__(self, graph: LabelGraph, plan: Plan) -> None:
+    def __init__(self, graph: LabelGraph, group_count: int) -> None:
         super().__init__()
         kinds = [graph.kind(name) for name in graph.kinds]
-        starts = np.concatenate([[0], np.cumsum([len(kind.labels) for kind in kinds])]).astype(np.int64)
-        last = [index for index in plan.listed_kinds if plan.listed_plain(index)]
-        order = [index for index in range(len(kinds)) if index not in last] + last
-        places, weights = [np.zeros((len(graph), 0), np.int64)], [np.zeros((len(graph), 0))]
-        owner: list[int] = []
-        place = plan.marginal_place.numpy()
-        self.of_kind: dict[str, slice] = {}
-        for index in order:
-            column, weight = _slots_of(kinds[index])
-            self.of_kind[kinds[index].name] = slice(len(owner), len(owner) + column.shape[1])
-            places.append(column if index in last else place[column + starts[index]])
+        starts = np.cumsum([0, *(len(kind.labels) for kind in kinds)])
+        columns, weights = [group_count + np.arange(len(graph))[:, None]], [np.ones((len(graph), 1))]
+        self.kind = [len(kinds)]
+        self.of_kind = [slice(0, 0)] * len(kinds)
+        self.listed: list[_ListedSlots] = []
+        self.listed_kinds: list[int] = []
+        for index, kind in enumerate(kinds):
+            width = max(int(kind.row_sizes.max()), 1)
+            if width > 1 and width * len(graph) > _TABLE * (len(graph) + len(kind.coarse)):
+                self.listed.append(_ListedSlots(kind, int(starts[index])))
+                self.listed_kinds.append(index)
+                continue
+            column, weight = _table(kind, width)
+            self.of_kind[index] = slice(len(self.kind), len(self.kind) + width)
+            columns.append(column + starts[index])
             weights.append(weight)
-            owner += [index] * column.shape[1]
-        self.first_column = [int(starts[index]) for index in owner]
-        self.matrix_count = len(owner) - len(last)
+            self.kind += [index] * width
         weight = np.concatenate(weights, axis=1)
-        self.full = bool((weight == 1).all())
-        self.keep({"place": np.concatenate(places, axis=1), "weight": weight, "kind": np.array(owner, np.int64)})
+        self.full = not self.listed and bool((weight == 1).all())
+        self.keep({"column": np.concatenate(columns, axis=1), "weight": weight})
 
-    def place_of(self, name: str, label: Tensor, plan: Plan) -> Tensor:
-        """The places of labels of a kind."""
-        slot = self.of_kind[name].start
-        return label if slot >= self.matrix_count else plan.marginal_place[self.first_column[slot] + label]
+    def of_batch(self, fine: Tensor, weighted: bool) -> SlotsOfBatch:
+        """The slots of fine labels (batch); without weights where all are 1 and none are asked for."""
+        column = self.column.index_select(0, fine)
+        if self.full and not weighted:
+            return SlotsOfBatch(column, None, self.kind, self.of_kind)
+        columns, weights = [column], [self.weight.index_select(0, fine)]
+        kinds, of_kind = list(self.kind), list(self.of_kind)
+        for index, listed in zip(self.listed_kinds, self.listed, strict=True):
+            column, weight = listed.of_batch(fine)
+            of_kind[index] = slice(len(kinds), len(kinds) + column.shape[1])
+            columns.append(column)
+            weights.append(weight)
+            kinds += [index] * column.shape[1]
+        return SlotsOfBatch(torch.cat(columns, dim=1), torch.cat(weights, dim=1), kinds, of_kind)
 
-    def columns_at(self, slot: int, place: Tensor, plan: Plan) -> Tensor:
-        """The coarse columns of places in a slot."""
-        return self.first_column[slot] + place if slot >= self.matrix_count else plan.place_column[place]
+    def all_kinds(self) -> list[int]:
+        """Per slot of a batch that needs them all, the number of its kind."""
+        widths = zip(self.listed_kinds, self.listed, strict=True)
+        return self.kind + [index for index, listed in widths for _ in range(listed.width)]
 
 
-def _slots_of(kind: Kind) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _table(kind: Kind, width: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The labels and weights of the slots of one kind, both (fine, slots of the kind)."""
-    width = max(int(kind.row_sizes.max()), 1)
-    column = np.zeros((kind.fine_count, width), np.int64)
+    label = np.zeros((kind.fine_count, width), np.int64)
     weight = np.zeros((kind.fine_count, width))
     fine, coarse, link = kind.edges
     slot = np.arange(len(fine)) - np.repeat(kind.starts[:-1], kind.row_sizes)
-    column[fine, slot] = coarse
+    label[fine, slot] = coarse
     weight[fine, slot] = link
-    return column, weight
+    return label, weight

@@ -1,4 +1,4 @@
-"""Classifiers: a head fitted to features, and what is made of it.
+"""Classifiers: a head fitted to features, and a whole network that is asked about photos.
 
 `BipartiteClassifier` needs scikit-learn, so it is loaded when first used.
 """
@@ -8,11 +8,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from finegraph.model.fitting import Fit, FitSettings, fit_head
+from finegraph.model.photo_classifier import PhotoClassifier, load
+from finegraph.model.predictions import Prediction
+from finegraph.model.unknown import UnknownRule
 
 if TYPE_CHECKING:
     from finegraph.model.classifier import BipartiteClassifier
 
-__all__ = ["BipartiteClassifier", "Fit", "FitSettings", "fit_head"]
+__all__ = [
+    "BipartiteClassifier",
+    "Fit",
+    "FitSettings",
+    "PhotoClassifier",
+    "Prediction",
+    "UnknownRule",
+    "fit_head",
+    "load",
+]
 
 
 def __getattr__(name: str) -> object:

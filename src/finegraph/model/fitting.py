@@ -8,27 +8,38 @@ A fine label without a sample cannot be learnt: its bias, which no prior holds, 
 the fit, and then gets what its parents tell of it: the weights that the priors expect, or for a softmax head those of
 `head.extend`. Where samples without a fine label, or image-level labels, are given, all fine labels take part.
 
+Coarse labels may have features of their own (BGL_m); all of this holds for them too, except that the Laplacian prior
+then needs features of one size and that whoever asks for it takes them to mean the same.
+
 Cost per step: two matrix products of the features with the folded weights, as for softmax; some dozens of steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
+from finegraph.model.head_rows import head_of_rows, rows_of_head, with_unseen
 from finegraph.model.lbfgs import Minimum, minimise
 from finegraph.model.objective import Objective
-from finegraph.model.rows import Strengths, rows_of
-from finegraph.model.samples import NOT_OBSERVED, Samples, check_fine, check_used, sample_weights
-from finegraph.model.span import Span, span_of
+from finegraph.model.rows import Blocks, Strengths, rows_of
+from finegraph.model.samples import (
+    NOT_OBSERVED,
+    Samples,
+    check_coarse_features,
+    check_fine,
+    check_used,
+    sample_weights,
+)
+from finegraph.model.span import Span, spans_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
 HEADS: dict[str, type[BipartiteHead] | type[SoftmaxHead]] = {"bipartite": BipartiteHead, "softmax": SoftmaxHead}
@@ -122,10 +133,11 @@ def fit_head(
     graph: LabelGraph,
     settings: FitSettings | None = None,
     *,
+    coarse_features: Float[Tensor, "batch coarse_feature"] | None = None,
     kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
     sample_weight: Float[Tensor, " batch"] | None = None,
     start: BipartiteHead | SoftmaxHead | None = None,
-    span: Span | None = None,
+    spans: tuple[Span, ...] | None = None,
 ) -> Fit:
     """Fit a head to features.
 
@@ -134,10 +146,11 @@ def fit_head(
         targets: the fine label of each sample, -100 where it was not observed.
         graph: the label graph.
         settings: which head and how; the defaults of `FitSettings` where nothing is given.
+        coarse_features: the features of the coarse labels, for a two-feature head (BGL_m); by default the same.
         kind_targets: for some kinds the label seen on each sample, -100 where none was; by default those of the graph.
         sample_weight: how much each sample counts; all alike by default.
         start: a head of the same form to start from rather than from 0, for nearby settings.
-        span: the span of the features where the caller has it.
+        spans: the span of the features, and of the coarse features where there are some, if the caller has them.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -148,10 +161,12 @@ def fit_head(
     settings = settings or FitSettings()
     check_used(settings.kind_weights(graph), kind_targets or {})
     weight = sample_weights(features, targets, kind_targets or {}, sample_weight)
+    matrices = _matrices(features, coarse_features, settings)
     if bool((weight == 0).any()):
         # A sample of weight 0 is as good as not there: it must not even make its label count as seen.
         used = weight > 0
-        features, targets, weight = features[used], targets[used], weight[used]
+        targets, weight = targets[used], weight[used]
+        matrices = tuple(matrix[used] for matrix in matrices)
         kind_targets = {name: label[used] for name, label in (kind_targets or {}).items()}
     seen = torch.unique(targets)
     check_fine(seen, graph)
@@ -159,19 +174,38 @@ def fit_head(
     part = graph if partial else graph_of(graph, seen)
     if part is not graph:
         targets = torch.searchsorted(seen, targets)
-    span = span or span_of(features, weight)
-    samples = Samples(span.columns(features), targets, kind_targets or {}, weight)
+    spans = spans or spans_of(matrices, weight, tied=settings.laplacian > 0)
+    columns = tuple(span.columns(matrix) for span, matrix in zip(spans, matrices, strict=True))
+    samples = Samples(columns, targets, kind_targets or {}, weight)
     if start is not None:
-        _check_start(start, graph, settings)
-    first = None if start is None else _rows_of(start, seen if part is not graph else None, span)
+        _check_start(start, graph, settings, [span.feature_count for span in spans])
+    first = None if start is None else rows_of_head(start, seen if part is not graph else None, spans)
     end, rows = _solve(part, samples, settings, first)
     with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
-        if part is graph or settings.head == "softmax":
-            head = _head_of(rows, part, settings, span)
+        if settings.head == "softmax":
+            head = head_of_rows(rows, part, spans, bipartite=False)
             head = head if part is graph else head.extend(graph)
         else:
-            head = _head_of(_with_unseen(rows, graph, seen, settings.strengths(graph)), graph, settings, span)
+            rows = rows if part is graph else with_unseen(rows, graph, seen, settings.strengths(graph))
+            head = head_of_rows(rows, graph, spans, bipartite=True)
     return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
+
+
+def _matrices(features: Tensor, coarse_features: Tensor | None, settings: FitSettings) -> tuple[Tensor, ...]:
+    """The features, and those of coarse labels where they have their own. Raises where these cannot be used."""
+    if coarse_features is None:
+        return (features,)
+    if settings.head == "softmax":
+        raise InputError(
+            "coarse features: a softmax head has no coarse scores; leave them out, or fit a bipartite head"
+        )
+    check_coarse_features(coarse_features, features)
+    if settings.laplacian and coarse_features.shape[1] != features.shape[1]:
+        raise InputError(
+            f"laplacian: this prior compares fine with coarse weights, so it needs features of one size, got "
+            f"{features.shape[1]} and {coarse_features.shape[1]}; use 0"
+        )
+    return features, coarse_features
 
 
 def _is_strength(value: object) -> bool:
@@ -186,72 +220,28 @@ def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
     return LabelGraph([graph.fine[i] for i in index], [graph.kind(name).rows(index) for name in graph.kinds])
 
 
-def _check_start(start: BipartiteHead | SoftmaxHead, graph: LabelGraph, settings: FitSettings) -> None:
+def _check_start(
+    start: BipartiteHead | SoftmaxHead, graph: LabelGraph, settings: FitSettings, sizes: Sequence[int]
+) -> None:
     """Raise where a head to start from is not of the form that is fitted."""
     if not isinstance(start, HEADS[settings.head]) or start.graph != graph:
         raise InputError(
             f"start: expected a {settings.head} head of the same graph, got a {type(start).__name__} of "
             f"{start.graph!r}; leave it out, or give one that was fitted with such settings"
         )
+    own = [start.features, *([start.coarse_features] if getattr(start, "coarse_features", None) is not None else [])]
+    if own != list(sizes):
+        raise InputError(f"start: expected a head on features of size {list(sizes)}, got one on {own}; leave it out")
 
 
-def _solve(
-    graph: LabelGraph, samples: Samples, settings: FitSettings, first: Tensor | None
-) -> tuple[Minimum, Float[Tensor, "row column"]]:
+def _solve(graph: LabelGraph, samples: Samples, settings: FitSettings, first: Blocks | None) -> tuple[Minimum, Blocks]:
     """Minimise; returns the end and its rows."""
-    columns = samples.columns
     kinds = graph.kinds if settings.head == "bipartite" else ()
-    variance = float(samples.weight @ columns[:, :-1].square().sum(dim=1)) / columns.shape[1]
-    rows = rows_of(graph, kinds, settings.strengths(graph), variance, columns)
+    variances = [
+        float(samples.weight @ columns[:, :-1].square().sum(dim=1)) / columns.shape[1] for columns in samples.columns
+    ]
+    rows = rows_of(graph, kinds, settings.strengths(graph), variances, samples.columns[0])
     objective = Objective(graph, rows, samples, settings.kind_weights(graph))
     start = objective.origin if first is None else objective.point(first)
     end = minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter)
     return end, objective.rows(end.point)
-
-
-def _with_unseen(rows: Tensor, graph: LabelGraph, seen: Tensor, strengths: Strengths) -> Float[Tensor, "row column"]:
-    """The rows of a whole graph from those fitted to a part of its fine labels: the others get what the priors expect.
-
-    With plain L2 that is 0, so that the parents alone speak; the Laplacian draws them towards their parents.
-    """
-    fine, known = len(graph), len(seen)
-    full = rows.new_zeros(fine + len(rows) - known, rows.shape[1])
-    full[fine:] = rows[known:]
-    if strengths.laplacian > 0:
-        degree = rows.new_full((fine, 1), strengths.fine)
-        start = fine
-        for kind in graph.kinds:
-            child, label, weight = (torch.from_numpy(array).to(rows.device) for array in graph.edges(kind))
-            force = (strengths.laplacian * weight).to(rows.dtype).unsqueeze(1)
-            full[:fine, :-1].index_add_(0, child, force * full[start + label, :-1])
-            degree.index_add_(0, child, force)
-            start += len(graph.labels(kind))
-        full[:fine] = torch.where(degree > 0, full[:fine] / degree, 0.0)
-    full[seen] = rows[:known]
-    return full
-
-
-def _rows_of(head: BipartiteHead | SoftmaxHead, seen: Tensor | None, span: Span) -> Float[Tensor, "row column"]:
-    """The rows of a head, of some fine labels only where `seen` says so."""
-    fine = slice(None) if seen is None else seen
-    weights, biases = [head.fine.weight.detach()[fine]], [head.fine.bias.detach()[fine]]
-    if isinstance(head, BipartiteHead):
-        assert isinstance(head.coarse, nn.Linear)
-        weights.append(head.coarse.weight.detach())
-        biases.append(head.coarse.bias.detach())
-    return span.rows(torch.cat(weights), torch.cat(biases))
-
-
-def _head_of(rows: Tensor, graph: LabelGraph, settings: FitSettings, span: Span) -> BipartiteHead | SoftmaxHead:
-    """The head with these rows."""
-    weight, bias = span.weights(rows)
-    head = HEADS[settings.head](weight.shape[1], graph).to(weight)
-    fine = len(graph)
-    with torch.no_grad():
-        head.fine.weight.copy_(weight[:fine])
-        head.fine.bias.copy_(bias[:fine])
-        if isinstance(head, BipartiteHead):
-            assert isinstance(head.coarse, nn.Linear)
-            head.coarse.weight.copy_(weight[fine:])
-            head.coarse.bias.copy_(bias[fine:])
-    return head

@@ -5,6 +5,9 @@
 The last column of V belongs to the biases, which no prior touches. The loss and its gradient for the scores come from
 `joint_loss`, in closed form; what remains are two matrix products with the features, the same two that plain softmax
 needs when all kinds fold. Samples are taken some at a time, so that memory does not grow with samples times labels.
+
+Where coarse labels have features of their own, V is in two blocks, each with its own columns, and scores are the sum of
+what both say. U is then one long vector, so that whoever minimises need not know.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
-from finegraph.model.rows import Rows
+from finegraph.model.rows import Blocks, Rows
 from finegraph.model.samples import Samples
 
 _MOST_SCORES = 1 << 23
@@ -42,37 +45,55 @@ class Objective:
         self._kind_weights = {name: kind_weights[name] for name in kinds} or None
         seen = {name: labels for name, labels in samples.kind_targets.items() if name in kinds}
         self._rows = rows
-        self._parts = samples._replace(kind_targets=seen).split(max(1, _MOST_SCORES // rows.scores.shape[0]))
-        self._scale = rows.scale.unsqueeze(1)
-        self._scores_transposed = rows.scores.t().coalesce()
+        self._parts = samples._replace(kind_targets=seen).split(max(1, _MOST_SCORES // rows.score_count))
+        self._shapes = [
+            (len(block.scale), columns.shape[1]) for block, columns in zip(rows.blocks, samples.columns, strict=True)
+        ]
+        self._sizes = [rows * columns for rows, columns in self._shapes]
+        self._scores_transposed = [block.scores.t().coalesce() for block in rows.blocks]
 
     @property
-    def origin(self) -> Float[Tensor, "row column"]:
+    def origin(self) -> Float[Tensor, " number"]:
         """The point where all weights are 0."""
-        columns = self._parts[0].columns
-        return columns.new_zeros(len(self._scale), columns.shape[1])
+        return self._parts[0].columns[0].new_zeros(sum(self._sizes))
 
-    def rows(self, point: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
+    def rows(self, point: Float[Tensor, " number"]) -> Blocks:
         """V of a point U."""
-        return self._scale * point
+        parts = zip(torch.split(point, self._sizes), self._shapes, self._rows.blocks, strict=True)
+        return tuple(block.scale.unsqueeze(1) * part.view(shape) for part, shape, block in parts)
 
-    def point(self, rows: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
+    def point(self, rows: Blocks) -> Float[Tensor, " number"]:
         """U of rows V."""
-        return torch.where(self._scale > 0, rows / self._scale, 0.0)
+        scales = [block.scale.unsqueeze(1) for block in self._rows.blocks]
+        return _flat([torch.where(scale > 0, own / scale, 0.0) for scale, own in zip(scales, rows, strict=True)])
 
-    def __call__(self, point: Float[Tensor, "row column"]) -> tuple[float, Float[Tensor, "row column"]]:
+    def __call__(self, point: Float[Tensor, " number"]) -> tuple[float, Float[Tensor, " number"]]:
         """The value and the gradient at U."""
         rows = self.rows(point)
-        score_rows = torch.sparse.mm(self._rows.scores, rows)
-        value, score_rows_grad = 0.0, torch.zeros_like(score_rows)
+        score_rows = [torch.sparse.mm(block.scores, own) for block, own in zip(self._rows.blocks, rows, strict=True)]
+        score_rows_grad = [torch.zeros_like(own) for own in score_rows]
+        value = 0.0
         for part in self._parts:
-            loss, score_grad = self._loss(part, part.columns @ score_rows.t())
+            loss, score_grad = self._loss(part, self._scores(part, score_rows))
             value += loss
-            score_rows_grad.addmm_(score_grad.t(), part.columns)
-        grad = torch.sparse.mm(self._scores_transposed, score_rows_grad)
-        pull = torch.sparse.mm(self._rows.prior, rows[:, :-1])
-        grad[:, :-1] += pull
-        return value + 0.5 * float((rows[:, :-1] * pull).sum(dtype=torch.float64)), grad.mul_(self._scale)
+            for grad, columns in zip(score_rows_grad, part.columns, strict=True):
+                grad.addmm_(score_grad[:, : len(grad)].t(), columns)
+        grads = []
+        for number, (block, own) in enumerate(zip(self._rows.blocks, rows, strict=True)):
+            grad = torch.sparse.mm(self._scores_transposed[number], score_rows_grad[number])
+            for other, force in block.prior.items():
+                pull = torch.sparse.mm(force, rows[other][:, :-1])
+                grad[:, :-1] += pull
+                value += 0.5 * float((own[:, :-1] * pull).sum(dtype=torch.float64))
+            grads.append(grad.mul_(block.scale.unsqueeze(1)))
+        return value, _flat(grads)
+
+    def _scores(self, samples: Samples, score_rows: list[Tensor]) -> Tensor:
+        """The score columns of some samples; the last block has a row for every score, the first for the fine ones."""
+        scores = samples.columns[-1] @ score_rows[-1].t()
+        for columns, own in zip(samples.columns[:-1], score_rows[:-1], strict=True):
+            scores[:, : len(own)].addmm_(columns, own.t())
+        return scores
 
     def _loss(self, samples: Samples, scores: Tensor) -> tuple[float, Tensor]:
         """The weighted loss of some samples, summed in float64, and its gradient for the score columns."""
@@ -83,3 +104,7 @@ class Objective:
         loss = joint_loss(posterior, samples.target, samples.kind_targets, self._kind_weights, reduction="none")
         (grad,) = torch.autograd.grad(loss, scores, samples.weight)
         return float(loss.detach().double() @ samples.weight.double()), grad
+
+
+def _flat(parts: list[Tensor]) -> Tensor:
+    return parts[0].reshape(-1) if len(parts) == 1 else torch.cat([part.reshape(-1) for part in parts])

@@ -9,7 +9,9 @@ Two sparse matrices say what fitting needs to know of the label graph, and a vec
                  loss, which nearly vanishes when the samples are fitted well, is what shapes the minimum
 
 Each score is a sum over many kinds, so steps that are alike in V would move it far too much; in U they do not.
-Cost: linear in the edges of the graph.
+
+Where coarse labels have features of their own, fine and coarse rows do not stack: they are two blocks with a piece of
+each matrix, and a score is the sum of what both give. Cost: linear in the edges of the graph.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from finegraph.graph import Kind, LabelGraph
 _CURVED = 1e-3
 """The share of the loss's curvature at V = 0 that is counted with the prior; it matters where the prior is weak."""
 
+Blocks = tuple[Float[Tensor, "row column"], ...]
+"""The rows V: all of them in one matrix, or those of fine and of coarse labels in two."""
+
 
 class Strengths(NamedTuple):
     """How strong the priors are: plain L2 on the fine and on the coarse rows, and the Laplacian."""
@@ -39,22 +44,35 @@ class Strengths(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Block:
+    """Rows on one feature.
+
+    Attributes:
+        scores: (score row, row) the columns of J of these rows, sparse; the first of two blocks has fine scores only.
+        prior: per block that the prior ties these rows to, by number, the piece (row, row of that block) of P, sparse.
+        scale: (row) r.
+    """
+
+    scores: Tensor
+    prior: Mapping[int, Tensor]
+    scale: Float[Tensor, " row"]
+
+
+@dataclass(frozen=True)
 class Rows:
     """The rows of a head; see the top of this file.
 
     Attributes:
         fine_count: how many rows belong to fine labels.
+        score_count: how many score rows there are.
         unfolded: per kind that cannot be folded, its slice of the score rows.
-        scores: (score row, row) J, sparse.
-        prior: (row, row) P, sparse.
-        scale: (row) r.
+        blocks: all rows in one, or those of fine and of coarse labels in two.
     """
 
     fine_count: int
+    score_count: int
     unfolded: Mapping[str, slice]
-    scores: Tensor
-    prior: Tensor
-    scale: Float[Tensor, " row"]
+    blocks: tuple[Block, ...]
 
 
 class _Entries(NamedTuple):
@@ -64,15 +82,23 @@ class _Entries(NamedTuple):
     column: NDArray[np.int64]
     value: NDArray[np.float64]
 
+    def piece(self, rows: slice, columns: slice) -> _Entries:
+        """Those in some rows and columns, counted from there."""
+        inside = (rows.start <= self.row) & (self.row < rows.stop)
+        inside &= (columns.start <= self.column) & (self.column < columns.stop)
+        return _Entries(self.row[inside] - rows.start, self.column[inside] - columns.start, self.value[inside])
 
-def rows_of(graph: LabelGraph, kinds: Sequence[str], strengths: Strengths, variance: float, like: Tensor) -> Rows:
+
+def rows_of(
+    graph: LabelGraph, kinds: Sequence[str], strengths: Strengths, variances: Sequence[float], like: Tensor
+) -> Rows:
     """The rows of a head.
 
     Args:
         graph: the label graph.
         kinds: the kinds with scores of their own: all for a bipartite head, none for softmax.
         strengths: how strong the priors are.
-        variance: the mean variance of a column of the features.
+        variances: the mean variance of a column of the features; a second number where coarse labels have their own.
         like: a tensor of the number format, and on the device, to use.
     """
     fine = len(graph)
@@ -81,16 +107,23 @@ def rows_of(graph: LabelGraph, kinds: Sequence[str], strengths: Strengths, varia
     scores, unfolded, score_count = _scores(chosen, starts, fine)
     prior = _prior(chosen, starts, fine, strengths)
     total = int(starts[-1])
-    size = _diagonal(prior, total) + _CURVED * variance / fine * _curvature(chosen, starts, fine)
+    ends = [total] if len(variances) == 1 else [fine, total]
+    parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    curvature = _curvature(chosen, starts, fine)
+    for part, variance in zip(parts, variances, strict=True):
+        curvature[part] *= _CURVED * variance / fine
+    size = _diagonal(prior, total) + curvature
     # A row that neither the prior nor the loss touches, such as that of a label without children, stays at 0.
-    scale = np.where(size > 0, 1 / np.sqrt(np.where(size > 0, size, 1.0)), 0.0)
-    return Rows(
-        fine,
-        unfolded,
-        _sparse(scores, (score_count, total), like),
-        _sparse(prior, (total, total), like),
-        torch.from_numpy(scale).to(like),
-    )
+    scale = torch.from_numpy(np.where(size > 0, 1 / np.sqrt(np.where(size > 0, size, 1.0)), 0.0)).to(like)
+    blocks = []
+    for part in parts:
+        own_scores = slice(0, score_count if part is parts[-1] else fine)
+        pieces = {number: prior.piece(part, other) for number, other in enumerate(parts)}
+        tied = {
+            number: _sparse(piece, part, parts[number], like) for number, piece in pieces.items() if len(piece.value)
+        }
+        blocks.append(Block(_sparse(scores.piece(own_scores, part), own_scores, part, like), tied, scale[part]))
+    return Rows(fine, score_count, unfolded, tuple(blocks))
 
 
 def _scores(kinds: list[Kind], starts: NDArray[np.int64], fine: int) -> tuple[_Entries, dict[str, slice], int]:
@@ -142,8 +175,9 @@ def _diagonal(entries: _Entries, size: int) -> NDArray[np.float64]:
     return np.bincount(entries.row[on], weights=entries.value[on], minlength=size).astype(np.float64)
 
 
-def _sparse(entries: _Entries, shape: tuple[int, int], like: Tensor) -> Tensor:
-    """A sparse matrix; entries at the same place are summed."""
+def _sparse(entries: _Entries, rows: slice, columns: slice, like: Tensor) -> Tensor:
+    """A sparse matrix of so many rows and columns; entries at the same place are summed."""
+    shape = (rows.stop - rows.start, columns.stop - columns.start)
     place = torch.from_numpy(np.stack([entries.row, entries.column]))
     value = torch.from_numpy(entries.value)
     return torch.sparse_coo_tensor(place, value, shape, check_invariants=True).coalesce().to(like)

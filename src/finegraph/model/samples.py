@@ -20,13 +20,14 @@ class Samples(NamedTuple):
     """What a head is fitted to.
 
     Attributes:
-        columns: the features of each sample, and the column of the bias.
+        columns: the features of each sample, and the column of the bias; a second matrix for the features of the coarse
+            labels where they have their own.
         target: the fine label of each sample, -100 where it was not observed.
         kind_targets: per kind the label seen on each sample, -100 where none was.
         weight: the weight of each sample; they sum to 1.
     """
 
-    columns: Float[Tensor, "batch column"]
+    columns: tuple[Float[Tensor, "batch column"], ...]
     target: Int[Tensor, " batch"]
     kind_targets: Mapping[str, Int[Tensor, " batch"]]
     weight: Float[Tensor, " batch"]
@@ -35,7 +36,7 @@ class Samples(NamedTuple):
         """The samples, `size` at a time."""
         return [
             Samples(
-                self.columns[start : start + size],
+                tuple(columns[start : start + size] for columns in self.columns),
                 self.target[start : start + size],
                 {name: labels[start : start + size] for name, labels in self.kind_targets.items()},
                 self.weight[start : start + size],
@@ -48,13 +49,7 @@ def sample_weights(
     features: Tensor, targets: Tensor, kind_targets: Mapping[str, Tensor], sample_weight: Tensor | None
 ) -> Float[Tensor, " batch"]:
     """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises where samples are amiss."""
-    if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
-        raise ShapeError(
-            "features: expected a float32 or float64 matrix (samples, features) with at least one column, got "
-            f"{features.dtype} of shape {tuple(features.shape)}"
-        )
-    if not bool(torch.isfinite(features).all()):
-        raise InputError("features: expected finite numbers, got NaN or infinity; clean the features first")
+    check_features("features", features)
     observed = torch.zeros(len(features), dtype=torch.bool, device=features.device)
     for name, labels in {"targets": targets, **kind_targets}.items():
         if labels.shape != (len(features),) or labels.dtype.is_floating_point:
@@ -70,6 +65,27 @@ def sample_weights(
     if total <= 0:
         raise TargetError("there is no sample with an observed label and a weight above 0; nothing can be fitted")
     return weight / total
+
+
+def check_features(what: str, features: Tensor) -> None:
+    """Raise where features are no matrix of finite numbers."""
+    if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
+        raise ShapeError(
+            f"{what}: expected a float32 or float64 matrix (samples, features) with at least one column, got "
+            f"{features.dtype} of shape {tuple(features.shape)}"
+        )
+    if not bool(torch.isfinite(features).all()):
+        raise InputError(f"{what}: expected finite numbers, got NaN or infinity; clean the features first")
+
+
+def check_coarse_features(coarse_features: Tensor, features: Tensor) -> None:
+    """Raise where the features of coarse labels do not go with those of fine labels."""
+    check_features("coarse features", coarse_features)
+    if len(coarse_features) != len(features) or coarse_features.dtype != features.dtype:
+        raise ShapeError(
+            f"coarse features: expected {len(features)} rows of {features.dtype}, as the features have, got "
+            f"{len(coarse_features)} of {coarse_features.dtype}"
+        )
 
 
 def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Tensor]) -> None:

@@ -27,8 +27,8 @@ from torch import Tensor
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting import FitSettings, fit_head, graph_of
-from finegraph.model.samples import NOT_OBSERVED
-from finegraph.model.span import span_of
+from finegraph.model.samples import NOT_OBSERVED, check_coarse_features
+from finegraph.model.span import spans_of
 
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The training and the held-out samples."""
@@ -116,6 +116,7 @@ def search(
     settings: Sequence[FitSettings],
     folds: Sequence[Fold],
     *,
+    coarse_features: Float[Tensor, "batch coarse_feature"] | None = None,
     kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
     sample_weight: Float[Tensor, " batch"] | None = None,
 ) -> Search:
@@ -127,6 +128,7 @@ def search(
         graph: the label graph.
         settings: what to try, in the order of the path; see `grid_settings`.
         folds: the training and the held-out samples of each fold.
+        coarse_features: as for `fit_head`.
         kind_targets: as for `fit_head`; used in training only.
         sample_weight: how much each sample counts, in training and in scores.
     """
@@ -135,8 +137,11 @@ def search(
         # Labels without any sample are left out once and for all: they would only be put back after every fit.
         graph, targets = graph_of(graph, seen), torch.searchsorted(seen, targets)
     weight = features.new_ones(len(features)) if sample_weight is None else sample_weight.to(features)
-    span = span_of(features, weight / weight.sum())
-    inside, of_inside = span.inside(features), span.of_inside()
+    matrices = (features,) if coarse_features is None else (features, coarse_features)
+    if coarse_features is not None:
+        check_coarse_features(coarse_features, features)
+    spans = spans_of(matrices, weight / weight.sum(), tied=any(setting.laplacian > 0 for setting in settings))
+    inside = [span.inside(matrix) for span, matrix in zip(spans, matrices, strict=True)]
     scores, sizes = np.zeros((len(settings), len(folds))), np.zeros(len(folds))
     for number, (train, held) in enumerate(folds):
         chosen, held_out = torch.from_numpy(train), torch.from_numpy(held)
@@ -148,22 +153,25 @@ def search(
         for index, setting in enumerate(settings):
             on_path = fit is not None and setting.l2 <= settings[index - 1].l2
             fit = fit_head(
-                inside[chosen],
+                inside[0][chosen],
                 targets[chosen],
                 graph,
                 setting,
+                coarse_features=inside[1][chosen] if len(inside) == 2 else None,
                 kind_targets=own or None,
                 sample_weight=weight[chosen],
                 start=fit.head if fit is not None and on_path else None,
-                span=of_inside,
+                spans=tuple(span.of_inside() for span in spans),
             )
-            scores[index, number] = float(share @ _log_likelihood(fit.head, inside[held_out], targets[held_out]))
+            scores[index, number] = float(
+                share @ _log_likelihood(fit.head, [x[held_out] for x in inside], targets[held_out])
+            )
     scores /= np.where(sizes > 0, sizes, 1.0)
     return Search(settings=tuple(settings), scores=scores, sizes=sizes, best=int(np.argmax(scores @ sizes)))
 
 
-def _log_likelihood(head: torch.nn.Module, features: Tensor, targets: Tensor) -> Float[Tensor, " batch"]:
+def _log_likelihood(head: torch.nn.Module, features: Sequence[Tensor], targets: Tensor) -> Float[Tensor, " batch"]:
     """The log probability of the fine label of each sample."""
     with torch.no_grad():
-        log_probs: Tensor = head(features).log_probs()
+        log_probs: Tensor = head(*features).log_probs()
     return log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).double()

@@ -12,6 +12,7 @@ the spread of the features along their widest direction is good, and a sixteenth
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,11 @@ class Span:
     mean: Float[Tensor, " feature"]
     basis: Float[Tensor, "feature axis"] | None
     constant: float
+
+    @property
+    def feature_count(self) -> int:
+        """The number of columns of the features."""
+        return len(self.mean)
 
     def inside(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch axis"]:
         """Features centred and seen inside the span."""
@@ -63,16 +69,31 @@ class Span:
         return Span(mean=self.mean.new_zeros(size), basis=None, constant=self.constant)
 
 
-def span_of(features: Float[Tensor, "batch feature"], sample_weight: Float[Tensor, " batch"]) -> Span:
+def span_of(
+    features: Float[Tensor, "batch feature"], sample_weight: Float[Tensor, " batch"], *, rotate: bool = True
+) -> Span:
     """The span of features.
 
     Args:
         features: one row per sample.
         sample_weight: the weight of each sample; they sum to 1.
+        rotate: whether features may be rotated where that pays.
     """
     weight = sample_weight.to(features.dtype)
     mean = weight @ features
     centred = features - mean
     variance = float(weight @ centred.square().sum(dim=1))
-    basis = torch.linalg.qr(centred.t()).Q if len(features) < _FEW * features.shape[1] else None
+    few = rotate and len(features) < _FEW * features.shape[1]
+    basis = torch.linalg.qr(centred.t()).Q if few else None
     return Span(mean=mean, basis=basis, constant=math.sqrt(_WIDEST * variance) or 1.0)
+
+
+def spans_of(matrices: Sequence[Tensor], sample_weight: Float[Tensor, " batch"], *, tied: bool) -> tuple[Span, ...]:
+    """The span of each matrix of features.
+
+    Args:
+        matrices: the features, and those of the coarse labels where they have their own.
+        sample_weight: the weight of each sample; they sum to 1.
+        tied: whether a prior compares weights on the first with weights on the second; then both keep their axes.
+    """
+    return tuple(span_of(matrix, sample_weight, rotate=len(matrices) == 1 or not tied) for matrix in matrices)

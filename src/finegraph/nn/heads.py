@@ -11,7 +11,7 @@ costs nothing at inference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.inference.prior import LaplacianEdges, laplacian
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.constants import CPU
+from finegraph.inference.prior import LaplacianEdges, laplacian, laplacian_edges
+from finegraph.inference.tensors import GraphTensors, graph_tensors
 from finegraph.nn.extending import extended_weights
 
 CoarseFeatures = Tensor | Mapping[str, Tensor] | None
@@ -38,9 +39,41 @@ class Head(nn.Module):
         if features < 1:
             raise InputError(f"features: expected the number of columns of the features, at least 1, got {features}")
         self.features, self.graph = features, graph
-        self.tensors = GraphTensors(graph)
         self.fine = nn.Linear(features, len(graph), bias=bias)
-        self.register_buffer("graph_digest", torch.tensor(list(bytes.fromhex(graph.digest)), dtype=torch.uint8))
+        self.register_buffer("graph_digest", None)
+        self._settle()
+        self.register_load_state_dict_post_hook(_settle_loaded)  # type: ignore[no-untyped-call]
+
+    def _settle(self) -> None:
+        """Let what is made from the graph be where the weights are, and be what it should, wherever they come from."""
+        device = self.fine.weight.device
+        self.graph_digest = torch.tensor(list(bytes.fromhex(self.graph.digest)), dtype=torch.uint8, device=device)
+        device = CPU if device.type == "meta" else device
+        self._constants = graph_tensors(self.graph, device), laplacian_edges(self.graph, device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Head:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._settle()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_constants"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._settle()
+
+    @property
+    def tensors(self) -> GraphTensors:
+        """The graph as index tensors, where the weights are; heads of one graph share them."""
+        device = self.fine.weight.device
+        return self._constants[0] if self._constants[0].device == device else graph_tensors(self.graph, device)
+
+    @property
+    def edges(self) -> LaplacianEdges:
+        """The edges of the graph for the weight prior, where the weights are; heads of one graph share them."""
+        device = self.fine.weight.device
+        return self._constants[1] if self._constants[0].device == device else laplacian_edges(self.graph, device)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(prefix + "graph_digest")
@@ -56,6 +89,11 @@ class Head(nn.Module):
     def _check(self, what: str, features: Tensor, size: int) -> None:
         if features.ndim != 2 or features.shape[1] != size:
             raise ShapeError(f"{what}: expected shape (batch, {size}), got {tuple(features.shape)}")
+
+
+def _settle_loaded(head: Head, _: object) -> None:
+    """After weights were loaded, which may have put them on another device."""
+    head._settle()
 
 
 class SoftmaxHead(Head):
@@ -137,7 +175,6 @@ class BipartiteHead(Head):
         if any(size is not None and size < 1 for size in sizes_given):
             raise InputError(f"coarse_features: expected sizes of at least 1, got {coarse_features!r}")
         self.coarse_features = coarse_features
-        self.edges = LaplacianEdges(graph)
         if isinstance(coarse_features, Mapping):
             for name in coarse_features:
                 graph.kind(name)

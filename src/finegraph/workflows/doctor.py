@@ -18,11 +18,11 @@ EXTRAS = {
     "sklearn": (("scikit-learn",), "BipartiteClassifier: fit and predict on feature matrices, as scikit-learn does"),
     "serve": (("fastapi", "uvicorn", "python-multipart", "prometheus-client"), "nothing yet; planned: the web page"),
     "search": (("faiss-cpu",), "nothing yet; planned: search by image"),
-    "onnx": (("onnx", "onnxscript", "onnxruntime"), "nothing yet; planned: export, quicker features"),
-    "track": (("tensorboard",), "nothing yet; planned: logs for TensorBoard"),
-    "mat": (("scipy",), "nothing yet; planned: the .mat files of Stanford Cars"),
+    "onnx": (("onnx", "onnxscript", "onnxruntime"), "computing features several times as fast"),
+    "track": (("tensorboard",), "logs for TensorBoard while training"),
+    "mat": (("scipy",), "reading the .mat files of Stanford Cars"),
     "label": (("sqlalchemy",), "nothing yet; planned: the labelling page"),
-    "timm": (("timm",), "nothing yet; planned: any network of timm"),
+    "timm": (("timm",), "any network of timm, by the name timm:NAME"),
 }
 """Per extra, the packages it installs and what they enable."""
 

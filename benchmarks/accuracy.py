@@ -1,0 +1,187 @@
+"""What the label graph buys: a bipartite against a softmax head on real photos, over many draws of few photos.
+
+    python benchmarks/accuracy.py --data grocery:FOLDER                      some ten minutes on two cores
+    python benchmarks/accuracy.py --data grocery:FOLDER --on val             while choosing defaults
+    python benchmarks/accuracy.py --data cub:FOLDER --photos 1 2 5 10
+
+Both heads see the same features of the same draws and choose among equally many settings on the same validation photos
+(`finegraph.model.selection.default_grid`). Draws are paired: each row gives the mean difference with a 95 % interval
+(Student's t over the draws). Draws share their test photos, so the interval covers the chance of the draw, not that of
+the test set; for all photos, of which there is one draw, the interval is a bootstrap over test photos instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from finegraph.data.dataset import targets_of
+from finegraph.data.samples import Samples
+from finegraph.data.sources import read_samples, source_graph
+from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.evaluation.relations import judge_kind
+from finegraph.graph import LabelGraph
+from finegraph.model.features import Features, extract_features
+from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.selection import default_grid, grid_settings, search
+from finegraph.nn import NetworkDesign, build_network
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.training_data import make_views
+
+HEADS = ("softmax", "bipartite")
+FIGURES = ("top1", "top5", "kinds", "nll")
+_T95 = {9: 2.262, 10: 2.228, 11: 2.201, 14: 2.145, 19: 2.093, 29: 2.045}
+"""Student's t for 95 % by degrees of freedom; between them the next lower is used."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Photos with their features and fine labels."""
+
+    features: torch.Tensor
+    fine: torch.Tensor
+
+    def at(self, places: list[int]) -> Part:
+        """Some of them."""
+        return Part(self.features[places], self.fine[places])
+
+
+def main() -> None:
+    """Measure and print."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    out = Console(width=max(Console().width, 110))
+    samples = read_samples(options.data)
+    graph = source_graph(options.data) if options.graph is None else LabelGraph.read(options.graph)
+    network = build_network(graph, NetworkDesign(network=options.network), weights="default").eval()
+    views = make_views(TrainSettings(data=options.data, size=options.size), network)
+    train, val = choose_splits(samples)
+    if val is None:
+        sys.exit("the source has no split `val` to choose settings on")
+
+    def part(photos: Samples) -> tuple[Features, Part]:
+        found = extract_features(network, photos, views, cache=options.cache, on_bad_file="skip")
+        return found, Part(found.fine, targets_of(found.samples, graph)[0])
+
+    train_found, train_part = part(train)
+    val_part = part(val)[1]
+    test_part = val_part if options.on == "val" else part(samples.split("test"))[1]
+    place_of = {sample: place for place, sample in enumerate(train_found.samples)}
+    results = []
+    for count in options.photos:
+        draws = options.draws if count else 1
+        for draw in track(range(draws), f"{count or 'all'} photos per class", console=out, transient=True):
+            drawn = draw_per_class(train_found.samples, count, draw) if count else train_found.samples
+            chosen = train_part.at([place_of[sample] for sample in drawn])
+            for head in HEADS:
+                results.append({"photos": count, "draw": draw, **measure(head, graph, chosen, val_part, test_part)})
+    if options.json is not None:
+        rows = [{name: value for name, value in row.items() if name != "right"} for row in results]
+        options.json.write_text(json.dumps(rows, indent=1))
+    out.print(_table(options, results, graph, len(test_part.fine)))
+
+
+def measure(head: str, graph: LabelGraph, train: Part, val: Part, test: Part) -> dict[str, object]:
+    """Choose strengths on the validation photos, fit, and measure on the test photos."""
+    base = FitSettings(head=head)
+    tried = grid_settings(base, default_grid(head, graph))
+    both = torch.cat([train.features, val.features])
+    count = len(train.fine)
+    folds = [(np.arange(count), np.arange(count, len(both)))]
+    found = search(both, torch.cat([train.fine, val.fine]), graph, tried, folds)
+    settings = found.settings[found.best]
+    fitted = fit_head(train.features, train.fine, graph, settings).head
+    with torch.inference_mode():
+        posterior = fitted(test.features)
+        log_probs = posterior.log_probs()
+        right = log_probs.argmax(dim=1) == test.fine
+        five = (log_probs.topk(min(5, len(graph)), dim=1).indices == test.fine[:, None]).any(dim=1)
+        kinds = []
+        for kind in graph.kinds:
+            answer = posterior.kind_log_probs(kind, log_probs).argmax(dim=1).numpy()
+            judged = judge_kind(graph.kind(kind), answer, test.fine.numpy())
+            kinds.append(float(judged[judged >= 0].mean()))
+    nll = -log_probs.gather(1, test.fine[:, None])
+    return {
+        "head": head,
+        "tried": len(tried),
+        "l2": settings.l2,
+        "coarse_ratio": settings.coarse_ratio,
+        "kind_weight": settings.kind_weight,
+        "top1": 100 * float(right.float().mean()),
+        "top5": 100 * float(five.float().mean()),
+        "kinds": 100 * float(np.mean(kinds)) if kinds else math.nan,
+        "nll": float(nll.mean()),
+        "right": right.numpy(),
+    }
+
+
+def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, tests: int) -> Table:
+    """A row per amount of photos, figures of both heads and their paired difference."""
+    kinds = ", ".join(graph.kinds[:4]) + (", ..." if len(graph.kinds) > 4 else "")
+    settings = {row["head"]: row["tried"] for row in results}
+    title = f"{options.data}: {tests:,} {options.on} photos, kinds {kinds}; settings tried: {settings}"
+    table = Table(title=title)
+    for heading in ("photos per class", "draws", "figure", "softmax", "bipartite", "difference", "95 % interval"):
+        table.add_column(heading, justify="left" if heading == "figure" else "right")
+    for count in options.photos:
+        rows = {head: [row for row in results if row["photos"] == count and row["head"] == head] for head in HEADS}
+        for figure in FIGURES:
+            soft, bip = (np.array([row[figure] for row in rows[head]]) for head in HEADS)
+            low, high = _interval(bip - soft, rows, figure)
+            digits = 3 if figure == "nll" else 2
+            table.add_row(
+                str(count or "all") if figure == "top1" else "",
+                str(len(soft)) if figure == "top1" else "",
+                {"top1": "top-1 %", "top5": "top-5 %", "kinds": "kinds, mean %", "nll": "nll"}[figure],
+                f"{soft.mean():.{digits}f}",
+                f"{bip.mean():.{digits}f}",
+                f"{(bip - soft).mean():+.{digits}f}",
+                "" if math.isnan(low) else f"{low:+.{digits}f} to {high:+.{digits}f}",
+            )
+        table.add_section()
+    return table
+
+
+def _interval(difference: np.ndarray, rows: dict[str, list[dict]], figure: str) -> tuple[float, float]:
+    """A 95 % interval of the mean difference."""
+    count = len(difference)
+    if count > 1:
+        t = next(value for freedom, value in sorted(_T95.items(), reverse=True) if freedom <= max(count - 1, 9))
+        half = t * float(difference.std(ddof=1)) / math.sqrt(count)
+        return float(difference.mean()) - half, float(difference.mean()) + half
+    if figure != "top1":
+        return math.nan, math.nan
+    gain = 100.0 * (rows["bipartite"][0]["right"].astype(float) - rows["softmax"][0]["right"].astype(float))
+    random = np.random.default_rng(0)
+    means = [gain[random.integers(0, len(gain), len(gain))].mean() for _ in range(2000)]
+    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="the photos, as for `finegraph train`")
+    parser.add_argument("--graph", type=Path, help="a graph file; by default what the source implies")
+    parser.add_argument("--network", default="efficientnet_lite0")
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--photos", type=int, nargs="+", default=[1, 2, 5, 0], help="photos per class; 0 for all")
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--on", choices=("test", "val"), default="test")
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write all rows to this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

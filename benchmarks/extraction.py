@@ -1,0 +1,155 @@
+"""How many photos per second become features: a plain loop, and finegraph with torch and with ONNX Runtime.
+
+    python benchmarks/extraction.py --data grocery:FOLDER
+
+The plain loop is what one writes at first: Pillow opens and resizes, torch runs the network as it comes, 32 photos at a
+time. Every turn is a new process on the same photos at the same size, and the ways take turns, so that what else the
+machine does falls on all of them. Nothing is stored before a turn. The time of finegraph includes everything between
+the list of photos and the matrix: hashing, translating the network, storing. Loading libraries and weights, which all
+three need alike, is not part of it. The last row is a second run that finds everything stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BATCH = 32
+WAYS = {"plain": "plain loop", "torch": "finegraph, torch", "onnx": "finegraph, ONNX Runtime", "stored": "stored"}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="SOURCE", help="a source of photos, such as grocery:FOLDER")
+    parser.add_argument("--photos", type=int, default=400, metavar="N", help="how many photos, spread over the source")
+    parser.add_argument("--turns", type=int, default=3, help="how often each way is measured")
+    parser.add_argument("--size", type=int, help="pixels of a view; by default those of the network")
+    parser.add_argument("--network", default="efficientnet_lite0")
+    parser.add_argument("--weights", default="default", help="'default', 'none' or a file")
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.way:
+        print(json.dumps(turn(arguments)))
+    else:
+        report(arguments)
+
+
+def report(arguments: argparse.Namespace) -> None:
+    """Let the ways take turns and print a table."""
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(arguments.turns):
+            for way in WAYS:
+                place = Path(folder, f"{number}-{'onnx' if way == 'stored' else way}")
+                command = [sys.executable, *sys.argv, "--way", way, "--folder", str(place)]
+                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+                found[way].append(json.loads(done.stdout.splitlines()[-1]))
+    first = found["plain"][0]
+    print(
+        f"{first['photos']:.0f} photos at {first['size']:.0f} px, {first['threads']:.0f} threads, {arguments.network}"
+    )
+    print(f"{'':<26}{'photos/s':>10}{'ratio':>8}{'lowest':>8}{'highest':>8}{'peak MB':>9}{'difference':>12}")
+    for way, name in WAYS.items():
+        rates = [one["photos"] / one["seconds"] for one in found[way]]
+        ratios = [plain["seconds"] / one["seconds"] for plain, one in zip(found["plain"], found[way], strict=True)]
+        peak = max(one["peak"] for one in found[way])
+        apart = max(abs(one["norm"] / plain["norm"] - 1) for plain, one in zip(found["plain"], found[way], strict=True))
+        print(
+            f"{name:<26}{statistics.median(rates):>10.1f}{statistics.median(ratios):>7.2f}x{min(ratios):>7.2f}x"
+            f"{max(ratios):>7.2f}x{peak:>9.0f}{apart:>12.1e}"
+        )
+
+
+def turn(arguments: argparse.Namespace) -> dict[str, float]:
+    """One way, in this process: photos, seconds, the largest memory, and the norm of the features as a check."""
+    if arguments.way != "plain":
+        from finegraph.cli.process import prepare_process
+
+        prepare_process()
+    import torch
+
+    from finegraph.data.samples import Samples
+    from finegraph.data.sources import read_samples
+    from finegraph.data.transforms import ViewSettings
+    from finegraph.nn.backbones import build_backbone
+
+    everything = read_samples(arguments.data)
+    step = max(1, len(everything) // arguments.photos)
+    samples = Samples(list(everything)[::step][: arguments.photos])
+    backbone = build_backbone(arguments.network, None if arguments.weights == "none" else arguments.weights)
+    wanted = backbone.preprocessing if arguments.size is None else backbone.preprocessing.at(arguments.size)
+    views = ViewSettings(size=wanted.size, resize=wanted.resize, interpolation=wanted.interpolation)
+    for sample in samples:
+        sample.path.read_bytes()  # the disk is not what is measured
+    if arguments.way == "plain":
+        features, seconds = plain(backbone, [sample.path for sample in samples], views)
+    else:
+        features, seconds = ours(backbone, samples, views, arguments.way, arguments.folder)
+    return {
+        "photos": len(features),
+        "seconds": seconds,
+        "peak": peak_megabytes(),
+        "norm": float(features.double().norm()),
+        "size": views.size,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def plain(backbone, paths, views):
+    """The features of photos, as one writes it at first."""
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    interpolation = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}[views.interpolation]
+    start = (views.resize - views.size) // 2
+    backbone.eval()
+    rows = []
+    began = time.perf_counter()
+    with torch.no_grad():
+        for first in range(0, len(paths), BATCH):
+            images = []
+            for path in paths[first : first + BATCH]:
+                picture = Image.open(path).convert("RGB").resize((views.resize, views.resize), interpolation)
+                picture = picture.crop((start, start, start + views.size, start + views.size))
+                images.append(torch.from_numpy(np.array(picture)).permute(2, 0, 1))
+            rows.append(backbone(backbone.preprocessing.normalise(torch.stack(images))))
+        features = torch.cat(rows)
+    return features, time.perf_counter() - began
+
+
+def ours(backbone, samples, views, way, folder):
+    """The features of photos from `extract_features`."""
+    from finegraph.graph import LabelGraph
+    from finegraph.model.features import extract_features
+    from finegraph.nn import Network, NetworkDesign, SoftmaxHead
+
+    graph = LabelGraph(["photo", "no photo"])
+    network = Network(NetworkDesign(head="softmax"), backbone, SoftmaxHead(backbone.feature_size, graph))
+    engine = "onnx" if way == "stored" else way
+    began = time.perf_counter()
+    found = extract_features(network, samples, views, cache=folder, engine=engine)
+    seconds = time.perf_counter() - began
+    if found.notes or found.cached != (len(samples) if way == "stored" else 0):
+        raise SystemExit(f"{found.cached} of {len(samples)} photos were stored before; {found.notes}")
+    return found.fine, seconds
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has used."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+if __name__ == "__main__":
+    main()

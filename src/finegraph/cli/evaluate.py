@@ -1,0 +1,198 @@
+"""`finegraph evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from finegraph.cli.progress import progress
+from finegraph.cli.terminal import console, count, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from finegraph.evaluation import EvaluationResult
+    from finegraph.workflows.evaluate import RunEvaluation
+
+MOST_KINDS = 20
+"""How many kinds a terminal is filled with, the worst ones first; the files have them all."""
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    data: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="The photos; by default those that the run was trained with.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="The split to evaluate on, or all.")] = "test",
+    views: Annotated[int, typer.Option(metavar="1|10", help="How many views of each photo to average.")] = 1,
+    box: Annotated[
+        bool | None,
+        typer.Option("--box/--no-box", help="Whether photos are cut to their boxes; by default as in training."),
+    ] = None,
+    risk: Annotated[float, typer.Option(min=0.0, max=1.0, help="How often the sure answer may be wrong.")] = 0.05,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPLIT", help="Fit a temperature, and a threshold for unknown photos, on this split first."
+        ),
+    ] = None,
+    save_calibration: Annotated[
+        bool, typer.Option("--save-calibration", help="Save what was fitted with the model.")
+    ] = False,
+    unknown: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="Photos of none of the classes, to see how many of them are found."),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(help="The score of unknown photos: log_prob, entropy, kinds, energy or max_score."),
+    ] = None,
+    kept: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The share of known photos that the threshold is to keep.")
+    ] = 0.95,
+    name: Annotated[str | None, typer.Option(help="What to call the evaluation.")] = None,
+    on_bad_file: Annotated[
+        str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
+    ] = "error",
+    workers: Annotated[int | None, typer.Option(min=1, help="How many threads work on photos.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Say how good a trained model is.
+
+    The figures and the answer to each photo are kept in the run, in evaluations/NAME/result.json and samples.csv.
+    """
+    from finegraph.model.unknown import DEFAULT_SCORE
+    from finegraph.workflows.evaluate import evaluate_run
+
+    options: dict[str, Any] = {"views": views, "on_bad_file": on_bad_file}
+    with progress("photos") as told:
+        found = evaluate_run(
+            run,
+            data=data,
+            split=split,
+            box=box,
+            name=name,
+            risk=risk,
+            calibrate=calibrate,
+            save_calibration=save_calibration,
+            unknown=unknown,
+            score=score or DEFAULT_SCORE,
+            kept=kept,
+            workers=workers,
+            progress=told,
+            **options,
+        )
+    if as_json:
+        print_json({**found.result.to_dict(), "folder": str(found.folder)})
+    else:
+        _print(console(), found)
+    _name_bad(found.result)
+
+
+def _print(to: Console, found: RunEvaluation) -> None:
+    """The evaluation for people."""
+    result = found.result
+    unlabelled = result.photos - result.labelled
+    parts = [f"{count(result.photos, 'photo')} of {printable(str(result.data))}, {printable(str(result.split))}"]
+    parts += [f"{unlabelled:,} of them without a fine label"] * (unlabelled > 0)
+    parts += ["10 views each"] * (result.views == 10)
+    parts += ["cut to their boxes"] * result.box
+    to.print(", ".join(parts))
+    print_table(to, ("figure", "value"), _figures(result), right=(1,))
+    _print_kinds(to, result)
+    _print_sure(to, result)
+    _print_calibration(to, found)
+    _print_unknown(to, result)
+    to.print(f"kept in {printable(str(found.folder))}")
+
+
+def _figures(result: EvaluationResult) -> list[tuple[str, str]]:
+    """The figures that are one number."""
+    return [
+        ("top 1", _percent(result.top1)),
+        ("top 5", _percent(result.top5)),
+        ("mean over classes", _percent(result.mean_per_class)),
+        ("full path (fine and all kinds)", _percent(result.full_path)),
+        ("inconsistent answers", _percent(result.inconsistency)),
+        ("mistake severity (kinds that differ)", _number(result.mistake_severity)),
+        ("negative log-likelihood", _number(result.nll)),
+        ("calibration error", _percent(result.calibration["fine"].error)),
+    ]
+
+
+def _print_kinds(to: Console, result: EvaluationResult) -> None:
+    """The kinds; on a terminal only the worst of many."""
+    kinds = list(result.kinds)
+    if to.is_terminal and len(kinds) > MOST_KINDS:
+        worst = sorted(kinds, key=lambda kind: -1.0 if result.kinds[kind] is None else result.kinds[kind] or 0.0)
+        kinds = [kind for kind in kinds if kind in set(worst[:MOST_KINDS])]
+        to.print(f"the {MOST_KINDS} kinds with the lowest accuracy of {len(result.kinds)}; --json has them all")
+    rows = [
+        (kind, _percent(result.kinds[kind]), _percent(result.calibration[kind].error), f"{result.kind_photos[kind]:,}")
+        for kind in kinds
+    ]
+    if rows:
+        print_table(to, ("kind", "accuracy", "calibration error", "photos"), rows, right=(1, 2, 3))
+
+
+def _print_sure(to: Console, result: EvaluationResult) -> None:
+    """The sure answers."""
+    sure = result.sure
+    levels = [f"{printable(level)} {share:.1%}" for level, share in sure.levels.items() if share > 0]
+    to.print(
+        f"sure answers at a risk of {sure.risk:.1%}: for {_percent(sure.coverage)} of the photos, "
+        f"{_percent(sure.realised_risk)} of them wrong" + (f" ({', '.join(levels)})" if levels else "")
+    )
+
+
+def _print_calibration(to: Console, found: RunEvaluation) -> None:
+    """What was fitted."""
+    fit = found.result.temperature_fit
+    if fit is None:
+        to.print(f"temperature {found.result.temperature:.3g}")
+        return
+    saved = ", saved with the model" if found.saved else ""
+    to.print(
+        f"temperature {fit.temperature:.3g}, fitted on {count(fit.photos, 'photo')} of "
+        f"{printable(str(found.result.calibrated_on))} (negative log-likelihood there {fit.nll_before:.3f} -> "
+        f"{fit.nll_after:.3f}){saved}"
+    )
+
+
+def _print_unknown(to: Console, result: EvaluationResult) -> None:
+    """How well photos of none of the classes are found."""
+    unknown = result.unknown
+    if unknown is None:
+        return
+    if unknown.threshold is not None:
+        to.print(
+            f"unknown photos ({unknown.score} above {unknown.threshold:.4g}): {_percent(unknown.known_kept)} of the "
+            f"known photos are kept, {unknown.kept:.1%} were wanted"
+        )
+    if unknown.photos:
+        found = "" if unknown.detected is None else f"{_percent(unknown.detected)} found, "
+        to.print(
+            f"of {unknown.photos:,} photos of none of the classes: {found}AUROC {_percent(unknown.auroc)}, "
+            f"{_percent(unknown.fpr_at_kept)} would pass for known where {unknown.kept:.1%} of the known ones do"
+        )
+        areas = sorted(unknown.auroc_by_score.items(), key=lambda pair: -pair[1])
+        to.print("AUROC of all scores: " + ", ".join(f"{name} {area:.1%}" for name, area in areas))
+
+
+def _name_bad(result: EvaluationResult) -> None:
+    """Name the photos that were left out, on standard error."""
+    if result.bad_photos:
+        to = console(stderr=True)
+        to.print(f"left out as they cannot be read: {count(len(result.bad_photos), 'photo')}")
+        for one in result.bad_photos:
+            to.print("  " + printable(f"{one.path}: {one.reason}"))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

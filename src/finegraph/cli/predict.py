@@ -1,0 +1,66 @@
+"""`finegraph predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from finegraph.cli.terminal import console, count, print_json, printable
+
+if TYPE_CHECKING:
+    from finegraph.workflows.predict import PredictionResult
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    photos: Annotated[list[Path], typer.Argument(metavar="PHOTO", help="Photos, or folders of photos.")],
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=LABEL",
+            help="What is known already, such as restaurant=B; repeat it for more. The same kind again: one of these.",
+        ),
+    ] = None,
+    views: Annotated[int, typer.Option(metavar="1|10", help="How many views of each photo to average.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="How many labels to list.")] = 5,
+    risk: Annotated[float, typer.Option(min=0.0, max=1.0, help="How often the sure answer may be wrong.")] = 0.05,
+    on_bad_file: Annotated[
+        str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
+    ] = "error",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Say what is on photos.
+
+    For each photo: the most probable labels, the labels of every kind, the most exact statement that is sure enough,
+    and why the first answer rather than the second.
+    """
+    from finegraph.cli.prediction_text import print_prediction
+    from finegraph.cli.progress import progress
+    from finegraph.workflows.predict import predict_photos
+
+    options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk}
+    with progress("photos") as told:
+        result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=told, **options)  # type: ignore[arg-type]
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        to = console()
+        for number, prediction in enumerate(result.predictions):
+            if number:
+                to.print()
+            print_prediction(to, prediction, result.given)
+    _name_bad(result)
+
+
+def _name_bad(result: PredictionResult) -> None:
+    """Name the photos that were left out, on standard error."""
+    if not result.bad:
+        return
+    to = console(stderr=True)
+    to.print(
+        f"{count(len(result.bad), 'photo')} could not be read and {'was' if len(result.bad) == 1 else 'were'} left out:"
+    )
+    for error in result.bad:
+        to.print("  " + printable(str(error)))

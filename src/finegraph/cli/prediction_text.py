@@ -1,0 +1,224 @@
+"""A prediction in words, tables and bars.
+
+The answers come first, then the kinds, a line each; yes-or-no kinds of one group (the ingredients) share a line. The
+sure answer and the explanation are sentences. An explanation is shown as factors: the odds of the first answer against
+the second are their product, which reads more easily than a sum of logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from finegraph.cli.terminal import aligned, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from finegraph.inference import Answer, Explanation, Part
+    from finegraph.model import Prediction
+
+BAR = 24
+"""Columns of a bar for a probability of 1."""
+MOST_PARTS = 4
+"""How many parts of an explanation are shown on their own."""
+_SHOWN = 0.01
+"""A label of a kind with a probability below this is left out, unless it is the best."""
+_PERHAPS = 0.1
+"""A yes-or-no label of a group with a probability below this is left out."""
+_WEAK = 0.05
+"""A part of an explanation with log odds below this is no reason."""
+_MOST_IN_LINE = 4
+
+
+def print_prediction(to: Console, prediction: Prediction, given: Mapping[str, Sequence[str]]) -> None:
+    """Print what is said of one photo.
+
+    Args:
+        to: where it is printed.
+        prediction: what is said.
+        given: what was known beside the photo.
+    """
+    from rich.text import Text
+
+    to.print(Text(printable(prediction.photo), style="bold"))
+    if prediction.unknown is not None and prediction.unknown.is_unknown:
+        to.print(
+            Text.assemble(
+                ("  ! ", "bold yellow"),
+                "This may be none of the known labels "
+                f"(score {prediction.unknown.score:.3g}, above {prediction.unknown.threshold:.3g}).",
+            )
+        )
+    answers = [(answer.label, _percent(answer.probability), _bar(to, answer)) for answer in prediction.top]
+    _print_rows(to, answers, right=1)
+    kinds = kind_lines(prediction.kinds)
+    if kinds:
+        to.print()
+        _print_rows(to, kinds, name_style="dim")
+    to.print()
+    _print_paragraph(to, _sure_words(prediction, given))
+    if prediction.explanation is None:
+        _print_paragraph(to, "No other label is possible, so there is nothing to compare it with.")
+    else:
+        _print_explanation(to, prediction.explanation)
+
+
+def kind_lines(kinds: Mapping[str, Sequence[Answer]]) -> list[tuple[str, str]]:
+    """A line for each kind, and one for each group of yes-or-no kinds: its name and what is said of it."""
+    groups: dict[str, dict[str, float]] = {}
+    lines: dict[str, str] = {}
+    for name, answers in kinds.items():
+        yes = _yes(answers)
+        group, mark, part = name.partition(": ")
+        if yes is not None and mark:
+            groups.setdefault(group, {})[part] = yes
+            lines[group] = ""  # keeps the place of the group's first kind
+        elif yes is not None:
+            lines[name] = f"{'yes' if yes >= 0.5 else 'no'} {_percent(max(yes, 1 - yes))}"
+        else:
+            shown = [answer for number, answer in enumerate(answers) if not number or answer.probability >= _SHOWN]
+            lines[name] = _listed([(answer.label, answer.probability) for answer in shown[:_MOST_IN_LINE]])
+    return [(name, _group_words(groups[name]) if name in groups else words) for name, words in lines.items()]
+
+
+def _yes(answers: Sequence[Answer]) -> float | None:
+    """The probability of yes in a yes-or-no kind; None for other kinds."""
+    labels = {answer.label: answer.probability for answer in answers}
+    if not labels or not set(labels) <= {"no", "yes"}:
+        return None
+    return labels["yes"] if "yes" in labels else 1.0 - labels["no"]
+
+
+def _group_words(parts: Mapping[str, float]) -> str:
+    """What is said of a group: what is probably there, and what perhaps is."""
+    ordered = sorted(parts.items(), key=lambda pair: -pair[1])
+    there = [pair for pair in ordered if pair[1] >= 0.5]
+    perhaps = [pair for pair in ordered if _PERHAPS <= pair[1] < 0.5]
+    words = _listed(there) if there else "none"
+    return f"{words}; perhaps {_listed(perhaps)}" if perhaps else words
+
+
+def _sure_words(prediction: Prediction, given: Mapping[str, Sequence[str]]) -> str:
+    """The sure answer as a sentence."""
+    sure, risk = prediction.sure, f"{100 * prediction.risk:.3g}%"
+    if sure is None:
+        return f"Nothing is sure at a risk of {risk}."
+    kind = "fine" if sure.kind is None else sure.kind
+    if list(given.get(kind, ())) == [sure.label]:
+        return f"Nothing more exact than what is given is sure at a risk of {risk}."
+    if sure.kind is None:
+        what = f"it is {sure.label}"
+    elif sure.label in ("yes", "no"):
+        what = f"{_kind_words(sure.kind)}: {sure.label}"
+    else:
+        what = f"the {sure.kind} is {sure.label}"
+    return f"Sure at a risk of {risk}: {what} ({_percent(sure.probability)})."
+
+
+def _print_explanation(to: Console, explanation: Explanation) -> None:
+    """Why the first answer rather than the second, as factors."""
+    shown = [part for part in explanation.parts if abs(part.value) >= _WEAK][:MOST_PARTS]
+    rest = explanation.log_odds - sum(part.value for part in shown)
+    odds = f"{explanation.first} is {_times(explanation.log_odds)} as probable as {explanation.second}"
+    _print_paragraph(to, odds + (":" if shown else ", for no single reason."))
+    rows = [(_factor(part.value), _part_words(part)) for part in shown]
+    if shown and abs(rest) >= _WEAK:
+        rows.append((_factor(rest), "all else together"))
+    _print_rows(to, rows, indent=4, right=0)
+
+
+def _part_words(part: Part) -> str:
+    """What a part of an explanation is about."""
+    if part.source == "fine":
+        return "the label itself"
+    known = part.source.startswith("evidence: ")
+    kind = _kind_words(part.source.removeprefix("evidence: "))
+    if part.first and part.second and kind != "fine":
+        kind += f": {part.first}" + (f" rather than {part.second}" if part.first != part.second else "")
+    elif part.several:
+        kind += ", one of several or unknown"
+    return f"what is given on {kind}" if known else kind
+
+
+def _kind_words(kind: str) -> str:
+    """The name of a kind, so that a colon may follow: `ingredient: tofu` is a part of a group."""
+    return kind.replace(": ", " ", 1)
+
+
+def _print_rows(
+    to: Console, rows: Sequence[Sequence[str]], *, indent: int = 2, right: int = -1, name_style: str = ""
+) -> None:
+    """Rows whose cells stand below each other, without headings.
+
+    Args:
+        to: where they are printed; only a terminal breaks long cells into lines.
+        rows: the cells, as many in each row.
+        indent: how far from the left they stand.
+        right: the number of the column that is aligned to the right.
+        name_style: the style of the first column on a terminal.
+    """
+    if not rows:
+        return
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if not to.is_terminal:
+        for line in aligned(cells, (right,)):
+            to.print(" " * indent + line)
+        return
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for number in range(len(cells[0])):
+        grid.add_column(overflow="fold", justify="right" if number == right else "left")
+    for row in cells:
+        grid.add_row(Text(row[0], style=name_style), *(Text(cell) for cell in row[1:]))
+    to.print(Padding(grid, (0, 0, 0, indent)))
+
+
+def _print_paragraph(to: Console, text: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    words: Text = Text(printable(text))
+    to.print(Padding(words, (0, 0, 0, 2)) if to.is_terminal else Text("  ") + words)
+
+
+def _bar(to: Console, answer: Answer) -> str:
+    """A bar as long as a label is probable; none where there is no terminal."""
+    if not to.is_terminal:
+        return ""
+    mark = "#" if to.options.ascii_only else "█"
+    return mark * round(BAR * answer.probability)
+
+
+def _listed(pairs: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{label} {_percent(probability)}" for label, probability in pairs)
+
+
+def _percent(probability: float) -> str:
+    """A probability that never claims to be certain when it is not."""
+    if 0.999 < probability < 1.0 - 1e-9:
+        return ">99.9%"
+    return "<0.1%" if 0.0 < probability < 0.0005 else f"{probability:.1%}"
+
+
+def _times(log_odds: float) -> str:
+    """How many times as probable."""
+    if log_odds < math.log(1.05):
+        return "about"
+    if log_odds > math.log(10_000):
+        return "over 10,000 times"
+    odds = math.exp(log_odds)
+    return f"{odds:,.0f} times" if odds >= 10 else f"{odds:.1f} times"
+
+
+def _factor(value: float) -> str:
+    """A factor of the odds."""
+    if abs(value) > math.log(10_000):
+        return "x >10,000" if value > 0 else "x <0.0001"
+    factor = math.exp(value)
+    return f"x {factor:,.0f}" if factor >= 100 else f"x {factor:.2g}"

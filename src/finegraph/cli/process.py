@@ -1,0 +1,73 @@
+"""Settings of the whole process, which the command makes before torch is loaded, and the library never.
+
+Memory. The C library of Linux gives large blocks back to the system as soon as they are free, and the next layer of a
+network asks for them again, page by page. Keeping them makes networks in torch two to three times as quick on the CPU.
+The price is that the process stays as large as it once was.
+
+Threads. A container may use fewer cores than the machine has, and libraries count those of the machine. More threads
+than cores are far slower than fewer.
+
+What the user has set in the environment is left alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+"""Numbers of settings in the header malloc.h of glibc."""
+_NEVER = -1
+_MORE_AT_ONCE = 64 << 20
+_OF_THE_ALLOCATOR = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+_OF_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def prepare_process() -> None:
+    """Choose memory and thread settings that are good for networks on the CPU; call it before torch is imported."""
+    keep_memory()
+    limit_threads()
+
+
+def keep_memory() -> bool:
+    """Let the C library keep large blocks of memory rather than return them; whether it was asked to.
+
+    Only glibc is asked, and only where the environment says nothing of memory.
+    """
+    if any(name in os.environ for name in _OF_THE_ALLOCATOR) or not _is_glibc():
+        return False
+    library = ctypes.CDLL(None)
+    chosen = {_MMAP_MAX: 0, _TRIM_THRESHOLD: _NEVER, _TOP_PAD: _MORE_AT_ONCE}
+    return {library.mallopt(setting, value) for setting, value in chosen.items()} == {1}
+
+
+def limit_threads() -> None:
+    """Let libraries start as many threads as this process has cores, where the machine has more."""
+    cores = usable_cores()
+    if cores < (os.cpu_count() or 1) and not any(name in os.environ for name in _OF_THREADS):
+        os.environ["OMP_NUM_THREADS"] = str(cores)  # the others follow it
+
+
+def usable_cores() -> int:
+    """How many cores this process may keep busy: those it may run on, or what its container is allowed to use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return max(1, min(cores, _quota(cores)))
+
+
+def _quota(cores: int) -> int:
+    """The share of the processor that a container may use, in cores; `cores` where there is no limit."""
+    try:
+        most, period = _CPU_QUOTA.read_text().split()
+        return cores if most == "max" else round(int(most) / int(period))
+    except (OSError, ValueError, ZeroDivisionError):
+        return cores
+
+
+def _is_glibc() -> bool:
+    try:
+        return bool((os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"))
+    except (AttributeError, ValueError, OSError):
+        return False

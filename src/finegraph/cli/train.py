@@ -1,0 +1,158 @@
+"""`finegraph train`: every setting is a flag of the same name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from finegraph.cli.exit_codes import INTERRUPTED
+from finegraph.cli.terminal import print_json
+from finegraph.training.recipes import RECIPES
+from finegraph.training.settings import TrainSettings, read_settings, setting_type
+
+if TYPE_CHECKING:
+    from finegraph.workflows.train import TrainResult
+
+_FLAGS = {"data"}
+"""Settings that have a place of their own on the command line."""
+
+
+def _train(
+    source: str | None, config: Path | None, run: Path | None, resume: bool, as_json: bool, **given: Any
+) -> None:
+    """Train a model on photos.
+
+    The quick way, `--tune head`, computes what the pretrained network sees in each photo once and fits the last layer:
+    minutes on a laptop. `--tune all` trains the whole network. Settings come from a TOML file, then from flags; what is
+    in neither comes from the recipe. Ctrl-C saves and stops; `--resume` goes on.
+    """
+    values = {name: value for name, value in given.items() if value not in (None, [])}
+    if source is not None:
+        values["data"] = source
+    if config is not None:
+        values = {**read_settings(config), **values}
+
+    from finegraph.cli.training_display import TrainingDisplay, print_result
+    from finegraph.workflows.train import resume_settings, train_run
+
+    if resume:
+        if run is None:
+            raise typer.BadParameter("name the run to resume with --run", param_hint="--resume")
+        settings = resume_settings(run, values)
+    else:
+        settings = TrainSettings.from_dict(values)
+    _use_threads(settings.threads)
+    with TrainingDisplay(quiet=as_json) as display:
+        result: TrainResult = train_run(settings, display, run=run, resume=resume)
+    if display.speaks:
+        if as_json:
+            print_json(asdict(result))
+        else:
+            print_result(result)
+    if not result.finished:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _use_threads(threads: int | None) -> None:
+    """Set the threads of torch where the settings say how many."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def _option(one: Field[Any]) -> inspect.Parameter:
+    """The flag of a setting. All default to None, which means: not given."""
+    kind, _ = setting_type(one.name)
+    about = one.metadata["about"]
+    if get_origin(kind) is Literal:
+        about += f" ({', '.join(get_args(kind))})"
+        kind = str
+    elif get_origin(kind) is tuple:
+        about += "; repeat the flag for more"
+        kind = list[str]
+    shown = _shown_default(one)
+    flag = f"--{one.name.replace('_', '-')}"
+    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
+    option = typer.Option(*names, help=about[0].upper() + about[1:] + (f" [{shown}]" if shown else "") + ".")
+    return inspect.Parameter(
+        one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
+
+
+def _shown_default(one: Field[Any]) -> str:
+    """The default of a setting as the help shows it."""
+    by_recipe = {name: getattr(recipe, one.name, None) for name, recipe in RECIPES.items()}
+    if any(value is not None for value in by_recipe.values()):
+        return "; ".join(f"{name}: {_word(value)}" for name, value in by_recipe.items() if value is not None)
+    return "" if one.default is None else _word(one.default)
+
+
+def _word(value: object) -> str:
+    return (
+        {True: "yes", False: "no"}[value]
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def _command() -> Callable[..., None]:
+    """The command with one flag per setting."""
+    place = typer.Argument(
+        metavar="[SOURCE]",
+        help="The photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER.",
+        show_default=False,
+    )
+    only = inspect.Parameter.KEYWORD_ONLY
+    own = [
+        inspect.Parameter("source", only, default=None, annotation=Annotated[str | None, place]),
+        inspect.Parameter(
+            "config",
+            only,
+            default=None,
+            annotation=Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file with settings.")],
+        ),
+        inspect.Parameter(
+            "run",
+            only,
+            default=None,
+            annotation=Annotated[
+                Path | None,
+                typer.Option(
+                    metavar="FOLDER", help="The run folder; by default a new one in runs/, named after the data."
+                ),
+            ],
+        ),
+        inspect.Parameter(
+            "resume",
+            only,
+            default=False,
+            annotation=Annotated[bool, typer.Option("--resume", help="Go on with the run of --run where it stopped.")],
+        ),
+        inspect.Parameter(
+            "as_json",
+            only,
+            default=False,
+            annotation=Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")],
+        ),
+    ]
+    flags = [_option(one) for one in fields(TrainSettings) if one.name not in _FLAGS]
+
+    def train(**values: Any) -> None:
+        _train(**values)
+
+    train.__doc__ = _train.__doc__
+    # The command-line library reads the signature for the order and the annotations for the types.
+    train.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
+    train.__annotations__ = {one.name: one.annotation for one in [*own, *flags]}
+    return train
+
+
+train = _command()

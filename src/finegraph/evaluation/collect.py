@@ -1,0 +1,183 @@
+"""Gathering the figures of an evaluation batch by batch.
+
+A `Collector` takes posteriors and the truth, and keeps of each photo what the figures need: 50 bytes and 9 per kind.
+Probabilities of all fine labels are never kept, so a graph of 100,000 labels needs no more memory than one of ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.data.dataset import MISSING
+from finegraph.errors import InputError, ShapeError, TargetError
+from finegraph.evaluation import metrics
+from finegraph.evaluation.figures import figures
+from finegraph.evaluation.relations import UNJUDGED, Indices, judge_kind
+from finegraph.evaluation.results import EvaluationResult
+from finegraph.evaluation.sample_results import SampleResults
+from finegraph.evaluation.sure import judge_statements
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.model.unknown import unknown_scores
+
+
+class Collector:
+    """Takes in posteriors and the truth, and gives the figures.
+
+    Args:
+        graph: the label graph.
+        risk: the share of sure answers that may be wrong.
+        temperature: what the scores are divided by first.
+        views: how many samples in a row are views of one photo, whose probabilities are averaged.
+        scores: which scores of unknown photos to keep, by name.
+        name_of: what to call a sample in messages.
+
+    Example:
+        >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+        >>> collector = Collector(graph)
+        >>> collector.add(Posterior(graph, torch.eye(3)), torch.tensor([0, 0, 2]))
+        >>> result = collector.result()
+        >>> f"{result.top1:.2f} {result.kinds['dish']:.2f} {result.mistake_severity}"
+        '0.67 1.00 0.0'
+    """
+
+    def __init__(
+        self,
+        graph: LabelGraph,
+        risk: float = 0.05,
+        *,
+        temperature: float = 1.0,
+        views: int = 1,
+        scores: Sequence[str] = (),
+        name_of: Callable[[int], str] = "sample {}".format,
+    ) -> None:
+        if not 0.0 <= risk < 1.0:
+            raise InputError(f"risk must be at least 0 and below 1, got {risk}")
+        self.graph, self.risk, self.temperature, self.views = graph, risk, temperature, views
+        self._scores, self._name_of = tuple(scores), name_of
+        self._parts: list[SampleResults] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(
+        self,
+        posterior: Posterior,
+        fine: Int[Tensor, " batch"],
+        kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+        sample_numbers: Int[Tensor, " batch"] | None = None,
+    ) -> None:
+        """Take in a batch.
+
+        Args:
+            posterior: of the network itself, without temperature; with several views, of the single views.
+            fine: the true fine label of each photo, `MISSING` (-100) where it is not known.
+            kind_targets: per kind the label seen on each photo, `MISSING` where none was. Where there is one it is the
+                truth of its kind; else the parents of the fine label are.
+            sample_numbers: the number of each photo in the list of samples; by default they are counted.
+
+        Raises:
+            ShapeError: there is not one target per photo.
+            TargetError: a target is no label of the graph.
+            InputError: the posterior of a photo is not a number.
+        """
+        count = len(fine)
+        if fine.shape != (count,) or len(posterior) != count * self.views:
+            raise ShapeError(
+                f"expected one fine label for each of {len(posterior) // self.views} photos, got {tuple(fine.shape)}"
+            )
+        _check_labels("fine", fine, len(self.graph))
+        seen = {name: self._seen(name, labels, count) for name, labels in (kind_targets or {}).items()}
+        numbers = torch.arange(self._count, self._count + count) if sample_numbers is None else sample_numbers
+        with torch.no_grad():
+            self._parts.append(self._part(posterior, fine, seen, numbers.cpu().numpy()))
+        self._count += count
+
+    def _seen(self, name: str, labels: Tensor, count: int) -> Indices:
+        """Labels seen on photos, checked."""
+        size = len(self.graph.labels(name))
+        if labels.shape != (count,):
+            raise ShapeError(
+                f"kind_targets[{name!r}]: expected {count} labels, one per photo, got {tuple(labels.shape)}"
+            )
+        _check_labels(f"kind_targets[{name!r}]", labels, size)
+        return labels.cpu().numpy()
+
+    def _part(self, raw: Posterior, fine: Tensor, seen: Mapping[str, Indices], numbers: Indices) -> SampleResults:
+        """What is to be kept of a batch."""
+        unknown = {name: unknown_scores(raw, name, views=self.views).cpu().numpy() for name in self._scores}
+        posterior = raw if self.temperature == 1.0 else raw.tempered(self.temperature)
+        posterior = posterior if self.views == 1 else posterior.mean_views(self.views)
+        log_probs = posterior.log_probs()
+        self._refuse_nan(log_probs, numbers)
+        target = fine.to(log_probs.device)
+        best, predicted = log_probs.max(dim=1)
+        truth = log_probs.gather(1, target.clamp_min(0).unsqueeze(1)).squeeze(1).double()
+        kinds = [posterior.kind_log_probs(name, log_probs).max(dim=1) for name in self.graph.kinds]
+        truth_numbers, predicted_numbers = fine.cpu().numpy(), predicted.cpu().numpy().astype(np.int32)
+        labels = _columns([found.indices for found in kinds], len(fine)).astype(np.int32)
+        right = np.full(labels.shape, UNJUDGED, dtype=np.int8)
+        for place, name in enumerate(self.graph.kinds):
+            right[:, place] = judge_kind(self.graph.kind(name), labels[:, place], truth_numbers, seen.get(name))
+        return SampleResults(
+            sample=numbers,
+            fine=truth_numbers,
+            predicted=predicted_numbers,
+            probability=best.exp().clamp_max(1.0).cpu().numpy(),
+            rank=metrics.truth_rank(log_probs, target).cpu().numpy().astype(np.int32),
+            log_prob=torch.where(target == MISSING, torch.nan, truth).cpu().numpy(),
+            kinds_predicted=labels,
+            kinds_probability=_columns([found.values.exp().clamp_max(1.0) for found in kinds], len(fine)),
+            kinds_right=right,
+            inconsistent=metrics.inconsistent(self.graph, predicted_numbers, labels),
+            statements=judge_statements(self.graph, posterior.answer(self.risk), truth_numbers, seen),
+            unknown=unknown,
+        )
+
+    def _refuse_nan(self, log_probs: Tensor, numbers: Indices) -> None:
+        """Raise where a posterior is no distribution; such a photo has no answer, right or wrong."""
+        amiss = log_probs.isnan().any(dim=1).cpu().numpy()
+        if amiss.any():
+            raise InputError(
+                f"{self._name_of(int(numbers[amiss][0]))}: the network gives scores that are not numbers (NaN); "
+                "its weights are broken, evaluate another checkpoint"
+            )
+
+    def samples(self) -> SampleResults:
+        """What is known of each photo, in the order of their numbers.
+
+        Raises:
+            InputError: there were no photos.
+        """
+        if not self._count:
+            raise InputError("there is nothing to evaluate: expected at least one photo that can be read, got none")
+        self._parts = [SampleResults.join(self._parts)]
+        return self._parts[0]
+
+    def result(self) -> EvaluationResult:
+        """The figures of all photos so far.
+
+        Raises:
+            InputError: there were no photos.
+        """
+        return figures(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
+
+
+def _check_labels(what: str, labels: Tensor, count: int) -> None:
+    """Raise where a label is not one of `count`."""
+    wrong = labels[((labels < 0) | (labels >= count)) & (labels != MISSING)]
+    if len(wrong):
+        raise TargetError(f"{what}: got label {int(wrong[0])}, expected 0 to {count - 1}, or {MISSING} for not known")
+
+
+def _columns(columns: Sequence[Tensor], count: int) -> NDArray[Any]:
+    """Tensors side by side, also where there are none."""
+    return torch.stack(list(columns), dim=1).cpu().numpy() if columns else np.zeros((count, 0), dtype=np.float32)

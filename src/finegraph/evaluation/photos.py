@@ -1,0 +1,180 @@
+"""Evaluating a classifier on photos: batch after batch through the network, straight into the figures.
+
+One view of each photo (the centre) or ten, whose probabilities are averaged; with or without its box. A photo that
+cannot be read ends the evaluation or, when asked, is left out, named and counted; it is never replaced by another one.
+The cost is that of the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Unpack
+
+import numpy as np
+
+from finegraph.data.dataset import targets_of
+from finegraph.data.samples import Samples
+from finegraph.errors import DataError
+from finegraph.evaluation.collect import Collector
+from finegraph.evaluation.photo_batches import PhotoOptions, PhotoSettings, Progress, Told, photo_batches
+from finegraph.evaluation.results import BadPhoto, EvaluationResult
+from finegraph.evaluation.sample_results import SampleResults
+from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
+from finegraph.evaluation.unknown import Scores, choose_threshold, unknown_figures
+from finegraph.graph.faults import first_few
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.model.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
+
+DEFAULT_KEPT = 0.95
+"""The share of known photos that a threshold is to keep."""
+
+
+class Evaluation(NamedTuple):
+    """What an evaluation gives: the figures, and what is known of each photo."""
+
+    result: EvaluationResult
+    samples: SampleResults
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationFit:
+    """What is fitted on photos that were not trained with.
+
+    Attributes:
+        temperature: what to divide scores by.
+        unknown: when to call a photo unknown.
+        bad_photos: the photos that could not be read and were left out.
+    """
+
+    temperature: TemperatureFit
+    unknown: UnknownRule
+    bad_photos: tuple[BadPhoto, ...] = ()
+
+
+def evaluate_photos(
+    classifier: PhotoClassifier,
+    samples: Samples,
+    *,
+    risk: float = 0.05,
+    foreign: Samples | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[PhotoOptions],
+) -> Evaluation:
+    """Evaluate a classifier on photos with labels.
+
+    Args:
+        classifier: with its temperature and its rule for unknown photos.
+        samples: the photos. Labels seen on a photo come before those that its fine label has in the graph.
+        risk: the share of sure answers that may be wrong.
+        foreign: photos of none of the classes, to see how many of them are found.
+        progress: is told how many of how many photos are done.
+        **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
+
+    Raises:
+        UnknownNameError: labels that the graph of the classifier does not have, all of them at once.
+        ImageFileError: a photo that cannot be read, where that is an error.
+        DataError: no photo has a label, or foreign photos are of known classes.
+    """
+    settings = PhotoSettings(**options)
+    fine, kinds = targets_of(samples, classifier.graph)
+    if not any(sample.label is not None or sample.kinds for sample in samples):
+        raise DataError(f"expected photos with labels to compare answers with, got {len(samples)} without any")
+    if foreign is not None:
+        refuse_known(foreign, classifier)
+    score = DEFAULT_SCORE if classifier.unknown is None else classifier.unknown.score
+    collector = Collector(
+        classifier.graph,
+        risk,
+        temperature=classifier.temperature,
+        views=settings.views,
+        scores=(score,) if foreign is None else tuple(UNKNOWN_SCORES),
+        name_of=lambda number: str(samples[number].path),
+    )
+    told = Told(progress, len(samples) + (0 if foreign is None else len(foreign)))
+    bad: list[BadPhoto] = []
+    for batch in photo_batches(classifier, samples, settings, bad, told.part(0)):
+        seen = {name: labels[batch.numbers] for name, labels in kinds.items()}
+        collector.add(batch.posterior, fine[batch.numbers], seen, batch.numbers)
+    result = collector.result()
+    others = None if foreign is None else foreign_scores(classifier, foreign, settings, bad, told.part(len(samples)))
+    if classifier.unknown is not None or others is not None:
+        known = collector.samples().unknown
+        result = replace(result, unknown=unknown_figures(classifier.unknown, score, DEFAULT_KEPT, known, others))
+    box = classifier.views.box if settings.box is None else settings.box
+    return Evaluation(replace(result, box=box, bad_photos=tuple(bad)), collector.samples())
+
+
+def calibrate_photos(
+    classifier: PhotoClassifier,
+    samples: Samples,
+    *,
+    score: str = DEFAULT_SCORE,
+    kept: float = DEFAULT_KEPT,
+    progress: Progress | None = None,
+    **options: Unpack[PhotoOptions],
+) -> CalibrationFit:
+    """Fit a temperature, and choose a threshold for unknown photos, on photos that were not trained with.
+
+    Args:
+        classifier: the classifier, whose own temperature and rule play no part.
+        samples: photos of known classes; those without a fine label count for the threshold only.
+        score: the score of unknown photos, one of `UNKNOWN_SCORES`.
+        kept: the share of photos of known classes that the threshold is to keep.
+        progress: is told how many of how many photos are done.
+        **options: how photos are looked at; see `PhotoSettings`.
+
+    Raises:
+        InputError: there is no photo with a fine label.
+    """
+    settings = PhotoSettings(**options)
+    UnknownRule(score, 0.0, kept)  # a wrong name or share shows now, not after all photos
+    search = TemperatureSearch(settings.views)
+    fine, _ = targets_of(samples, classifier.graph)
+    scores: list[Scores] = [np.zeros(0)]
+    bad: list[BadPhoto] = []
+    for batch in photo_batches(classifier, samples, settings, bad, progress):
+        search.add(batch.posterior, fine[batch.numbers].to(batch.posterior.fine_scores.device))
+        scores.append(unknown_scores(batch.posterior, score, views=settings.views).cpu().numpy())
+    temperature = search.fit()
+    rule = UnknownRule(score, choose_threshold(np.concatenate(scores), kept), kept)
+    return CalibrationFit(temperature=temperature, unknown=rule, bad_photos=tuple(bad))
+
+
+def calibrated(classifier: PhotoClassifier, fit: CalibrationFit) -> PhotoClassifier:
+    """The same classifier with what was fitted."""
+    return PhotoClassifier(
+        classifier.network,
+        classifier.views,
+        temperature=fit.temperature.temperature,
+        unknown=fit.unknown,
+        about=classifier.about,
+    )
+
+
+def foreign_scores(
+    classifier: PhotoClassifier,
+    samples: Samples,
+    settings: PhotoSettings,
+    bad: list[BadPhoto],
+    progress: Progress | None = None,
+) -> dict[str, Scores]:
+    """All scores of photos of none of the classes; those that cannot be read are put into `bad`."""
+    parts: dict[str, list[Scores]] = {name: [np.zeros(0)] for name in UNKNOWN_SCORES}
+    for batch in photo_batches(classifier, samples, settings, bad, progress):
+        for name, found in parts.items():
+            found.append(unknown_scores(batch.posterior, name, views=settings.views).cpu().numpy())
+    return {name: np.concatenate(found) for name, found in parts.items()}
+
+
+def refuse_known(samples: Samples, classifier: PhotoClassifier) -> None:
+    """Raise where photos of none of the classes are labelled with a class that the classifier knows.
+
+    Raises:
+        DataError: naming some of these classes.
+    """
+    known = sorted(set(samples.labels) & set(classifier.graph.fine))
+    if known:
+        raise DataError(
+            f"{samples.source or 'foreign photos'}: expected photos of none of the known classes, got some of "
+            f"{first_few(known, len(known))}; take those out"
+        )

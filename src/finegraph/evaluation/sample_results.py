@@ -1,0 +1,186 @@
+"""What an evaluation knows of each photo, as columns; and the table of it, `samples.csv`.
+
+About 50 bytes per photo and 9 more per kind, however many fine labels there are. In the table, photos stand in the
+order of the samples; one that could not be read has the reason in its column `error`, and no answers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.data.findings import defused
+from finegraph.data.samples import Samples
+from finegraph.evaluation.metrics import Numbers
+from finegraph.evaluation.relations import Indices, Judgements, judge_fine
+from finegraph.evaluation.sure import FINE_LEVEL, NOTHING, Statements
+from finegraph.graph import LabelGraph
+from finegraph.graph.text_file import write_text
+
+COLUMNS = (
+    "path",
+    "label",
+    "predicted",
+    "probability",
+    "right",
+    "rank",
+    "log_prob",
+    "inconsistent",
+    "sure_kind",
+    "sure_label",
+    "sure_probability",
+    "sure_right",
+    "unknown_score",
+    "error",
+)
+"""The columns of the table; then follow `predicted:KIND`, `probability:KIND` and `right:KIND` for every kind."""
+_KIND_COLUMNS = ("predicted", "probability", "right")
+_JUDGED = {1: "yes", 0: "no"}
+
+
+@dataclass(frozen=True, eq=False)
+class SampleResults:
+    """What is known of each photo, in columns.
+
+    Attributes:
+        sample: the number of the photo in the list of samples.
+        fine: the true fine label, `MISSING` where it is not known.
+        predicted: the most probable fine label.
+        probability: its probability.
+        rank: the place of the true one, from 1; 0 where it is not known.
+        log_prob: the log probability of the true one; NaN where it is not known.
+        kinds_predicted: (photo, kind) the most probable label of each kind.
+        kinds_probability: (photo, kind) its probability.
+        kinds_right: (photo, kind) whether it is right.
+        inconsistent: whether these contradict the most probable fine label.
+        statements: the sure answers.
+        unknown: per score, how little the photo looks like the known classes.
+    """
+
+    sample: Indices
+    fine: Indices
+    predicted: Indices
+    probability: Numbers
+    rank: Indices
+    log_prob: Numbers
+    kinds_predicted: Indices
+    kinds_probability: Numbers
+    kinds_right: Judgements
+    inconsistent: NDArray[np.bool_]
+    statements: Statements
+    unknown: dict[str, Numbers]
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    @property
+    def right(self) -> Judgements:
+        """Whether the most probable fine label is right."""
+        return judge_fine(self.predicted, self.fine)
+
+    @staticmethod
+    def join(parts: Sequence[SampleResults]) -> SampleResults:
+        """All parts, in the order of the samples."""
+        order = np.argsort(np.concatenate([part.sample for part in parts]), kind="stable")
+
+        def joined(arrays: Sequence[Any]) -> Any:
+            return np.concatenate(arrays)[order]
+
+        columns = [field.name for field in fields(SampleResults) if field.name not in ("statements", "unknown")]
+        statements = zip(*(part.statements for part in parts), strict=True)
+        return SampleResults(
+            **{name: joined([getattr(part, name) for part in parts]) for name in columns},
+            statements=Statements(*map(joined, statements)),
+            unknown={name: joined([part.unknown[name] for part in parts]) for name in parts[0].unknown},
+        )
+
+
+def write_samples(
+    path: str | os.PathLike[str],
+    results: SampleResults,
+    samples: Samples,
+    graph: LabelGraph,
+    *,
+    score: str | None = None,
+    bad: Mapping[str, str] | None = None,
+) -> None:
+    """Write the table; cells that a spreadsheet would take for a formula are defused.
+
+    Args:
+        path: the file.
+        results: of the photos that could be read.
+        samples: all photos.
+        graph: the label graph.
+        score: which of the scores of unknown photos stands in the table.
+        bad: the paths of the photos that could not be read, each with the reason.
+
+    Raises:
+        GraphFileError: the file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*COLUMNS, *(defused(f"{column}:{kind}") for kind in graph.kinds for column in _KIND_COLUMNS)])
+    rows = _Rows(results, graph, score)
+    place_of = {number: place for place, number in enumerate(results.sample.tolist())}
+    for number, sample in enumerate(samples):
+        first = [defused(os.fspath(sample.path)), defused(sample.label or "")]
+        if number in place_of:
+            writer.writerow([*first, *rows.cells(place_of[number])])
+        else:
+            reason = defused((bad or {}).get(os.fspath(sample.path), ""))
+            blanks = len(COLUMNS) - 3, len(_KIND_COLUMNS) * len(graph.kinds)
+            writer.writerow([*first, *[""] * blanks[0], reason, *[""] * blanks[1]])
+    write_text(os.fspath(path), text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+class _Rows:
+    """The cells of photos that could be read; names are defused once, numbers need no defusing."""
+
+    def __init__(self, results: SampleResults, graph: LabelGraph, score: str | None) -> None:
+        self.results = results
+        self.right = results.right
+        self.unknown = None if score is None else results.unknown[score]
+        self.kinds = [defused(name) for name in graph.kinds]
+        self.labels = [[defused(label) for label in graph.labels(name)] for name in graph.kinds]
+        self.fine = [defused(label) for label in graph.fine]
+
+    def cells(self, place: int) -> list[str]:
+        """The cells after the path and the label."""
+        found = self.results
+        cells = [
+            self.fine[found.predicted[place]],
+            _number(found.probability[place]),
+            _JUDGED.get(int(self.right[place]), ""),
+            str(found.rank[place]) if found.rank[place] else "",
+            _number(found.log_prob[place]),
+            _JUDGED[int(found.inconsistent[place])],
+            *self._sure(place),
+            "" if self.unknown is None else _number(self.unknown[place]),
+            "",
+        ]
+        for kind in range(len(self.kinds)):
+            cells.append(self.labels[kind][found.kinds_predicted[place, kind]])
+            cells.append(_number(found.kinds_probability[place, kind]))
+            cells.append(_JUDGED.get(int(found.kinds_right[place, kind]), ""))
+        return cells
+
+    def _sure(self, place: int) -> list[str]:
+        """The sure answer: kind, label, probability, whether it is right."""
+        level, label, probability, right = (column[place] for column in self.results.statements)
+        if level == NOTHING:
+            return ["", "", "", ""]
+        kind = "" if level == FINE_LEVEL else self.kinds[level - 1]
+        name = self.fine[label] if level == FINE_LEVEL else self.labels[level - 1][label]
+        return [kind, name, _number(probability), _JUDGED.get(int(right), "")]
+
+
+def _number(value: float) -> str:
+    """A number with six digits; nothing where there is none."""
+    return "" if np.isnan(value) else f"{value:.6g}"

@@ -1,0 +1,113 @@
+"""The steps of the loss with labels as columns, as scores come; see `marginal_loss.py` and `columns.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from finegraph.inference.columns import ListedKind
+    from finegraph.inference.marginal_loss import Job
+
+
+class LossByColumns:
+    """The probabilities of one batch and the sums that the loss needs of them."""
+
+    def __init__(self, job: Job, scores: Tensor, own: bool) -> None:
+        self.job, self.plan, self.columns = job, job.tensors.plan, job.tensors.plan.columns
+        self.slots = self.columns.divide_slots(tuple(job.targets.kind))
+        self.probs = torch.softmax(scores, dim=1, out=scores) if own else torch.softmax(scores, dim=1)
+        self.shares: list[tuple[Tensor, Tensor]] = []
+        self.mixing_grad: Tensor | None = None
+        self.block_grads: Tensor | None = None
+
+    def target_probs(self) -> Tensor:
+        """(batch, slot) the probability of the label of each slot."""
+        targets = self.job.targets
+        out = self.probs.new_empty(targets.column.shape)
+        self.fine_probs = self.probs.gather(1, targets.fine.unsqueeze(1))
+        out[:, :1] = self.fine_probs
+        for slot, listed in self.slots.listed:
+            out[:, slot] = self._listed_probs(targets.column[:, slot], listed)
+        if len(self.slots.others):
+            self.place = self.columns.place[targets.column.index_select(1, self.slots.others)]
+            out.index_copy_(1, self.slots.others, self._group_probs().gather(1, self.place))
+        return out
+
+    def _listed_probs(self, column: Tensor, listed: ListedKind) -> Tensor:
+        """(batch) the probability of a label of a listed kind: the sum over its children."""
+        child, valid = listed.children(column - listed.first_column)
+        share = self.probs.gather(1, child).mul_(valid)
+        self.shares.append((child, share))
+        return share.sum(dim=1)
+
+    def _group_probs(self) -> Tensor:
+        """(batch, place) the probabilities of all labels and mixed rows of the dense and the mixed listed kinds."""
+        columns, probs = self.columns, self.probs
+        self.block_probs = columns.sum_to_blocks(probs) if columns.dense_kinds else probs[:, :0]
+        parts = [self.block_probs @ columns.matrix_of(probs.dtype).t()] if columns.dense_kinds else []
+        for listed in columns.mixed_listed:
+            sums = probs.new_zeros(len(probs), listed.group_count)
+            parts.append(sums.scatter_add_(1, listed.local_group.expand(len(probs), -1), probs))
+        groups = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        if self.job.mixing is None:
+            return groups
+        self.edge_row, self.edge_column = columns.place[self.plan.edge_row], columns.place[self.plan.edge_column]
+        self.edge_share = self.job.mixing.exp()
+        self.edge_probs = groups.index_select(1, self.edge_row) * self.edge_share
+        return groups.index_add(1, self.edge_column, self.edge_probs)
+
+    def grad(self, factor: Tensor, weight: Tensor | None) -> Tensor:
+        """dL/ds (batch, fine) from w / p_t of each slot; overwrites the probabilities."""
+        fine = self.job.targets.fine.unsqueeze(1)
+        count = factor.new_full((1, 1), factor.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
+        total = count * self.job.scale
+        if len(self.slots.others):
+            grad = self.probs.mul_(self._pull(factor.index_select(1, self.slots.others), total))
+        else:
+            grad = self.probs.mul_(total)
+        self._add(grad, fine, factor[:, :1].neg().mul_(self.fine_probs))
+        for (slot, _), (child, share) in zip(self.slots.listed, self.shares, strict=True):
+            self._add(grad, child, share.mul_(factor[:, slot : slot + 1]).neg_())
+        return grad
+
+    def _pull(self, factor: Tensor, total: Tensor) -> Tensor:
+        """(batch, fine) the total weight minus the sum over targets of w r / p_t."""
+        columns, dense = self.columns, len(self.columns.dense_columns)
+        back = factor.new_zeros(len(factor), columns.place_count).scatter_add_(1, self.place, factor)
+        if self.job.mixing is not None:
+            at_edges = back.index_select(1, self.edge_column)
+            self.mixing_grad = (self.edge_probs * at_edges).neg_()
+            back.index_add_(1, self.edge_row, self.edge_share * at_edges)
+        pull = total
+        if dense:
+            pull = torch.addmm(total, back[:, :dense], columns.matrix_of(factor.dtype), alpha=-1)
+            if columns.block is not None:
+                # The sums over blocks of the gradient follow from those of the probabilities.
+                self.block_grads = None if columns.mixed_listed else self.block_probs.mul_(pull)
+                pull = pull.gather(1, columns.block.expand(len(pull), -1))
+        for listed in columns.mixed_listed:
+            part = back[:, dense : dense + listed.group_count]
+            pull = pull - part.gather(1, listed.local_group.expand(len(part), -1))
+            dense += listed.group_count
+        return pull
+
+    def _add(self, grad: Tensor, fine: Tensor, values: Tensor) -> None:
+        """Add values (batch, n) to the gradients of some fine labels (batch, n), and to those of their blocks."""
+        grad.scatter_add_(1, fine, values)
+        if self.block_grads is not None and self.columns.block is not None:
+            self.block_grads.scatter_add_(1, self.columns.block[fine], values)
+
+    def group_grads(self, exact: bool) -> Tensor:
+        """(batch, group) dL/ds summed over the fine labels of each group.
+
+        Args:
+            exact: whether the gradient is still what `grad` has found.
+        """
+        columns, grad = self.columns, self.probs
+        if self.block_grads is None or not exact:
+            return columns.sum_to_groups(grad)
+        out = grad.new_zeros(len(grad), columns.group_count)
+        return columns.put_listed(columns.put_dense(out, self.block_grads), grad)

@@ -1,0 +1,146 @@
+"""The loss as a function that torch can differentiate, eagerly and inside compiled programs.
+
+Forward finds the gradients too, and backward only scales them. They are handed over rather than copied, so a second
+backward through the same graph computes them once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from finegraph.inference.derivatives import first_derivatives_only
+from finegraph.inference.marginal_loss import Grads, Job, loss_and_grad
+from finegraph.inference.scores import Summands, full_precision, joint_sum, sum_scores
+from finegraph.inference.targets import Targets
+from finegraph.inference.tensors import GraphTensors
+
+
+def marginal_loss(tensors: GraphTensors, parts: Summands, targets: Targets, divisor: float | Tensor | None) -> Tensor:
+    """The loss from the summands of the joint scores: of each sample, or summed and divided by a number.
+
+    Args:
+        tensors: the graph.
+        parts: the scores.
+        targets: what was observed.
+        divisor: what to divide the sum by; None for the loss of each sample.
+    """
+    fine, groups, mixing, dtype = parts
+    if mixing is not None:
+        mixing = mixing.expand(len(fine), -1)
+    if torch.compiler.is_compiling():
+        loss = _compiled(tensors, joint_sum(tensors.plan, parts), mixing, targets)
+        return loss if divisor is None else loss.sum() / divisor
+    result: Tensor = _MarginalLoss.apply(fine, groups, mixing, tensors, targets, divisor, dtype)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _MarginalLoss(torch.autograd.Function):
+    """`loss_and_grad` from the summands of the joint scores."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        fine: Tensor,
+        groups: Tensor | None,
+        mixing: Tensor | None,
+        tensors: GraphTensors,
+        targets: Targets,
+        divisor: float | Tensor | None,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        ctx.job = Job(
+            tensors=tensors,
+            mixing=None if mixing is None else mixing.detach(),
+            targets=targets,
+            summed=divisor is not None,
+            scale=1.0 if divisor is None else 1.0 / divisor,
+            grads=any(ctx.needs_input_grad),
+            group_grads=ctx.needs_input_grad[1],
+        )
+        ctx.dtype = dtype
+        ctx.save_for_backward(fine, groups)
+        loss, ctx.found = _find(ctx.job, fine, groups, dtype)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        first_derivatives_only()
+        fine, groups = ctx.saved_tensors
+        found: Grads = ctx.found or _find(ctx.job, fine, groups, ctx.dtype)[1]
+        ctx.found = None
+        factor = grads[0].unsqueeze(1) if grads[0].ndim else grads[0]
+        as_found = factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
+        types = (fine.dtype, None if groups is None else groups.dtype, None)
+        out: list[Tensor | None] = []
+        for grad, dtype in zip((found.scores, found.groups, found.mixing), types, strict=True):
+            if grad is None:
+                out.append(None)
+            else:
+                scaled = grad if as_found else grad.mul_(factor)
+                out.append(scaled if dtype is None else scaled.to(dtype))
+        return (*out, None, None, None, None)
+
+
+def _find(job: Job, fine: Tensor, groups: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Grads]:
+    """The loss and its gradients."""
+    plan = job.tensors.plan
+
+    def scores_of(sample: Tensor) -> Tensor:
+        return fine[sample] if groups is None else sum_scores(plan, fine[sample], groups[sample], dtype)
+
+    with full_precision(fine.device):
+        scores = fine if groups is None else sum_scores(plan, fine, groups, dtype)
+        return loss_and_grad(job, scores.detach(), own=groups is not None, again=scores_of)
+
+
+def _compiled(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, targets: Targets) -> Tensor:
+    """The loss of each sample from joint scores, inside a compiled program."""
+    mixed = scores.new_zeros(len(scores), 0) if mixing is None else mixing.contiguous()
+    weight = targets.weight
+    if weight is None:
+        weight = scores.new_ones(targets.column.shape)
+    loss: Tensor = _compiled_loss(scores, mixed, targets.fine, targets.column, weight, tensors.key)[0]
+    return loss
+
+
+@torch.library.custom_op(
+    "finegraph::marginal_loss",
+    mutates_args=(),
+    schema="(Tensor scores, Tensor mixing, Tensor fine, Tensor column, Tensor weight, int key) "
+    "-> (Tensor, Tensor, Tensor)",
+)
+def _compiled_loss(
+    scores: Tensor, mixing: Tensor, fine: Tensor, column: Tensor, weight: Tensor, key: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`loss_and_grad` as one opaque operator, since it branches on values; `key` names the graph's tensors."""
+    tensors = GraphTensors.by_key(key)
+    targets = Targets(fine, column, weight, tensors.slots.all_kinds())
+    job = Job(tensors, mixing if mixing.shape[1] else None, targets)
+    with full_precision(scores.device):
+        loss, found = loss_and_grad(job, scores, own=False, again=lambda sample: scores[sample])
+    assert found.scores is not None
+    mixing_grad = torch.zeros_like(mixing) if found.mixing is None else found.mixing.contiguous()
+    return loss, found.scores.contiguous(), mixing_grad
+
+
+@_compiled_loss.register_fake
+def _(
+    scores: Tensor, mixing: Tensor, fine: Tensor, column: Tensor, weight: Tensor, key: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return scores.new_empty(scores.shape[0]), scores.new_empty(scores.shape), mixing.new_empty(mixing.shape)
+
+
+def _keep_grad(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], output[2])
+
+
+def _scale_grad(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    grad, mixing_grad = ctx.saved_tensors
+    factor = grads[0].unsqueeze(1)
+    return grad * factor, mixing_grad * factor, None, None, None, None
+
+
+_compiled_loss.register_autograd(_scale_grad, setup_context=_keep_grad)

@@ -1,0 +1,23 @@
+"""What was observed of a batch, in the form that the loss needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Targets(NamedTuple):
+    """What was observed of each sample. Slots are those of `slots.py`.
+
+    Attributes:
+        fine: (batch) the fine label; anything where it was not observed.
+        column: (batch, slot) the column of the label of each slot; the first slot is the fine label.
+        weight: (batch, slot) the weight of each slot; 0 where it was not observed. None where all weights are 1.
+        kind: per slot, the number of its kind.
+    """
+
+    fine: Tensor
+    column: Tensor
+    weight: Tensor | None
+    kind: list[int]

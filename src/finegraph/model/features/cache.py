@@ -1,0 +1,151 @@
+"""Features that were computed before, and those that will not have to be again.
+
+    FOLDER/features/NETWORK-KEY/*.safetensors     one folder per network and way to cut photos; see keys.py, shards.py
+
+Rows are written every few seconds, so that a run which is killed loses little: at most some seconds, or a fiftieth of
+the time it took. Opening reads the keys alone; the rows of a shard are read and checked when the first of them is asked
+for. A shard that is damaged is removed, and what it held is computed again. The folder may be deleted at any time.
+
+Cost: 16 bytes per stored photo to open, one pass over the rows that are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.model.features.shards import (
+    DamagedShardError,
+    read_features,
+    read_keys,
+    remove_stale,
+    shards_in,
+    write_shard,
+)
+
+_SECONDS, _SHARE = 5.0, 0.02
+"""New rows are written when this time has gone by since the last were, or this share of all the time if that is more,
+so that a long run does not leave thousands of files."""
+
+Row = NDArray[np.float32]
+T = TypeVar("T")
+
+
+def default_cache_folder() -> Path:
+    """Where things are kept that can be computed again: what `FINEGRAPH_CACHE` says, else the user's cache folder."""
+    chosen = os.environ.get("FINEGRAPH_CACHE")
+    if chosen:
+        return Path(chosen)
+    user = os.environ.get("XDG_CACHE_HOME")  # only an absolute path counts, says the specification
+    return (Path(user) if user and os.path.isabs(user) else Path.home() / ".cache") / "finegraph"
+
+
+class FeatureCache:
+    """The rows of one network and one way to cut photos, by the keys of the photos.
+
+    Any thread may call `get`; one thread calls the others.
+    """
+
+    def __init__(self, folder: Path | None, size: int) -> None:
+        """Open a folder; it need not exist.
+
+        Args:
+            folder: where the shards are; None for nothing stored and nothing found.
+            size: the number of columns.
+        """
+        self.folder, self.size = folder, size
+        self.notes: list[str] = []
+        self._place: dict[bytes, tuple[Path, int]] = {}
+        self._shards: dict[Path, Row | None] = {}
+        self._new: dict[bytes, Row] = {}
+        self._lock = threading.Lock()
+        self._started = self._written = time.monotonic()
+        if folder is not None:
+            remove_stale(folder)
+            self._index(folder)
+
+    def _index(self, folder: Path) -> None:
+        """Take note of what the shards hold."""
+        try:
+            for path in shards_in(folder):
+                for number, key in enumerate(self._checked(path, read_keys) or ()):
+                    self._place[key] = (path, number)
+        except OSError as error:
+            self.notes.append(f"{folder}: stored features cannot be read ({_reason(error)})")
+
+    def _checked(self, path: Path, read: Callable[[Path], T]) -> T | None:
+        """What is read from a shard; None, and a note, where it is no good."""
+        try:
+            return read(path)
+        except DamagedShardError as error:
+            self.notes.append(f"{path}: stored features are damaged ({error}); they are removed and computed again")
+            with contextlib.suppress(OSError):
+                path.unlink()
+        except FileNotFoundError:
+            pass  # another process found it damaged and removed it
+        except OSError as error:
+            self.notes.append(f"{path}: stored features cannot be read ({_reason(error)}); they are computed again")
+        return None
+
+    def get(self, key: bytes) -> Row | None:
+        """The row of a photo; None where there is none."""
+        with self._lock:
+            row = self._new.get(key)
+            place = self._place.get(key) if row is None else None
+            if place is None:
+                return row
+            path, number = place
+            if path not in self._shards:
+                self._shards[path] = self._checked(path, self._rows)
+            shard = self._shards[path]
+            return None if shard is None else shard[number]
+
+    def _rows(self, path: Path) -> Row:
+        """The rows of a shard."""
+        rows = read_features(path)
+        if rows.dtype != np.float32 or rows.ndim != 2 or rows.shape[1] != self.size:
+            raise DamagedShardError("it does not hold features of this network")
+        return rows
+
+    def put(self, key: bytes, row: Row) -> None:
+        """Keep a row; it is on the disk some seconds later, or after `flush`."""
+        if self.folder is None:
+            return
+        with self._lock:
+            self._new[key] = row
+        now = time.monotonic()
+        if now - self._written >= max(_SECONDS, _SHARE * (now - self._started)):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that are not on the disk yet. A disk that does not take them is noted, and not asked again."""
+        if not self._new or self.folder is None:
+            return
+        keys = list(self._new)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = write_shard(self.folder, keys, np.stack([self._new[key] for key in keys]))
+            stored = {key: (path, number) for number, key in enumerate(keys)}
+        except OSError as error:
+            self.notes.append(
+                f"{self.folder}: features cannot be stored ({_reason(error)}); they will have to be computed "
+                "again next time"
+            )
+            self.folder, stored = None, {}
+        with self._lock:
+            self._place |= stored
+            self._new = {}
+        self._written = time.monotonic()
+
+
+def _reason(error: OSError) -> str:
+    """Why the system refused, in its own words."""
+    return error.strerror or str(error)

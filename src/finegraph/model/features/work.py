@@ -1,0 +1,158 @@
+r"""What a thread does: take some photos from the file to their features.
+
+    file -> bytes -> key -> stored row
+                       \-> picture -> view -> network -> row
+
+No photo is read twice, and what goes under a key was computed from the very bytes that the key is of. A network is made
+ready when the first photo needs it: a list that is stored already costs reading and hashing its files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from finegraph.data.images import decode_image, unreadable
+from finegraph.data.samples import Sample, Samples
+from finegraph.data.transforms import ViewSettings, make_view
+from finegraph.errors import ImageFileError
+from finegraph.model.features.cache import FeatureCache, Row
+from finegraph.model.features.engines import Engine, make_engine
+from finegraph.model.features.keys import features_key, photo_key
+from finegraph.nn.backbones import Backbone
+
+_AHEAD = 8
+"""How many pieces of work per thread may be under way, so that a slow photo does not hold up the others."""
+
+OneOrTen = Literal["centre", "ten"]
+
+
+class Source:
+    """A backbone, the features that are stored of it, and its engine, which is made when it is first needed."""
+
+    def __init__(self, backbone: Backbone, views: ViewSettings, view: OneOrTen, root: Path | None, engine: str) -> None:
+        """Look for stored features.
+
+        Args:
+            backbone: the network.
+            views: how photos are cut and scaled.
+            view: one view of each photo or ten.
+            root: the cache folder; None for none.
+            engine: which engine computes; see `make_engine`.
+        """
+        self.key = features_key(backbone, views, view)
+        self.shape = (10, backbone.feature_size) if view == "ten" else (backbone.feature_size,)
+        folder = None if root is None else root / "features" / f"{type(backbone).__name__.lower()}-{self.key}"
+        self.cache = FeatureCache(folder, int(np.prod(self.shape)))
+        self.notes: list[str] = []
+        self._backbone, self._size, self._engine_name = backbone, views.size, engine
+        self._engine: Engine | None = None
+        self._lock = threading.Lock()
+
+    def compute(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Row:
+        """A row for each photo."""
+        with self._lock:
+            if self._engine is None:
+                self._engine, note = make_engine(self._engine_name, self._backbone, self._size)
+                self.notes += [note] if note else []
+        return self._engine(pixels.flatten(0, 1)).reshape(len(pixels), -1)
+
+
+@dataclass
+class Outcome:
+    """What became of a photo.
+
+    Attributes:
+        sample: the photo.
+        key: see `photo_key`.
+        rows: its row in each source.
+        computed: for each source whether the row was computed now.
+        error: why there are no rows.
+    """
+
+    sample: Sample
+    key: bytes
+    rows: list[Row | None]
+    computed: list[bool]
+    error: ImageFileError | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """A list of photos, and what is to be done with each."""
+
+    samples: Samples
+    views: ViewSettings
+    view: OneOrTen
+    sources: tuple[Source, ...]
+
+    def __call__(self, numbers: range) -> list[Outcome]:
+        """Do some of the photos."""
+        opened = [self._open(self.samples[number]) for number in numbers]
+        for place, source in enumerate(self.sources):
+            missing = [
+                (outcome, pixels) for outcome, pixels in opened if pixels is not None and outcome.computed[place]
+            ]
+            if missing:
+                rows = source.compute(torch.stack([pixels for _, pixels in missing]))
+                for (outcome, _), row in zip(missing, rows, strict=True):
+                    outcome.rows[place] = row
+        return [outcome for outcome, _ in opened]
+
+    def _open(self, sample: Sample) -> tuple[Outcome, UInt8[Tensor, "view channel height width"] | None]:
+        """The stored rows of a photo, and its views where some are missing."""
+        box = sample.box if self.views.box else None
+        outcome = Outcome(sample, b"", [], [])
+        try:
+            content = sample.path.read_bytes()
+        except (OSError, ValueError) as error:
+            outcome.error = ImageFileError(sample.path, unreadable(error))
+            return outcome, None
+        outcome.key = photo_key(content, box)
+        outcome.rows = [source.cache.get(outcome.key) for source in self.sources]
+        outcome.computed = [row is None for row in outcome.rows]
+        if not any(outcome.computed):
+            return outcome, None
+        try:
+            picture = decode_image(content, sample.path, box, at_least=(self.views.resize, self.views.resize)).picture
+        except ImageFileError as error:
+            outcome.error = error
+            return outcome, None
+        pixels = make_view(picture, self.views, self.view)
+        return outcome, pixels if self.view == "ten" else pixels.unsqueeze(0)
+
+
+def run(
+    work: Callable[[range], list[Outcome]], count: int, share: int, threads: int
+) -> Generator[list[Outcome], None, None]:
+    """What became of all photos, in their order.
+
+    Args:
+        work: does some photos.
+        count: how many there are.
+        share: how many a thread takes at a time.
+        threads: how many threads there are.
+    """
+    # The threads are the parallel part: one that started threads of its own would only disturb the others. The setting
+    # is that of the thread that makes it.
+    pool = ThreadPoolExecutor(threads, "features", initializer=torch.set_num_threads, initargs=(1,))
+    waiting: deque[Future[list[Outcome]]] = deque()
+    try:
+        for start in range(0, count, share):
+            waiting.append(pool.submit(work, range(start, min(start + share, count))))
+            if len(waiting) >= _AHEAD * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,112 @@
+"""What is known beside the photos: the same for all, or one thing per photo, to be cut into batches.
+
+Evidence takes every form that `Posterior.given` takes. All of it is checked before the first photo is opened: names,
+shapes, and whether any fine label agrees with it. Cost: one row of scores per photo that has evidence of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from finegraph.errors import EvidenceError, InputError
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.inference.evidence import log_likelihood
+
+
+class Given:
+    """Evidence on a list of photos.
+
+    Args:
+        graph: the label graph.
+        evidence: per kind, or for `"fine"`, a label, a set of labels, likelihoods, or a list with one per photo.
+        photos: the names of the photos, for messages.
+
+    Raises:
+        EvidenceError: evidence that cannot be used, or that no fine label agrees with.
+        UnknownNameError: a kind or a label that the graph does not have.
+    """
+
+    def __init__(self, graph: LabelGraph, evidence: Mapping[str, object] | None, photos: Sequence[str]) -> None:
+        if evidence is not None and not isinstance(evidence, Mapping):
+            raise InputError(
+                f"given: expected a mapping from kinds to labels, such as {{'restaurant': 'B'}}, "
+                f"got {type(evidence).__name__}"
+            )
+        self.graph = graph
+        self.same: dict[str, object] = {}
+        self.each: dict[str, Sequence[object]] = {}
+        for kind, value in (evidence or {}).items():
+            rows = _rows(graph, kind, value, len(photos))
+            if rows is None:
+                self.same[kind] = value
+            else:
+                self.each[kind] = rows
+        if self.each:
+            for number, photo in enumerate(photos):
+                self._check(self._of_photo(number), f"{photo}: ")
+        elif self.same:
+            self._check(self.same, "")
+
+    def apply(self, posterior: Posterior, numbers: Sequence[int]) -> Posterior:
+        """The posterior of some of the photos, by number, after learning what is known of them."""
+        if not self.same and not self.each:
+            return posterior
+        chosen = {kind: [rows[number] for number in numbers] for kind, rows in self.each.items()}
+        return posterior.given({**self.same, **chosen})
+
+    def _of_photo(self, number: int) -> dict[str, object]:
+        return {**self.same, **{kind: rows[number] for kind, rows in self.each.items()}}
+
+    def _check(self, evidence: Mapping[str, object], where: str) -> None:
+        """Raise where evidence on one photo cannot be used."""
+        for kind, value in evidence.items():
+            try:
+                log_likelihood(self.graph, kind, [value], 1)
+            except InputError as error:
+                raise type(error)(where + str(error)) from None
+        try:
+            one = Posterior(self.graph, torch.zeros(1, len(self.graph)))
+            one.given({kind: [value] for kind, value in evidence.items()})
+        except EvidenceError:
+            raise EvidenceError(
+                f"{where}no fine label of the graph agrees with what is given, that the {_in_words(evidence)}; "
+                "correct what is given, or the graph"
+            ) from None
+
+
+def _rows(graph: LabelGraph, kind: str, value: object, count: int) -> Sequence[object] | None:
+    """One value per photo, or None where the value is the same for all."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
+        value = value.tolist()
+    if isinstance(value, Tensor | np.ndarray):
+        if value.ndim < 2:
+            return None
+        log_likelihood(graph, kind, value, count)  # raises for a wrong shape
+        return list(torch.as_tensor(value)) if count == len(value) else None
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return None
+    if len(value) != count:
+        raise EvidenceError(
+            f"evidence on {kind!r}: a list gives one value per photo, expected {count}, got {len(value)}; "
+            "use a set for one of several labels"
+        )
+    return value
+
+
+def _in_words(evidence: Mapping[str, object]) -> str:
+    """Evidence as short text for a message."""
+    parts = []
+    for kind, value in evidence.items():
+        if isinstance(value, AbstractSet):
+            text = " or ".join(sorted(map(repr, value)))
+        else:
+            text = repr(value) if isinstance(value, str | bool) else "as likely as stated"
+        if value is not None:
+            parts.append(f"{kind} is {text[:80]}")
+    return " and the ".join(parts)

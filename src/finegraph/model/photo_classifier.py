@@ -1,0 +1,274 @@
+"""A trained classifier of photos: a network with its label graph, the views it was trained on, and how to ask it.
+
+It answers about files, pictures and arrays with everything the posterior knows: the fine labels, every kind, the sure
+answer, an explanation, and whether the photo looks like none of the labels. It is saved as a folder of weights and JSON
+(`folder.py`). Asking never trains: the network is put into evaluation mode and no gradients are kept. The answer to a
+photo does not depend on the other photos that are asked about. Cost: the network, and a little for the graph.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from finegraph.data.samples import Box
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import ImageFileError, InputError
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.model.folder import read_model
+from finegraph.model.folder_writing import write_model
+from finegraph.model.given import Given
+from finegraph.model.photos import OnBadFile, Photo, ViewBatch, is_one_photo, photo_inputs, view_batches
+from finegraph.model.predictions import Prediction, PredictionSettings, UnknownFlag, describe
+from finegraph.model.unknown import UnknownRule
+from finegraph.nn.network import Network
+
+VIEWS_AT_ONCE = 32
+"""How many views go through the network together, unless the caller says otherwise."""
+
+
+class Options(TypedDict, total=False):
+    """The options of `PhotoClassifier.predict` that do not change what it returns; they are explained there."""
+
+    given: Mapping[str, object] | None
+    views: Literal[1, 10]
+    box: Sequence[float] | Sequence[Box | None] | None
+    top: int
+    risk: float
+    explain: bool
+    batch_size: int | None
+    progress: Callable[[int, int], None] | None
+
+
+class PhotoClassifier:
+    """A network, its views and its rules, ready to be asked.
+
+    Attributes:
+        network: backbones and head.
+        views: how photos are cut and scaled for it.
+        temperature: what all scores are divided by, so that probabilities are as sure as they ought to be.
+        unknown: when a photo is called unknown; None where no rule was chosen. It judges the posterior without
+            temperature and evidence, so it holds whatever these are.
+        about: facts for the model card, as JSON can hold them: data, sizes, settings, metrics.
+
+    Example:
+        >>> from finegraph.nn.network import build_network
+        >>> graph = LabelGraph.from_table({"ramen @ A": {"dish": "ramen"}, "udon @ A": {"dish": "udon"}})
+        >>> model = PhotoClassifier(build_network(graph), ViewSettings(size=64, resize=72))
+        >>> model.posterior(torch.zeros(1, 3, 64, 64, dtype=torch.uint8)).log_probs("dish").shape
+        torch.Size([1, 2])
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        views: ViewSettings,
+        *,
+        temperature: float = 1.0,
+        unknown: UnknownRule | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put the parts together; `load` makes them of a folder. See the attributes."""
+        if not isinstance(temperature, int | float) or not (0.0 < temperature < math.inf):
+            raise InputError(f"temperature: expected a finite number above 0, got {temperature!r}")
+        self.network, self.views, self.temperature = network, views, float(temperature)
+        self.unknown = unknown
+        self.about = dict(about or {})
+
+    @property
+    def graph(self) -> LabelGraph:
+        """The labels that it tells apart."""
+        return self.network.graph
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.network.parameters()).device
+
+    def __repr__(self) -> str:
+        graph = self.graph
+        return f"PhotoClassifier({self.network.design.network}, {len(graph)} fine labels, {len(graph.kinds)} kinds)"
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Save it as a model folder, in one step; an earlier model there is replaced, anything else is left alone.
+
+        Raises:
+            ModelFolderError: the folder cannot be written, or holds something else.
+        """
+        write_model(
+            folder,
+            network=self.network,
+            views=self.views,
+            temperature=self.temperature,
+            unknown=self.unknown,
+            about=self.about,
+        )
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: str | torch.device | None = None) -> PhotoClassifier:
+        """Load a model folder, or the model of a run folder.
+
+        Args:
+            folder: the folder.
+            device: where the network goes; by default to a GPU if there is one.
+
+        Raises:
+            ModelFolderError: there is no model, it is damaged, or another version of finegraph made it.
+        """
+        parts = read_model(folder)
+        target = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device is None else device
+        network = parts.network.to(target, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network.eval().requires_grad_(False)
+        return cls(network, parts.views, temperature=parts.temperature, unknown=parts.unknown, about=parts.about)
+
+    # ---- the posterior ----------------------------------------------------------------------------------------------
+
+    def posterior(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
+        """The posterior of each view, with the temperature applied and without gradients.
+
+        Args:
+            pixels: views from 0 to 255, cut as `views` says; on any device.
+        """
+        return self._tempered(self._network_posterior(pixels))
+
+    def posterior_of_views(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Posterior:
+        """The posterior of each photo: the average over its views."""
+        posterior = self.posterior(pixels.flatten(0, 1))
+        return posterior if pixels.shape[1] == 1 else posterior.mean_views(pixels.shape[1])
+
+    def _network_posterior(self, pixels: Tensor) -> Posterior:
+        """The posterior of each view as the network gives it."""
+        with self._asking():
+            posterior: Posterior = self.network(pixels.to(self.device).contiguous(memory_format=torch.channels_last))
+            return posterior
+
+    def _tempered(self, posterior: Posterior) -> Posterior:
+        return posterior if self.temperature == 1.0 else posterior.tempered(self.temperature)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Evaluation mode without gradients; a network that is in training goes on as it was."""
+        training = [module for module in self.network.modules() if module.training]
+        self.network.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module in training:
+                module.training = True
+
+    # ---- answers ----------------------------------------------------------------------------------------------------
+
+    # Text is itself a sequence of text, which is why the forms overlap for the type checker; one photo goes first.
+    @overload
+    def predict(  # type: ignore[overload-overlap]
+        self, photos: Photo, *, on_bad_file: Literal["error"] = "error", **options: Unpack[Options]
+    ) -> Prediction: ...
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]
+        self, photos: Iterable[Photo], *, on_bad_file: Literal["error"] = "error", **options: Unpack[Options]
+    ) -> list[Prediction]: ...
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]
+        self, photos: Photo, *, on_bad_file: OnBadFile, **options: Unpack[Options]
+    ) -> Prediction | ImageFileError: ...
+
+    @overload
+    def predict(
+        self, photos: Iterable[Photo], *, on_bad_file: OnBadFile, **options: Unpack[Options]
+    ) -> list[Prediction | ImageFileError]: ...
+
+    def predict(
+        self,
+        photos: Photo | Iterable[Photo],
+        *,
+        given: Mapping[str, object] | None = None,
+        views: Literal[1, 10] = 1,
+        box: Sequence[float] | Sequence[Box | None] | None = None,
+        top: int = 5,
+        risk: float = 0.05,
+        explain: bool = True,
+        on_bad_file: OnBadFile = "error",
+        batch_size: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Prediction | ImageFileError | list[Prediction] | list[Prediction | ImageFileError]:
+        """What is on one photo, or on each of many.
+
+        Args:
+            photos: a path, a PIL image or an array (height, width, 3) of uint8; or a list of these.
+            given: what is known already, by kind (or `"fine"`): a label; a set, one of which it is; likelihoods; or a
+                list with one of these per photo, None where nothing is known. Conditioning is exact.
+            views: 1 for the centre of the photo, 10 for the average over the centre, the corners and their mirrors.
+            box: the part of the photo that is meant, as x, y, width, height in pixels of the upright picture; or a
+                list with one or None per photo.
+            top: how many labels to list, of the fine labels and of each kind.
+            risk: how often the sure answer may be wrong.
+            explain: whether to explain the first answer against the second.
+            on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts its `ImageFileError` in the
+                place of its prediction.
+            batch_size: how many photos go through the network together.
+            progress: is told how many of how many photos are done.
+
+        Returns:
+            A prediction for one photo, or a list with one for each, in order.
+
+        Raises:
+            ImageFileError: a photo that cannot be read.
+            InputError: an argument is wrong; nothing was opened then.
+        """
+        if isinstance(views, bool) or views not in (1, 10):
+            raise InputError(f"views: expected 1 or 10, got {views!r}")
+        if on_bad_file not in ("error", "skip"):
+            raise InputError(f"on_bad_file must be 'error' or 'skip', got {on_bad_file!r}")
+        size = max(1, VIEWS_AT_ONCE // views) if batch_size is None else batch_size
+        if size < 1:
+            raise InputError(f"batch_size: expected at least 1, got {batch_size!r}")
+        settings = PredictionSettings(top=top, risk=risk, explain=explain)
+        items = photo_inputs([photos] if is_one_photo(photos) else list(photos), box)  # type: ignore[arg-type]
+        evidence = Given(self.graph, given, [item.name for item in items])
+        found: list[Prediction | ImageFileError] = []
+        for batch in view_batches(items, self.views, views, batch_size=size, on_bad_file=on_bad_file):
+            names = [items[number].name for number in batch.numbers]
+            answers: dict[int, Prediction | ImageFileError] = {**batch.bad}
+            answers.update(zip(batch.numbers, self._answer(batch, names, evidence, settings), strict=True))
+            found.extend(answers[number] for number in sorted(answers))
+            if progress is not None:
+                progress(len(found), len(items))
+        return found[0] if is_one_photo(photos) else found
+
+    def _answer(
+        self, batch: ViewBatch, names: Sequence[str], evidence: Given, settings: PredictionSettings
+    ) -> list[Prediction]:
+        """The predictions of a batch, for the photos that could be read."""
+        if not batch.numbers:
+            return []
+        views = batch.pixels.shape[1]
+        plain = self._network_posterior(batch.pixels.flatten(0, 1))
+        posterior = self._tempered(plain)
+        posterior = evidence.apply(posterior if views == 1 else posterior.mean_views(views), batch.numbers)
+        return describe(posterior, names, settings, self._flags(plain, views))
+
+    def _flags(self, posterior: Posterior, views: int) -> list[UnknownFlag] | None:
+        """Whether each photo is unknown, from the network's posterior of its single views."""
+        if self.unknown is None:
+            return None
+        scores = self.unknown.scores(posterior, views=views)
+        pairs = zip(scores.tolist(), self.unknown.is_unknown(scores).tolist(), strict=True)
+        return [UnknownFlag(score, self.unknown.threshold, unknown) for score, unknown in pairs]
+
+
+def load(folder: str | os.PathLike[str], device: str | torch.device | None = None) -> PhotoClassifier:
+    """Load a trained classifier from a model folder, or from a run folder; see `PhotoClassifier.load`."""
+    return PhotoClassifier.load(folder, device)

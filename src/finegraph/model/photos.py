@@ -1,0 +1,191 @@
+"""Photos as people have them, to batches of views as networks take them.
+
+A photo is a file, an open picture or an array of pixels. Each becomes one view or ten, as the classifier was trained.
+The photos of a batch are decoded by a few threads while the network works on the batch before, so that no more than two
+batches are ever in memory. A photo that cannot be read is named; it is never replaced by another one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal, NamedTuple, TypeGuard
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from finegraph.data.images import convert_image, read_image
+from finegraph.data.samples import Box
+from finegraph.data.transforms import ViewSettings, make_view
+from finegraph.errors import ImageFileError, InputError
+
+Photo = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
+"""A file, an open picture, or pixels (height, width, 3) from 0 to 255."""
+OnBadFile = Literal["error", "skip"]
+MOST_THREADS = 4
+"""More than this many threads do not decode faster than a network on the same processor can take photos."""
+
+
+class PhotoInput(NamedTuple):
+    """A photo to look at: what it is called, where it is, and the part of it that is meant."""
+
+    name: str
+    photo: Photo
+    box: Box | None
+
+
+class ViewBatch(NamedTuple):
+    """The views of some photos.
+
+    Attributes:
+        numbers: which photos these are, counted from 0; those that could be read.
+        pixels: (photo, view, channel, height, width).
+        bad: the photos among them that could not be read, by number.
+    """
+
+    numbers: list[int]
+    pixels: UInt8[Tensor, "batch view channel height width"]
+    bad: dict[int, ImageFileError]
+
+
+def is_one_photo(photos: Photo | Iterable[Photo]) -> TypeGuard[Photo]:
+    """Whether this is one photo rather than several."""
+    if isinstance(photos, np.ndarray):
+        return photos.ndim != 4
+    return isinstance(photos, str | os.PathLike | Image.Image)
+
+
+def photo_inputs(photos: Sequence[Photo], box: Sequence[float] | Sequence[Box | None] | None) -> list[PhotoInput]:
+    """The photos with their names and boxes.
+
+    Args:
+        photos: files, pictures or arrays.
+        box: one box (x, y, width, height) for all photos, or a list with one or None for each.
+    """
+    boxes = _boxes(box, len(photos))
+    return [PhotoInput(_name(photo, number), photo, boxes[number]) for number, photo in enumerate(photos)]
+
+
+def view_batches(
+    photos: Sequence[PhotoInput],
+    settings: ViewSettings,
+    views: Literal[1, 10],
+    *,
+    batch_size: int,
+    on_bad_file: OnBadFile = "error",
+) -> Iterator[ViewBatch]:
+    """The views of all photos in order, batch after batch.
+
+    Args:
+        photos: see `photo_inputs`.
+        settings: the sizes.
+        views: 1 for the centre, 10 for the centre, the corners and their mirrors.
+        batch_size: how many photos are in a batch.
+        on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts it into `bad` of its batch.
+
+    Raises:
+        ImageFileError: a photo that cannot be read, when that is an error.
+    """
+    runs = [range(start, min(start + batch_size, len(photos))) for start in range(0, len(photos), batch_size)]
+    threads = min(MOST_THREADS, os.cpu_count() or 1, max(len(photos), 1))
+    with ThreadPoolExecutor(threads, thread_name_prefix="decode") as pool:
+
+        def submit(run: range) -> list[Future[Tensor]]:
+            return [pool.submit(read_views, photos[number], settings, views) for number in run]
+
+        ahead = submit(runs[0]) if runs else []
+        try:
+            for position, run in enumerate(runs):
+                current = ahead
+                ahead = submit(runs[position + 1]) if position + 1 < len(runs) else []
+                yield _gather(run, current, on_bad_file)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def read_views(
+    photo: PhotoInput, settings: ViewSettings, views: Literal[1, 10]
+) -> UInt8[Tensor, "view channel height width"]:
+    """The views of one photo.
+
+    Raises:
+        ImageFileError: the photo cannot be read.
+        InputError: it is no photo at all.
+    """
+    if isinstance(photo.photo, str | os.PathLike):
+        picture = read_image(photo.photo, photo.box, at_least=(settings.resize, settings.resize))
+    elif isinstance(photo.photo, Image.Image):
+        picture = convert_image(photo.photo, photo.name, photo.box)
+    else:
+        picture = convert_image(_picture(photo), photo.name, photo.box)
+    return make_view(picture, settings, "ten") if views == 10 else make_view(picture, settings, "centre").unsqueeze(0)
+
+
+def _picture(photo: PhotoInput) -> Image.Image:
+    """An array as a picture."""
+    array = photo.photo
+    if not isinstance(array, np.ndarray):
+        raise InputError(
+            f"{photo.name}: expected a path, a PIL image or a numpy array of pixels, got {type(array).__name__}"
+        )
+    if array.ndim != 3 or array.shape[2] != 3 or not array.size or array.dtype != np.uint8:
+        raise InputError(
+            f"{photo.name}: expected pixels of shape (height, width, 3) and type uint8, red, green, blue from 0 to "
+            f"255, got shape {array.shape} and type {array.dtype}"
+        )
+    return Image.fromarray(np.ascontiguousarray(array))
+
+
+def _gather(run: range, futures: Sequence[Future[Tensor]], on_bad_file: OnBadFile) -> ViewBatch:
+    """A batch of what the threads have read."""
+    numbers, views, bad = [], [], {}
+    for number, future in zip(run, futures, strict=True):
+        try:
+            views.append(future.result())
+            numbers.append(number)
+        except ImageFileError as error:
+            if on_bad_file == "error":
+                raise
+            bad[number] = error
+    return ViewBatch(numbers, torch.stack(views) if views else torch.empty(0, 1, 3, 1, 1, dtype=torch.uint8), bad)
+
+
+def _name(photo: Photo, number: int) -> str:
+    """What a photo is called in answers and messages."""
+    if isinstance(photo, str | os.PathLike):
+        return os.fspath(photo)
+    file = getattr(photo, "filename", "")
+    return os.fspath(file) if isinstance(file, str | os.PathLike) and file else f"photo {number + 1}"
+
+
+def _boxes(box: Sequence[float] | Sequence[Box | None] | None, count: int) -> list[Box | None]:
+    """A box or None for each photo."""
+    if box is None:
+        return [None] * count
+    if len(box) == 4 and all(_is_number(side) for side in box):
+        return [_box(box)] * count
+    if len(box) != count:
+        raise InputError(
+            f"box: expected x, y, width and height, or a list with one box or None for each of {count} photos, "
+            f"got {len(box)} entries"
+        )
+    return [None if one is None else _box(one) for one in box]
+
+
+def _box(value: object) -> Box:
+    """A box from four numbers."""
+    if not isinstance(value, Sequence) or len(value) != 4 or not all(_is_number(side) for side in value):
+        raise InputError(f"box: expected the four numbers x, y, width and height, got {value!r}")
+    box = Box(*map(float, value))
+    if not all(map(np.isfinite, box)) or box.width <= 0 or box.height <= 0:
+        raise InputError(f"box: expected finite numbers and a width and height above 0, got {tuple(value)}")
+    return box
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -1,0 +1,170 @@
+"""What a classifier says of a photo, as plain values for people and programs.
+
+A `Prediction` holds everything at once, all of one posterior: the most probable fine labels, the labels of every kind,
+the most specific statement that is sure enough, why the first answer rather than the second, and whether the photo
+looks like none of the known labels. Cost: a few passes over the graph; the explanation is the slowest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from finegraph.errors import InputError
+from finegraph.inference import Answer, Explanation, Posterior, Statement
+
+
+class UnknownFlag(NamedTuple):
+    """Whether a photo looks like none of the known labels.
+
+    Attributes:
+        score: how little it looks like them.
+        threshold: a photo with a higher score is called unknown.
+        is_unknown: whether this one is.
+    """
+
+    score: float
+    threshold: float
+    is_unknown: bool
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is said of one photo.
+
+    Attributes:
+        photo: the name of the file, or `photo 1` and so on for photos without one.
+        top: the most probable fine labels, best first; fewer where evidence leaves fewer.
+        kinds: the most probable labels of every kind, best first.
+        risk: how often the sure answer may be wrong.
+        sure: the most specific statement with a probability of at least 1 - risk; None where there is none.
+        explanation: why the first fine label rather than the second; None where only one is possible, or nobody asked.
+        unknown: whether the photo looks like none of the known labels; None where the classifier has no rule for it.
+    """
+
+    photo: str
+    top: tuple[Answer, ...]
+    kinds: dict[str, tuple[Answer, ...]]
+    risk: float
+    sure: Statement | None
+    explanation: Explanation | None
+    unknown: UnknownFlag | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The prediction as JSON can hold it, with a name for every value."""
+        explanation = None
+        if self.explanation is not None:
+            explanation = {**asdict(self.explanation), "parts": [part._asdict() for part in self.explanation.parts]}
+        return {
+            "photo": self.photo,
+            "top": [answer._asdict() for answer in self.top],
+            "kinds": {kind: [answer._asdict() for answer in answers] for kind, answers in self.kinds.items()},
+            "risk": self.risk,
+            "sure": None if self.sure is None else self.sure._asdict(),
+            "explanation": explanation,
+            "unknown": None if self.unknown is None else self.unknown._asdict(),
+        }
+
+    def __str__(self) -> str:
+        first = ", ".join(f"{answer.label} {answer.probability:.1%}" for answer in self.top[:3])
+        sure = "nothing" if self.sure is None else str(self.sure)
+        warning = "; perhaps none of the known labels" if self.unknown is not None and self.unknown.is_unknown else ""
+        return f"{self.photo}: {first}; sure at a risk of {self.risk:.3g}: {sure}{warning}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionSettings:
+    """What a prediction is to hold."""
+
+    top: int = 5
+    """How many labels are listed at the most, of the fine labels and of each kind."""
+    risk: float = 0.05
+    """How often the sure answer may be wrong."""
+    explain: bool = True
+    """Whether the first answer is explained against the second."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 1:
+            raise InputError(f"top: expected how many labels to list, at least 1, got {self.top!r}")
+        if not isinstance(self.risk, int | float) or not 0.0 <= self.risk < 1.0:
+            raise InputError(f"risk: expected a number of at least 0 and below 1, got {self.risk!r}")
+
+
+def describe(
+    posterior: Posterior,
+    photos: Sequence[str],
+    settings: PredictionSettings,
+    unknown: Sequence[UnknownFlag] | None = None,
+) -> list[Prediction]:
+    """What a posterior says of each of its samples.
+
+    Args:
+        posterior: one sample per photo, with the evidence if there is any.
+        photos: what the photos are called.
+        settings: how many labels, at which risk, and whether to explain.
+        unknown: whether each photo is unknown, where there is a rule.
+    """
+    top, risk = settings.top, float(settings.risk)
+    with torch.no_grad():
+        log_probs = posterior.log_probs()
+        best = _best(log_probs, posterior.graph.fine, max(top, 2))
+        kinds = {
+            kind: _best(posterior.kind_log_probs(kind, log_probs), posterior.graph.labels(kind), top)
+            for kind in posterior.graph.kinds
+        }
+        sure = posterior.answer(risk)
+        explanations = _explanations(posterior, best) if settings.explain else {}
+    return [
+        Prediction(
+            photo=photo,
+            top=best[row][:top],
+            kinds={kind: answers[row] for kind, answers in kinds.items()},
+            risk=risk,
+            sure=sure[row],
+            explanation=explanations.get(row),
+            unknown=None if unknown is None else unknown[row],
+        )
+        for row, photo in enumerate(photos)
+    ]
+
+
+def _best(log_probs: Tensor, labels: Sequence[str], count: int) -> list[tuple[Answer, ...]]:
+    """The most probable labels of each row, without those that are impossible."""
+    values, index = log_probs.topk(min(count, len(labels)), dim=1)
+    rows = zip(values.double().exp().tolist(), values.isneginf().tolist(), index.tolist(), strict=True)
+    return [
+        tuple(
+            # Sums of probabilities may come out above 1 by rounding.
+            Answer(labels[label], min(probability, 1.0))
+            for probability, impossible, label in zip(*row, strict=True)
+            if not impossible
+        )
+        for row in rows
+    ]
+
+
+def _explanations(posterior: Posterior, best: Sequence[tuple[Answer, ...]]) -> dict[int, Explanation]:
+    """Why the first answer rather than the second, for the rows that have a second one."""
+    rows = [row for row, answers in enumerate(best) if len(answers) > 1]
+    if not rows:
+        return {}
+    chosen = posterior if len(rows) == len(posterior) else _some(posterior, rows)
+    found = chosen.explain([best[row][0].label for row in rows], [best[row][1].label for row in rows])
+    return dict(zip(rows, found, strict=True))
+
+
+def _some(posterior: Posterior, rows: Sequence[int]) -> Posterior:
+    """The posterior of some of its samples."""
+    index = torch.tensor(rows, device=posterior.fine_scores.device)
+    coarse, evidence = posterior.coarse_scores, posterior.evidence
+    return Posterior(
+        posterior.graph,
+        posterior.fine_scores[index],
+        None if coarse is None else coarse[index],
+        evidence=None if evidence is None else evidence[index],
+        tensors=posterior.tensors,
+    )

@@ -1,0 +1,100 @@
+"""Putting a new folder in the place of an old one, so that a crash leaves one of the two and never a part.
+
+The files go into a hidden folder beside the target, each is brought to the disk, and then the two folders change names
+in one step of the file system. Where that step does not exist (other systems than Linux), the old folder is first moved
+aside and then deleted; a crash between the two moves leaves it there, whole, under a name that says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+LEFT_OVER = 3600.0
+"""Seconds after which a hidden folder of an earlier, killed saving is taken for rubbish."""
+_AT_FDCWD = -100
+_EXCHANGE = 2
+
+
+def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
+    """Make `target` a folder of these files; what is there now is gone afterwards.
+
+    Raises:
+        OSError: it could not be done; the old folder is as it was.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target)
+    new = target.with_name(f".{target.name}.{secrets.token_hex(8)}.saving")
+    try:
+        new.mkdir()
+        for name, data in files.items():
+            _write(new / name, data)
+        _sync(new)
+        _put(new, target)
+        _sync(target.parent)
+    finally:  # by now this is either the old folder or what is left of a failure
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _put(new: Path, target: Path) -> None:
+    """Let a new folder take the place of the target."""
+    if not target.exists() or not any(target.iterdir()):
+        with contextlib.suppress(FileNotFoundError):
+            target.rmdir()  # other systems than POSIX do not rename onto an empty folder
+        new.rename(target)
+        return
+    if _exchange(new, target):
+        return
+    aside = target.with_name(f"{target.name}.old-{secrets.token_hex(4)}")
+    target.rename(aside)
+    try:
+        new.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Let two folders change names in one step; False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(two), _EXCHANGE) == 0)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A new file that is on the disk when this returns."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    with contextlib.suppress(OSError):  # some file systems cannot; the files themselves are safe
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what earlier savings of this folder left when they were killed."""
+    left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.saving")
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(target.parent)):
+            if left.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFT_OVER:
+                shutil.rmtree(entry.path, ignore_errors=True)

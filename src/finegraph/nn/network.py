@@ -1,0 +1,186 @@
+"""Backbones and a head in one module: photos in, a posterior over the label graph out.
+
+    pixels -> backbone -> features ------------------------------> head -> posterior
+           -> coarse backbone (BGL_m only) -> coarse features -^
+
+It takes pixels as they are, 0 to 255, and each backbone scales them in its own way. Two backbones may therefore be of
+different architectures; both see the same views. Auxiliary heads exist only for training.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from finegraph.errors import InputError, unknown_name
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.nn.backbones import Backbone, build_backbone
+from finegraph.nn.backbones.build import DEFAULT_BACKBONE
+from finegraph.nn.heads import BipartiteHead, SoftmaxHead
+
+HEADS = ("bipartite", "softmax")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkDesign:
+    """What a network consists of: enough to build it again and load its weights.
+
+    Attributes:
+        network: the backbone by name; see `finegraph.nn.backbones.build`.
+        head: `bipartite` (BGL) or `softmax` (SM).
+        coarse_network: the backbone of the coarse labels by name, which makes a bipartite head BGL_m; None for BGL_1.
+    """
+
+    network: str = DEFAULT_BACKBONE
+    head: str = "bipartite"
+    coarse_network: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.head not in HEADS:
+            raise unknown_name("head", self.head, HEADS)
+        if self.coarse_network is not None and self.head == "softmax":
+            raise InputError(
+                f"a softmax head has no coarse scores and so no use for the coarse network {self.coarse_network!r}; "
+                "leave it out, or choose the bipartite head"
+            )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> NetworkDesign:
+        """From the form that `dataclasses.asdict` gives."""
+        names = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in names:
+                raise unknown_name("setting", name, names, "of the network")
+        return cls(**values)
+
+
+class Network(nn.Module):
+    """One or two backbones and a head.
+
+    Example:
+        >>> import torch
+        >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
+        >>> network = build_network(graph).eval()
+        >>> network(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).log_probs("dish").shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        design: NetworkDesign,
+        backbone: Backbone,
+        head: BipartiteHead | SoftmaxHead,
+        coarse_backbone: Backbone | None = None,
+    ) -> None:
+        """Put the parts together; `build_network` makes them.
+
+        Args:
+            design: what the parts are.
+            backbone: the network of the fine labels, and of the coarse ones where there is no other.
+            head: takes the features of the backbones.
+            coarse_backbone: the network of the coarse labels, for BGL_m.
+        """
+        super().__init__()
+        self.design = design
+        self.backbone, self.coarse_backbone, self.head = backbone, coarse_backbone, head
+        self.auxiliary_heads = nn.ModuleList(type(head)(size, head.graph) for size in backbone.auxiliary_sizes)
+
+    @property
+    def graph(self) -> LabelGraph:
+        """The labels that it tells apart."""
+        return self.head.graph
+
+    @property
+    def auxiliary_weight(self) -> float:
+        """What the loss of each auxiliary head counts, against 1 for the main one."""
+        return self.backbone.auxiliary_weight
+
+    def features(
+        self, pixels: UInt8[Tensor, "batch channel height width"]
+    ) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch coarse_feature"] | None]:
+        """The features of the backbone, and those of the coarse backbone where there is one."""
+        return self.backbone(self._images(self.backbone, pixels)), self._coarse_features(pixels)
+
+    def of_features(self, features: Tensor, coarse_features: Tensor | None = None) -> Posterior:
+        """The posterior of features: the head alone."""
+        posterior: Posterior = self.head(features) if coarse_features is None else self.head(features, coarse_features)
+        return posterior
+
+    def forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
+        """The posterior of each photo."""
+        return self.of_features(*self.features(pixels))
+
+    def forward_with_auxiliary(
+        self, pixels: UInt8[Tensor, "batch channel height width"]
+    ) -> tuple[Posterior, tuple[Posterior, ...]]:
+        """The posterior, and those of the auxiliary heads, for a training step.
+
+        Auxiliary branches are those of the backbone of the fine labels; their bipartite heads have one feature.
+        """
+        features, auxiliary = self.backbone.forward_with_auxiliary(self._images(self.backbone, pixels))
+        posterior = self.of_features(features, self._coarse_features(pixels))
+        return posterior, tuple(head(own) for head, own in zip(self.auxiliary_heads, auxiliary, strict=True))
+
+    def _coarse_features(self, pixels: Tensor) -> Tensor | None:
+        if self.coarse_backbone is None:
+            return None
+        features: Tensor = self.coarse_backbone(self._images(self.coarse_backbone, pixels))
+        return features
+
+    def _images(self, backbone: Backbone, pixels: Tensor) -> Tensor:
+        """What a backbone takes, in the precision of the weights."""
+        return backbone.preprocessing.normalise(pixels).to(self.head.fine.weight.dtype)
+
+    def parameter_groups(self, lr: float, new_rate: float = 1.0, *, scaled: bool = True) -> list[dict[str, Any]]:
+        """Parameters with learning rates for an optimizer.
+
+        Args:
+            lr: the rate of the backbones.
+            new_rate: how many times that the heads, which are new, get.
+            scaled: whether the rates of heads are scaled so that they mean the same for every head and graph; see
+                `BipartiteHead.parameter_groups`. The paper does not scale them.
+        """
+        backbones = [part for part in (self.backbone, self.coarse_backbone) if part is not None]
+        weights = [weight for part in backbones for weight in part.parameters() if weight.requires_grad]
+        groups = [{"params": weights, "lr": lr}] if weights else []
+        for head in (self.head, *self.auxiliary_heads):
+            assert isinstance(head, BipartiteHead | SoftmaxHead)
+            own = head.parameter_groups(lr * new_rate)
+            groups.extend(own if scaled else [{**group, "lr": lr * new_rate} for group in own])
+        return groups
+
+
+def build_network(
+    graph: LabelGraph,
+    design: NetworkDesign | None = None,
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    coarse_weights: str | os.PathLike[str] | None = None,
+    dropout: float | None = None,
+    auxiliary: bool = True,
+) -> Network:
+    """A network for a label graph, with an untrained head.
+
+    Args:
+        graph: the labels to tell apart.
+        design: the parts; the default network with a bipartite head where None is given.
+        weights: of the backbone: None for untrained, "default" for ImageNet weights, or a file.
+        coarse_weights: the same for the coarse backbone.
+        dropout: the rate in training; None for what is usual for each backbone.
+        auxiliary: whether a backbone that has auxiliary branches for training gets them.
+    """
+    design = design or NetworkDesign()
+    backbone = build_backbone(design.network, weights, dropout=dropout, auxiliary=auxiliary)
+    if design.head == "softmax":
+        return Network(design, backbone, SoftmaxHead(backbone.feature_size, graph))
+    if design.coarse_network is None:
+        return Network(design, backbone, BipartiteHead(backbone.feature_size, graph))
+    coarse = build_backbone(design.coarse_network, coarse_weights, dropout=dropout, auxiliary=False)
+    head = BipartiteHead(backbone.feature_size, graph, coarse_features=coarse.feature_size)
+    return Network(design, backbone, head, coarse)

@@ -1,0 +1,134 @@
+"""Several processes that train one network: the only file that knows of ranks.
+
+Every process holds the whole network and takes its share of each batch. Gradients, the number of samples they are of,
+and whatever else must be agreed on are summed in each step, then divided by the number of samples of all processes. So
+missing labels and uneven shares weigh as they do in one process, a process with nothing to do in a step takes part with
+zeros, and nothing can hang on a sample that another process lacks. Statistics of normalisation layers are averaged in
+the same exchange, so that all processes stay alike and any of them can save.
+
+Started by `torchrun`, which sets the variables that `joined_ranks` reads and ends all processes when one dies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from finegraph.errors import JobError
+
+_TIMEOUT = timedelta(minutes=30)
+"""How long to wait for a process that lives but says nothing; a dead one is noticed at once."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those of a job; by default the only one.
+
+    What is said to all, or asked of all, every process must say or ask at the same point.
+
+    Attributes:
+        rank: its number, from 0.
+        size: how many there are.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and speaks."""
+        return self.rank == 0
+
+    def share(self, numbers: Sequence[int]) -> list[int]:
+        """The part of a list that is this process's."""
+        return list(numbers[self.rank :: self.size])
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Put into each tensor the sum over all processes; shapes are the same in all."""
+        if self.size > 1 and tensors:
+            flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+            with _exchange():
+                dist.all_reduce(flat)
+            _spread(flat, tensors)
+
+    def copy_first(self, tensors: Sequence[Tensor]) -> None:
+        """Put into each tensor what the first process has there; shapes and types are the same in all."""
+        if self.size > 1 and tensors:
+            flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+            with _exchange():
+                dist.broadcast(flat, 0)
+            _spread(flat, tensors)
+
+    def any(self, said: bool) -> bool:
+        """Whether any process says yes."""
+        if self.size == 1:
+            return said
+        count = torch.tensor([int(said)])
+        self.sum([count])
+        return bool(count)
+
+    def gather(self, value: Any) -> list[Any]:
+        """What every process has to say, on all of them; small things only."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        with _exchange():
+            dist.all_gather_object(values, value)
+        return values
+
+    def wait(self) -> None:
+        """Go on when all processes are here."""
+        if self.size > 1:
+            with _exchange():
+                dist.barrier()
+
+
+def _spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Put the parts of a long tensor into those that it was made of."""
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    with torch.no_grad():
+        for part, tensor in zip(parts, tensors, strict=True):
+            tensor.copy_(part.view(tensor.shape))
+
+
+@contextmanager
+def _exchange() -> Iterator[None]:
+    """Say what it means when processes cannot talk."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise JobError(
+            "another process of this job ended or cannot be reached; what it said tells why. The run can be resumed "
+            "from its last checkpoint"
+        ) from error
+
+
+@contextmanager
+def joined_ranks(device: str = "cpu") -> Iterator[Ranks]:
+    """The processes of this job, for as long as the block runs.
+
+    Args:
+        device: where the network is; on `cuda` processes talk through nccl, else through gloo.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield Ranks()
+        return
+    backend = "gloo"
+    if device.startswith("cuda"):
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        backend = "cpu:gloo,cuda:nccl"  # small things that must be agreed on are not on the GPU
+    with _exchange():
+        dist.init_process_group(backend, timeout=_TIMEOUT)
+    try:
+        yield Ranks(dist.get_rank(), size)
+    finally:
+        dist.destroy_process_group()

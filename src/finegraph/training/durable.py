@@ -1,0 +1,132 @@
+"""Writing that a kill -9, a full disk or a loss of power cannot leave half done.
+
+Things are written under a temporary name, brought to the disk (fsync), and only then given their name, which is one
+step of the file system; then the folder itself is brought to the disk. A process that dies in between leaves nothing
+but a temporary file or folder, which the next start removes. The text files of graphs use the same temporary names.
+
+Cost: one write of the data and one fsync per file and folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+LARGEST_WRITE = 2**23
+"""Bytes given to the system at once; all systems take so many, and a checksum of them is still in the cache."""
+_TEMPORARY = re.compile(r"\.finegraph-[0-9a-f]{16}\.tmp")
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+
+
+def temporary_in(folder: Path) -> Path:
+    """A new temporary name in a folder."""
+    return folder / f".finegraph-{secrets.token_hex(8)}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is a temporary one."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the temporary files and folders that a process which died has left.
+
+    Only the one process that writes in the folder may do this: it cannot tell old ones from those in use.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for entry in list(os.scandir(folder)):
+            if is_temporary(entry.name):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path)
+                else:
+                    os.unlink(entry.path)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that it is never seen half removed."""
+    temporary = temporary_in(path.parent)
+    os.rename(path, temporary)
+    shutil.rmtree(temporary)
+
+
+@contextlib.contextmanager
+def synced_file(path: Path) -> Iterator[int]:
+    """A new file, as a handle to write to; when the block ends, the file is on the disk."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        yield handle
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_all(handle: int, data: bytes | memoryview) -> None:
+    """Write all of the data; the system may take only a part of it at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest[:LARGEST_WRITE]) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:  # some file systems cannot do this for folders
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, and bring their names to the disk."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    os.makedirs(folder, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet, in one step.
+
+    Raises:
+        FileExistsError: it is there; it is not touched.
+        OSError: it cannot be written; nothing of it is left.
+    """
+    temporary = temporary_in(path.parent)
+    try:
+        with synced_file(temporary) as handle:
+            write_all(handle, data)
+        try:
+            os.link(temporary, path)  # unlike a renaming, this never replaces a file
+        except OSError as error:
+            if error.errno not in _NO_LINKS or path.exists():
+                raise
+            os.rename(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):  # what cannot be removed now goes at the next start
+            os.unlink(temporary)
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system refused, in its own words."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def free_bytes(folder: Path) -> int | None:
+    """How much more the disk of a folder can hold; None where that cannot be known."""
+    for place in (folder, *folder.parents):
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(place).free
+    return None

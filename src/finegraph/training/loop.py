@@ -1,0 +1,215 @@
+"""The training loop, on one screen.
+
+Each step takes one batch; at the end of an epoch the network is validated, a row of figures is written, and all is
+saved. It can be stopped at any step and goes on from there as if nothing had happened, to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import closing, nullcontext
+from time import monotonic
+
+from finegraph.errors import DataError, ImageFileError, JobError
+from finegraph.training.batches import batch_numbers, read_batches, steps_per_epoch
+from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.guard import StopRequest, check_weights, non_finite, stop_request
+from finegraph.training.metric_log import MetricLog
+from finegraph.training.optimizer import make_optimizer, optimizer_tensors, set_rates
+from finegraph.training.run import Judgement, Run, Validation, Watcher
+from finegraph.training.schedule import rate_factor
+from finegraph.training.state import Progress, capture, data_digest, restore
+from finegraph.training.step import Stepper
+
+__all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]
+
+_PATIENCE = 2.0
+"""In a job of several processes a signal within so many seconds of the first is the same one, passed on."""
+
+
+def train(run: Run, *, resume: bool = False) -> bool:
+    """Train to the end.
+
+    Args:
+        run: what to train.
+        resume: whether to go on from the last checkpoint.
+
+    Returns:
+        Whether it came to the end; False if it was asked to stop, and saved.
+
+    Raises:
+        NonFiniteError: a number became NaN or infinite.
+        ImageFileError: a photo cannot be read, where the settings say that this is an error.
+        DataError: there is nothing to train on.
+        SettingsError: the photos or the graph are not those that the run began with.
+    """
+    return _Training(run, resume).go()
+
+
+class _Training:
+    """A run under way."""
+
+    def __init__(self, run: Run, resume: bool) -> None:
+        if not len(run.dataset):
+            raise DataError("expected photos to train on, got none")
+        self.run, self.recipe = run, run.settings.numbers()
+        self.optimizer = make_optimizer(run.network, self.recipe)
+        judged = None if run.validation is None else run.validation.photos
+        self.data = data_digest(run.dataset.samples, judged, run.network.graph)
+        self.per_epoch = steps_per_epoch(len(run.dataset), self.recipe.batch_size)
+        self.total = self.recipe.epochs * self.per_epoch
+        self.checkpoints = CheckpointFolder(run.folder.checkpoints)
+        self.progress = self._resume() if resume else Progress(processes=run.ranks.size)
+        self._agree()
+        self.bad_files = set(self.progress.bad_files)
+        self.log = self._open_log(resume) if run.ranks.first else None
+        self.photos: list[str] = []
+
+    def go(self) -> bool:
+        """Take all steps that are left."""
+        run, recipe, progress = self.run, self.recipe, self.progress
+        take_step = Stepper(
+            network=run.network,
+            optimizer=self.optimizer,
+            settings=run.settings,
+            recipe=recipe,
+            ranks=run.ranks,
+            names=[str(sample.path) for sample in run.dataset.samples],
+        )
+        numbers = batch_numbers(run.settings.seed, len(run.dataset), recipe.batch_size, progress.step, self.total)
+        batches = read_batches(run.dataset, numbers, run.ranks, run.settings.workers or 1)
+        signals = stop_request(_PATIENCE if run.ranks.size > 1 else 0.0)
+        run.network.train()
+        with self.log or nullcontext(), closing(batches), signals as request:
+            stopped = self._at_end() and self._end_epoch(request)
+            saved = clock = monotonic()
+            for batch in () if stopped else batches:
+                rate = set_rates(self.optimizer, rate_factor(recipe, progress.step, self.per_epoch))
+                result = take_step(progress.step, batch, request)
+                clock, progress.seconds = monotonic(), progress.seconds + monotonic() - clock
+                progress.step += 1
+                progress.loss_sum += result.loss
+                progress.loss_count += result.count
+                self.photos = take_step.photos(batch)
+                self._tell(result.loss / max(result.count, 1), rate)
+                self._name_bad(result.bad)
+                stopped = result.stop
+                if self._at_end():
+                    stopped = self._end_epoch(request)
+                    saved = monotonic()
+                elif stopped or monotonic() - saved >= 60 * run.settings.checkpoint_minutes:
+                    self._save(best=False)
+                    saved = monotonic()
+                if stopped:
+                    break
+        return progress.epochs == recipe.epochs
+
+    def _at_end(self) -> bool:
+        """Whether all steps of an epoch were taken that has not ended yet."""
+        return self.progress.step == (self.progress.epochs + 1) * self.per_epoch
+
+    def _end_epoch(self, request: StopRequest) -> bool:
+        """Validate, write a row of figures, save; returns whether to stop."""
+        run, progress = self.run, self.progress
+        if not progress.loss_count:
+            raise DataError(
+                f"epoch {progress.epochs + 1}: none of the {len(run.dataset):,} photos could be used; they cannot be "
+                "read, or have no label"
+            )
+        judged: Judgement | None = Judgement({})
+        if run.validation is not None:
+            judged = run.validation.judge(run.network, lambda: run.ranks.any(request.asked))
+            run.network.train()
+        if judged is None:  # the epoch ends when the run goes on
+            self._save(best=False)
+            return True
+        self._name_bad(judged.bad)
+        self._add_row(judged)
+        return run.ranks.any(request.asked)
+
+    def _add_row(self, judged: Judgement) -> None:
+        """End an epoch with its figures."""
+        run, progress = self.run, self.progress
+        for name, value in judged.figures.items():
+            if not math.isfinite(value):
+                raise non_finite(progress.step, f"the validation figure {name}", judged.layer, judged.photos)
+        progress.epochs += 1
+        rate = set_rates(self.optimizer, rate_factor(self.recipe, progress.step - 1, self.per_epoch))
+        row = {"epoch": progress.epochs, "step": progress.step, "train_loss": progress.loss_sum / progress.loss_count}
+        figures = {f"val_{name}": value for name, value in judged.figures.items()}
+        row.update(rate=rate, **figures, seconds=progress.seconds)
+        progress.loss_sum, progress.loss_count = 0.0, 0
+        figure = judged.figures.get(run.settings.best_by)
+        if figure is not None and run.settings.best_by == "nll":
+            figure = -figure
+        best = progress.best is None or (figure is not None and figure > progress.best)
+        if best:
+            progress.best, progress.best_epoch, progress.best_figures = figure, progress.epochs, dict(judged.figures)
+        if self.log is not None:
+            self.log.epoch(row)
+            run.watcher.epoch(row)
+        self._save(best=best)
+
+    def _save(self, *, best: bool) -> None:
+        """Save a checkpoint, in one process; a network with NaN in it is never saved."""
+        if self.log is not None:
+            self.log.sync()
+            check_weights(self.run.network, self.progress.step, self.photos)
+            tensors, state = capture(self.run.network, self.optimizer, self.progress, self.data)
+            self.checkpoints.save(self.progress.step, tensors, state, best=best)
+
+    def _resume(self) -> Progress:
+        """Go back to the last checkpoint; to the beginning where there is none."""
+        run, checkpoint = self.run, self.checkpoints.last()
+        progress, notes = Progress(processes=run.ranks.size), []
+        if checkpoint is not None:
+            progress = restore(run.network, self.optimizer, checkpoint.tensors, checkpoint.state, self.data)
+            notes = list(checkpoint.notes)
+        notes.append(f"going on from step {progress.step:,} of {self.total:,}")
+        if progress.processes != run.ranks.size:
+            notes.append(
+                f"before there were {progress.processes} processes, now {run.ranks.size}: the result will differ a "
+                "little from that of an unbroken run"
+            )
+            progress.processes = run.ranks.size
+        if run.ranks.first:
+            for note in notes:
+                run.watcher.note(note)
+        return progress
+
+    def _agree(self) -> None:
+        """Make sure that all processes begin alike; they may be on different machines."""
+        run = self.run
+        found = run.ranks.gather((self.progress.step, self.data))
+        if any(one != found[0] for one in found):
+            raise JobError(
+                "expected all processes of this job to see the same photos, graph and checkpoints; they do not. Let "
+                "all machines have the same files, and the run folder in a place that they share"
+            )
+        state = [*run.network.state_dict().values(), *optimizer_tensors(run.network, self.optimizer).values()]
+        run.ranks.copy_first([one for one in state if one.is_floating_point()])
+
+    def _open_log(self, resume: bool) -> MetricLog:
+        """The log of a new run, or that of an old one up to where it goes on."""
+        log = MetricLog(self.run.folder, tensorboard=self.run.settings.tensorboard)
+        if resume:
+            log.rewind(self.progress.step, self.progress.epochs)
+        return log
+
+    def _tell(self, loss: float, rate: float) -> None:
+        """Report a step."""
+        progress = self.progress
+        if self.log is not None:
+            self.log.step(progress.step, progress.epochs + 1, loss, rate)
+            self.run.watcher.step(progress.step, self.total, loss, rate)
+
+    def _name_bad(self, errors: Iterable[ImageFileError]) -> None:
+        """Name each photo that cannot be read once."""
+        for error in errors:
+            if error.path not in self.bad_files:
+                self.bad_files.add(error.path)
+                self.progress.bad_files.append(error.path)
+                if self.log is not None:
+                    self.log.note(f"left out: {error}", step=self.progress.step)
+                    self.run.watcher.note(f"left out: {error}")

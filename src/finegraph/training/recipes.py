@@ -1,0 +1,68 @@
+"""How the whole network is trained, where the settings do not say otherwise.
+
+short   a few epochs of one cycle with label smoothing; the default, chosen on validation photos (docs/training.md)
+paper   what the paper's networks were fine-tuned with: Caffe's rates and steps, kinds with weight 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The numbers of fine-tuning; each has the name of its setting, which says what it is."""
+
+    epochs: int
+    batch_size: int
+    lr: float
+    new_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: Literal["one_cycle", "steps"]
+    drop_every: int
+    warmup: float
+    label_smoothing: float
+    nesterov: bool
+    decay_vectors: bool
+    scale_rates: bool
+    fixed_statistics: bool
+    kind_weight: float | None = None
+
+
+RECIPES = {
+    "short": Recipe(
+        epochs=10,
+        batch_size=32,
+        lr=0.01,
+        new_rate=5.0,
+        momentum=0.9,
+        weight_decay=5e-4,
+        schedule="one_cycle",
+        drop_every=20,
+        warmup=0.2,
+        label_smoothing=0.1,
+        nesterov=True,
+        decay_vectors=False,
+        scale_rates=True,
+        fixed_statistics=False,
+    ),
+    "paper": Recipe(
+        epochs=100,
+        batch_size=128,
+        lr=0.001,
+        new_rate=10.0,
+        momentum=0.9,
+        weight_decay=5e-4,
+        schedule="steps",
+        drop_every=20,
+        warmup=0.0,
+        label_smoothing=0.0,
+        nesterov=False,
+        decay_vectors=True,
+        scale_rates=False,
+        fixed_statistics=False,
+        kind_weight=1.0,
+    ),
+}

@@ -1,0 +1,84 @@
+"""What a training run consists of, and who is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from finegraph.data.dataset import PhotoDataset
+from finegraph.data.samples import Samples
+from finegraph.errors import ImageFileError
+from finegraph.nn import Network
+from finegraph.training.distributed import Ranks
+from finegraph.training.run_folder import RunFolder
+from finegraph.training.settings import TrainSettings
+
+Figures = Mapping[str, float]
+
+
+class Watcher(Protocol):
+    """Who is told how training goes, in the process that speaks."""
+
+    def step(self, done: int, total: int, loss: float, rate: float) -> None:
+        """A step was taken."""
+
+    def epoch(self, row: Figures) -> None:
+        """An epoch ended with these figures."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line happened."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How good a network is on validation photos, over all processes.
+
+    Attributes:
+        figures: by name, with that of `best_by`.
+        bad: the photos that could not be read.
+        layer: where figures are NaN or infinite, the first layer that is so.
+        photos: and the files that it happened with.
+    """
+
+    figures: Figures
+    bad: tuple[ImageFileError, ...] = ()
+    layer: str | None = None
+    photos: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How a network is judged between epochs.
+
+    Attributes:
+        photos: on which photos.
+        judge: judges a network. It asks now and then whether to stop, and then gives None. In a job of several
+            processes all call it at once.
+    """
+
+    photos: Samples
+    judge: Callable[[Network, Callable[[], bool]], Judgement | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a run consists of.
+
+    Attributes:
+        network: what is trained, on its device and in its precision.
+        dataset: the photos, with random views.
+        settings: the settings.
+        validation: how the network is judged between epochs; None to do without, then the last epoch is the best.
+        folder: where to save and to log.
+        ranks: this process among the others.
+        watcher: who is told.
+    """
+
+    network: Network
+    dataset: PhotoDataset
+    settings: TrainSettings
+    validation: Validation | None
+    folder: RunFolder
+    ranks: Ranks
+    watcher: Watcher

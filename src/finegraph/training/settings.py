@@ -1,0 +1,223 @@
+"""The settings of a training run: one name for each, in a TOML file, on the command line and in Python.
+
+What is not given comes from the recipe (`RECIPES`), then from the defaults here. `resolve` fills everything in, and the
+resolved settings are what a run saves: reading them back gives the same run. Nothing here needs torch, so that the
+command line can list the settings quickly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import tomllib
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from finegraph.errors import SettingsError, unknown_name
+from finegraph.training.recipes import RECIPES, Recipe
+
+
+def _setting(
+    default: Any, about: str, *, free: bool = False, least: float | None = None, below: float | None = None
+) -> Any:
+    """A setting: its default, what it is, whether a resumed run may change it, and its range."""
+    return field(default=default, metadata={"about": about, "free": free, "least": least, "below": below})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """All settings of a run. None means: decided by the recipe, the network or the data."""
+
+    # What to learn from.
+    data: str = _setting("", "photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER")
+    graph: str | None = _setting(None, "the graph file; by default what the photos' source implies")
+    kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
+    train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
+    val_split: str | None = _setting(None, "the split to validate on; by default `val` where there is one")
+    val_share: float = _setting(
+        0.0, "the share of each class to hold out where there is no such split", least=0, below=1
+    )
+    photos_per_class: int | None = _setting(None, "train on so many photos of each class, drawn by the seed", least=1)
+    box: bool = _setting(False, "cut photos to their boxes")
+    on_bad_file: Literal["error", "skip"] = _setting("error", "what to do about a photo that cannot be read")
+
+    # The network.
+    network: str = _setting(
+        "efficientnet_lite0", "the network: efficientnet_lite0..2, alexnet, googlenet, vgg16, timm:NAME"
+    )
+    coarse_network: str | None = _setting(None, "a second network for the coarse labels (BGL_m)")
+    weights: str = _setting("default", "the network's first weights: default (ImageNet), none, or a file")
+    coarse_weights: str = _setting("default", "the same for the second network")
+    head: Literal["bipartite", "softmax"] = _setting(
+        "bipartite", "the last layer: with the label graph, or plain softmax"
+    )
+    size: int | None = _setting(None, "width and height of the views in pixels; by default the network's own", least=32)
+    keep_shape: bool = _setting(False, "resize the shorter side only; by default photos are squeezed to a square")
+    dropout: float | None = _setting(None, "the dropout rate; by default the network's own", least=0, below=1)
+
+    # Both ways to train.
+    tune: Literal["head", "all"] = _setting("head", "train the last layer on stored features, or the whole network")
+    seed: int = _setting(0, "where all chance comes from", least=0, below=2**32)
+    kind_weight: float | None = _setting(None, "the weight of each kind in the loss; by default 1 / kinds", least=0)
+    laplacian: float = _setting(0.0, "the strength of the prior that ties linked weights", least=0)
+
+    # Tuning the head.
+    l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
+    coarse_ratio: float | None = _setting(
+        None, "that of the coarse labels, as a multiple; by default kinds / 4", least=0
+    )
+    choose: bool = _setting(False, "choose the strengths by validation (cross-validation without a val split)")
+
+    # Tuning all.
+    recipe: Literal["short", "paper"] = _setting("short", "where the settings below come from where they are not given")
+    epochs: int | None = _setting(None, "how often each photo is seen", least=1)
+    batch_size: int | None = _setting(None, "photos per step, over all processes", least=1)
+    lr: float | None = _setting(None, "the learning rate of pretrained layers", least=0)
+    new_rate: float | None = _setting(None, "how many times that new layers get", least=0)
+    momentum: float | None = _setting(None, "the momentum of SGD", least=0, below=1)
+    weight_decay: float | None = _setting(None, "the weight decay", least=0)
+    schedule: Literal["one_cycle", "steps"] | None = _setting(None, "how the rate changes")
+    drop_every: int | None = _setting(None, "with steps: after so many epochs the rate falls to a tenth", least=1)
+    warmup: float | None = _setting(
+        None, "with one_cycle: the share of steps in which the rate rises", least=0, below=1
+    )
+    label_smoothing: float | None = _setting(
+        None, "the share of the fine target spread over all labels", least=0, below=1
+    )
+    nesterov: bool | None = _setting(None, "look ahead with the momentum")
+    decay_vectors: bool | None = _setting(None, "let weight decay act on biases and normalisation layers too")
+    scale_rates: bool | None = _setting(
+        None, "divide the head's rate by kinds + 1, so that it means the same everywhere"
+    )
+    fixed_statistics: bool | None = _setting(None, "keep the batch statistics of the pretrained network")
+    best_by: Literal["top1", "nll"] = _setting("top1", "which validation figure says which epoch is best")
+
+    # How to run. None of these changes what is learnt, up to rounding.
+    device: str = _setting("auto", "cpu, cuda, or auto", free=True)
+    precision: Literal["float32", "float64", "bfloat16"] = _setting(
+        "float32", "of the arithmetic; bfloat16 is autocast"
+    )
+    threads: int | None = _setting(None, "threads of torch; by default one per core", free=True, least=1)
+    workers: int | None = _setting(
+        None, "threads that decode photos; by default as many as torch has", free=True, least=1
+    )
+    checkpoint_minutes: float = _setting(5.0, "how often to save between epochs", free=True, least=0)
+    cache: str | None = _setting(None, "where features are stored; by default the user's cache folder", free=True)
+    tensorboard: bool = _setting(False, "write logs for TensorBoard too", free=True)
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            object.__setattr__(self, one.name, _checked(one.name, getattr(self, one.name), one.metadata))
+        if self.head == "softmax" and self.coarse_network is not None:
+            raise SettingsError(
+                "coarse_network: a softmax head has no coarse scores; leave it out, or use head bipartite"
+            )
+        if self.head == "softmax" and self.laplacian:
+            raise SettingsError("laplacian: this prior ties fine to coarse weights, which a softmax head has none of")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "") -> TrainSettings:
+        """Settings from names and values; unknown names are refused with what may be meant."""
+        names = [one.name for one in fields(cls)]
+        for name in values:
+            if name not in names:
+                raise unknown_name("setting", name, names, f"in {where}" if where else "")
+        return cls(**values)
+
+    def resolve(self) -> TrainSettings:
+        """The same settings with what the recipe says filled in; a softmax head learns the fine labels alone."""
+        values = dataclasses.asdict(RECIPES[self.recipe])
+        if self.head == "softmax":
+            values["kind_weight"] = 0.0
+        return dataclasses.replace(
+            self, **{name: value for name, value in values.items() if getattr(self, name) is None}
+        )
+
+    def numbers(self) -> Recipe:
+        """The numbers of fine-tuning: those of the recipe, where these settings do not say otherwise."""
+        resolved = self.resolve()
+        return Recipe(**{one.name: getattr(resolved, one.name) for one in fields(Recipe)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is set, by name; what is None is left out, as TOML has no such thing."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+    def changed(self, other: TrainSettings) -> tuple[str, ...]:
+        """The names of settings that differ and that a resumed run may not change."""
+        return tuple(
+            one.name
+            for one in fields(self)
+            if not one.metadata["free"] and getattr(self, one.name) != getattr(other, one.name)
+        )
+
+
+def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings in a TOML file, as names and values.
+
+    Raises:
+        SettingsError: no such file, or no TOML.
+        UnknownNameError: a name that is no setting.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{os.fspath(path)}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{os.fspath(path)}: this is no TOML: {error}") from error
+    names = [one.name for one in fields(TrainSettings)]
+    for name in values:
+        if name not in names:
+            raise unknown_name("setting", name, names, f"in {os.fspath(path)}")
+    return values
+
+
+@cache
+def setting_type(name: str) -> tuple[Any, bool]:
+    """The type of a setting without its None, and whether it may be None."""
+    hint = _hints()[name]
+    parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
+    kept = [part for part in parts if part is not types.NoneType]
+    return kept[0], len(kept) < len(parts)
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(TrainSettings)
+
+
+def _checked(name: str, value: Any, metadata: Mapping[str, Any]) -> Any:
+    """The value of a setting in its own type; anything else is refused."""
+    kind, optional = setting_type(name)
+    if value is None and optional:
+        return None
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        if value not in choices:
+            raise SettingsError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
+    elif get_origin(kind) is tuple:
+        if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+            raise SettingsError(f"{name}: expected a list of names, got {value!r}")
+        value = tuple(value)
+    elif kind is float and type(value) is int:
+        value = float(value)
+    elif type(value) is not kind:
+        raise SettingsError(f"{name}: expected {_NOUNS[kind]}, got {value!r}")
+    least, below = metadata["least"], metadata["below"]
+    most = math.inf if below is None else below
+    if least is not None and not least <= value < most:
+        limits = f"at least {least}" + (f" and below {below}" if below is not None else "")
+        raise SettingsError(f"{name}: expected a finite number of {limits}, got {value!r}")
+    return value
+
+
+_NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}

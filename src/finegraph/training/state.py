@@ -1,0 +1,131 @@
+"""What a run must remember to go on exactly where it stopped, as tensors and JSON for a checkpoint.
+
+Weights, statistics and momentum are tensors; the step and what the epoch has summed up so far are numbers. Rates, the
+order of photos, their views and dropout follow from the step and the seed, so they need no saving.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from finegraph.data.samples import Sample, Samples
+from finegraph.errors import CheckpointError, SettingsError
+from finegraph.graph import LabelGraph
+from finegraph.nn import Network
+from finegraph.training.optimizer import load_optimizer, optimizer_tensors
+
+_NETWORK = "network."
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        step: how many steps were taken.
+        epochs: how many epochs ended; after the last step of one and before its validation it is not counted yet.
+        loss_sum: the loss summed over the samples of this epoch so far.
+        loss_count: how many samples that are.
+        seconds: how long training took so far.
+        best: the best validation figure so far; None before the first.
+        best_epoch: where it was reached.
+        best_figures: all validation figures there.
+        bad_files: photos that could not be read and were reported.
+        processes: how many trained.
+    """
+
+    step: int = 0
+    epochs: int = 0
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int | None = None
+    best_figures: dict[str, float] = field(default_factory=dict)
+    bad_files: list[str] = field(default_factory=list)
+    processes: int = 1
+
+
+def data_digest(train: Samples, val: Samples | None, graph: LabelGraph) -> dict[str, str]:
+    """Digests of what a run learns from, by name: a run goes on only with what it began with.
+
+    Photos count by the last two parts of their paths, so that a folder may be moved.
+    """
+    return {
+        "the graph": graph.digest,
+        "the list of photos to train on": _list_digest(train),
+        "the list of photos to validate on": _list_digest(() if val is None else val),
+    }
+
+
+def _list_digest(samples: Iterable[Sample]) -> str:
+    digest = hashlib.sha256()
+    for sample in samples:
+        place = "/".join(sample.path.parts[-2:])
+        digest.update(repr((place, sample.label, sample.box, sorted(sample.kinds.items()))).encode())
+    return digest.hexdigest()
+
+
+def capture(
+    network: Network, optimizer: torch.optim.Optimizer, progress: Progress, data: Mapping[str, str]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the JSON of a checkpoint."""
+    tensors = {_NETWORK + name: tensor for name, tensor in network.state_dict().items()}
+    tensors.update(optimizer_tensors(network, optimizer))
+    return tensors, {"progress": asdict(progress), "data": dict(data)}
+
+
+def restore(
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    data: Mapping[str, str],
+) -> Progress:
+    """Put a checkpoint back; returns how far the run was.
+
+    Raises:
+        SettingsError: the photos or the graph are not those of the run.
+        CheckpointError: the checkpoint is of another network, or of another version.
+    """
+    try:
+        progress, before = Progress(**state["progress"]), state["data"]
+        changed = [name for name, digest in data.items() if before[name] != digest]
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"the checkpoint is not one of this version of training: {error}") from error
+    if changed:
+        raise SettingsError(
+            f"data: {' and '.join(changed)} changed since this run began, so it cannot go on exactly; restore what it "
+            "began with, or start a new run"
+        )
+    load_network(network, tensors)
+    load_optimizer(network, optimizer, tensors)
+    return progress
+
+
+def load_network(network: Network, tensors: Mapping[str, Tensor]) -> None:
+    """Take the weights of a checkpoint into a network.
+
+    Raises:
+        CheckpointError: they are of another network.
+    """
+    saved = {name.removeprefix(_NETWORK): tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)}
+    own = network.state_dict()
+    differ = [name for name in {**own, **saved} if _shape(own.get(name)) != _shape(saved.get(name))]
+    if differ:
+        name = differ[0]
+        raise CheckpointError(
+            f"the checkpoint is of another network: {name} has {_shape(saved.get(name))} there and "
+            f"{_shape(own.get(name))} here" + (f", and {len(differ) - 1} more differ" if len(differ) > 1 else "")
+        )
+    network.load_state_dict(saved)
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "no weights" if tensor is None else f"shape {tuple(tensor.shape)}"

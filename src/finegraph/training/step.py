@@ -1,0 +1,181 @@
+"""One step: the loss of a batch, its gradient over all processes, and the move.
+
+The loss of a step is a sum over samples, divided by the number of samples of all processes that have any label. Chance
+within the network, such as dropout, is seeded by the step, so nothing of it has to be saved.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
+
+from finegraph.data.dataset import MISSING, Batch
+from finegraph.errors import ImageFileError
+from finegraph.inference import Posterior, joint_loss
+from finegraph.nn import Network, laplacian_prior
+from finegraph.training.distributed import Ranks
+from finegraph.training.guard import StopRequest, first_bad_gradient, first_bad_layer, non_finite
+from finegraph.training.recipes import Recipe
+from finegraph.training.settings import TrainSettings
+
+_SEEDS = 2**31
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step did, over all processes.
+
+    Attributes:
+        loss: the sum of the loss over the samples.
+        count: how many samples had any label.
+        stop: whether any process was asked to stop.
+        bad: the photos that could not be read.
+    """
+
+    loss: float
+    count: int
+    stop: bool
+    bad: tuple[ImageFileError, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepper:
+    """Takes the steps of a run.
+
+    Attributes:
+        network: what is trained.
+        optimizer: moves its weights.
+        settings: for the seed, the prior and the precision.
+        recipe: the numbers of fine-tuning.
+        ranks: this process among the others.
+        names: the file name of each sample, for messages.
+    """
+
+    network: Network
+    optimizer: torch.optim.Optimizer
+    settings: TrainSettings
+    recipe: Recipe
+    ranks: Ranks
+    names: list[str]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self.network.head.fine.weight.device
+
+    def __call__(self, step: int, batch: Batch, request: StopRequest) -> StepResult:
+        """Take one step.
+
+        Args:
+            step: how many steps were taken before.
+            batch: this process's share; it may have no photos.
+            request: whether this process is asked to stop.
+
+        Raises:
+            NonFiniteError: the loss or a gradient is NaN or infinite; the step was not taken.
+        """
+        self._seed(step)
+        self.optimizer.zero_grad(set_to_none=True)
+        pixels, loss = None, torch.zeros(())
+        if len(batch.sample):
+            pixels = batch.images.to(self.device, memory_format=torch.channels_last)
+            loss = self._loss(pixels, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+        own = [float(loss.detach()), float(observed(batch).sum()), float(len(batch.bad)), float(request.asked)]
+        numbers = torch.tensor(own, dtype=torch.float64)
+        self.ranks.sum([numbers])
+        total, count, bad, stopping = numbers.tolist()
+        if not math.isfinite(total):
+            self._fail(step, "the loss", batch, pixels)
+        self._share_gradients(max(count, 1.0))
+        if self.settings.laplacian:
+            prior = self.settings.laplacian * laplacian_prior(self.network.head)
+            prior.backward()  # type: ignore[no-untyped-call]
+        if not self._gradients_are_finite():
+            self._fail(step, "a gradient", batch, pixels)
+        self.optimizer.step()
+        found = [error for part in self.ranks.gather(batch.bad) for error in part] if bad else []
+        # One process alone can still listen; several must all have heard the same.
+        stop = bool(stopping) or (self.ranks.size == 1 and request.asked)
+        return StepResult(total, int(count), stop, tuple(found))
+
+    def _seed(self, step: int) -> None:
+        torch.manual_seed((self.settings.seed * 1_000_003 + step * self.ranks.size + self.ranks.rank) % _SEEDS)
+
+    def _loss(self, pixels: UInt8[Tensor, "batch channel height width"], batch: Batch) -> Float[Tensor, ""]:
+        """The sum of the loss over a batch, auxiliary heads included."""
+        fine = batch.fine.to(self.device)
+        kinds = {name: labels.to(self.device) for name, labels in batch.kinds.items()}
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            posterior, auxiliary = self.network.forward_with_auxiliary(pixels)
+            loss = summed_loss(posterior, fine, kinds, self.recipe)
+            for one in auxiliary:
+                loss = loss + self.network.auxiliary_weight * summed_loss(one, fine, kinds, self.recipe)
+        return loss
+
+    def _share_gradients(self, count: float) -> None:
+        """Sum gradients and average statistics over all processes; then gradients are of the mean loss."""
+        gradients = []
+        for weight in self.network.parameters():
+            if weight.requires_grad:
+                if weight.grad is None:
+                    weight.grad = torch.zeros_like(weight)
+                gradients.append(weight.grad)
+        statistics = moving_statistics(self.network) if self.ranks.size > 1 else []
+        self.ranks.sum([*gradients, *statistics])
+        torch._foreach_div_(gradients, count)
+        if statistics:
+            torch._foreach_div_(statistics, float(self.ranks.size))
+
+    def _gradients_are_finite(self) -> bool:
+        gradients = [weight.grad for weight in self.network.parameters() if weight.grad is not None]
+        largest = torch._foreach_norm([one for one in gradients if one.numel()], float("inf"))
+        return bool(torch.stack(list(largest)).isfinite().all())
+
+    def _fail(self, step: int, what: str, batch: Batch, pixels: Tensor | None) -> NoReturn:
+        """Raise the error for numbers that are no numbers, with what all processes know of it."""
+        self._seed(step)
+        layer = None if pixels is None else first_bad_layer(self.network, pixels) or first_bad_gradient(self.network)
+        found = self.ranks.gather((layer, self.photos(batch)))
+        # The process that has the bad layer also has the photos to blame.
+        blamed = [one for one in found if one[0] is not None] or found
+        raise non_finite(step + 1, what, blamed[0][0], [name for _, names in blamed for name in names])
+
+    def photos(self, batch: Batch) -> list[str]:
+        """The files of a batch."""
+        return [self.names[int(number)] for number in batch.sample]
+
+
+def moving_statistics(network: Network) -> list[Tensor]:
+    """The averages that normalisation layers keep, of those layers that move them."""
+    layers = [layer for layer in network.modules() if isinstance(layer, _NormBase) and layer.training]
+    both = [(layer.running_mean, layer.running_var) for layer in layers]
+    return [one for pair in both for one in pair if one is not None]
+
+
+def observed(batch: Batch) -> Tensor:
+    """Which samples of a batch have any label."""
+    known = batch.fine != MISSING
+    for labels in batch.kinds.values():
+        known = known | (labels != MISSING)
+    return known
+
+
+def summed_loss(posterior: Posterior, fine: Tensor, kinds: dict[str, Tensor], recipe: Recipe) -> Float[Tensor, ""]:
+    """The joint loss of a batch, summed; label smoothing spreads a share of the fine target evenly over all labels."""
+    count = len(posterior.graph.kinds)
+    weight = 1.0 / max(count, 1) if recipe.kind_weight is None else recipe.kind_weight
+    loss = joint_loss(posterior, fine, kinds or None, weight, "sum", MISSING)
+    share = recipe.label_smoothing
+    if share:
+        log_probs = posterior.log_probs()
+        known = fine != MISSING
+        own = log_probs.gather(1, fine.masked_fill(~known, 0).unsqueeze(1)).squeeze(1)
+        loss = loss + share * torch.where(known, own - log_probs.mean(dim=1), 0.0).sum()
+    return loss

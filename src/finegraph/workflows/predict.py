@@ -1,0 +1,183 @@
+"""Asking a trained model about photos.
+
+A plain function from names to a dataclass; nothing is printed here. What is known beside the photos may be given as
+text, `kind=label`, the same kind several times for "one of these".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from finegraph.errors import DataError, ImageFileError, InputError, UnknownNameError, unknown_name
+from finegraph.graph import LabelGraph
+from finegraph.graph.builders.folders import is_photo
+from finegraph.inference.evidence import FINE
+from finegraph.model import PhotoClassifier, Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionResult:
+    """What was said of some photos.
+
+    Attributes:
+        model: the folder, as it was given.
+        given: what was known beside the photos: per kind, the labels one of which it is.
+        views: how many views of each photo were averaged.
+        predictions: of the photos that could be read, in the order in which they were named.
+        bad: the photos that could not be read.
+    """
+
+    model: str
+    given: dict[str, tuple[str, ...]]
+    views: int
+    predictions: tuple[Prediction, ...]
+    bad: tuple[ImageFileError, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON can hold it."""
+        return {
+            "model": self.model,
+            "given": {kind: list(labels) for kind, labels in self.given.items()},
+            "views": self.views,
+            "photos": [prediction.to_dict() for prediction in self.predictions],
+            "bad": [{"photo": error.path, "reason": error.reason} for error in self.bad],
+        }
+
+
+def predict_photos(
+    model: str | os.PathLike[str],
+    photos: Sequence[str | os.PathLike[str]],
+    *,
+    given: Sequence[str] = (),
+    views: Literal[1, 10] = 1,
+    top: int = 5,
+    risk: float = 0.05,
+    on_bad_file: Literal["error", "skip"] = "error",
+    progress: Callable[[int, int], None] | None = None,
+) -> PredictionResult:
+    """Ask a model about photos.
+
+    Args:
+        model: a model folder or a run folder.
+        photos: files; of a folder, all photos in it are taken.
+        given: what is known of all of them, as `kind=label`; see `parse_given`.
+        views: 1 for the centre of each photo, 10 for the average over ten views.
+        top: how many labels to list.
+        risk: how often the sure answer may be wrong.
+        on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and listed ("skip").
+        progress: is told how many of how many photos are done.
+
+    Raises:
+        ModelFolderError: there is no model, or it is damaged.
+        DataError: a photo that cannot be read, or no photo at all.
+        InputError: an argument is wrong.
+    """
+    files = photos_of(photos)
+    if on_bad_file == "error":
+        for file in files:  # a slip of the pen shows at once, not after the photos before it
+            if not os.path.exists(file):
+                raise ImageFileError(file, "there is no such file")
+    classifier = PhotoClassifier.load(model)
+    evidence = parse_given(classifier.graph, given)
+    answers = classifier.predict(
+        files,
+        given={kind: set(labels) for kind, labels in evidence.items()},
+        views=views,
+        top=top,
+        risk=risk,
+        on_bad_file=on_bad_file,
+        progress=progress,
+    )
+    predictions = tuple(answer for answer in answers if isinstance(answer, Prediction))
+    bad = tuple(answer for answer in answers if isinstance(answer, ImageFileError))
+    if not predictions:
+        raise DataError(
+            f"none of {len(bad)} photos could be read; the first is {bad[0]}" if len(bad) > 1 else str(bad[0])
+        )
+    return PredictionResult(model=os.fspath(model), given=evidence, views=views, predictions=predictions, bad=bad)
+
+
+def photos_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The photos that are named: files as they are, and of each folder the photos in it, in the order of their names.
+
+    Raises:
+        DataError: a folder without photos, or nothing at all.
+    """
+    photos = []
+    for path in paths:
+        if not os.path.isdir(path):
+            photos.append(os.fspath(path))
+            continue
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and is_photo(entry))
+        if not names:
+            raise DataError(f"{os.fspath(path)}: expected a photo or a folder of photos, got a folder without photos")
+        photos += [os.path.join(path, name) for name in names]
+    if not photos:
+        raise DataError("expected at least one photo, got none")
+    return photos
+
+
+def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """What is known, from texts like `restaurant=B`; `fine=...` is the fine label itself.
+
+    The same kind several times means one of its labels. Everything after the kind belongs to the label, also commas and
+    further equals signs.
+
+    Raises:
+        InputError: a text that is not of this form, or can be read in two ways.
+        UnknownNameError: a kind or a label that the graph does not have.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        kind, label = _kind_and_label(graph, text)
+        if label not in found.get(kind, ()):
+            found[kind] = (*found.get(kind, ()), label)
+    return found
+
+
+def _kind_and_label(graph: LabelGraph, text: str) -> tuple[str, str]:
+    """The kind and the label of one text. Both may hold equals signs, so every place to part it is tried."""
+    places = [place for place, character in enumerate(text) if character == "="]
+    if not places:
+        example = f"{graph.kinds[0]}={graph.labels(graph.kinds[0])[0]}" if graph.kinds else f"fine={graph.fine[0]}"
+        raise InputError(f"given {text!r}: expected kind=label, such as {example!r}")
+    parts = [(text[:place], text[place + 1 :]) for place in places]
+    known = [(kind, label) for kind, label in parts if kind == FINE or kind in graph.kinds]
+    good = [(kind, label) for kind, label in known if label in _labels(graph, kind)]
+    if len(good) == 1:
+        return good[0]
+    if good:
+        ways = " or ".join(f"kind {kind!r}, label {label!r}" for kind, label in good)
+        raise InputError(f"given {text!r}: it can be read in two ways, {ways}; ask in Python, where there is no doubt")
+    if known:
+        kind, label = known[-1]
+        raise _unknown_label(graph, kind, label)
+    raise _unknown_kind(graph, *parts[0])
+
+
+def _labels(graph: LabelGraph, kind: str) -> tuple[str, ...]:
+    return graph.fine if kind == FINE else graph.labels(kind)
+
+
+def _unknown_label(graph: LabelGraph, kind: str, label: str) -> UnknownNameError:
+    labels = _labels(graph, kind)
+    several = [part.strip() for part in label.split(",")]
+    if len(several) > 1 and all(part in labels for part in several):
+        each = " and ".join(repr(f"{kind}={part}") for part in several)
+        return UnknownNameError(f"unknown label {label!r} of kind {kind!r}; for one of several labels, give {each}")
+    return (
+        unknown_name("fine label", label, labels)
+        if kind == FINE
+        else unknown_name("label", label, labels, f"of kind {kind!r}")
+    )
+
+
+def _unknown_kind(graph: LabelGraph, kind: str, label: str) -> UnknownNameError:
+    inner = f"{kind}: {label}"
+    if inner in graph.kinds:  # a part of a group, such as an ingredient
+        return UnknownNameError(f"unknown kind {kind!r}; did you mean {inner + '=yes'!r}?")
+    return unknown_name("kind", kind, (*graph.kinds, FINE))

@@ -1,0 +1,201 @@
+"""From settings to a run folder with a model in it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any, Protocol
+
+import torch
+
+from finegraph._version import __version__
+from finegraph.errors import SettingsError
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.distributed import Ranks, joined_ranks
+from finegraph.training.loop import Watcher
+from finegraph.training.run_folder import RunFolder
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.training_data import (
+    TrainingData,
+    make_network,
+    make_views,
+    read_training_data,
+    with_whole_paths,
+)
+from finegraph.workflows.tune_all import tune_all
+from finegraph.workflows.tune_head import Stage, tune_head
+
+
+class TrainWatcher(Watcher, Protocol):
+    """Who is told how a run goes: the stages before training, and training itself."""
+
+    def data(self, data: TrainingData, folder: str) -> None:
+        """The photos were listed, and the run folder made."""
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        """Some of a stage, such as "features", is done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """What a run gave.
+
+    Attributes:
+        run: the run folder.
+        model: the model folder in it; None where training was interrupted.
+        finished: whether it came to its end; if not, it can be resumed.
+        photos: how many photos were trained on.
+        figures: on the validation photos; empty where there are none.
+        strengths: of the priors that the head was fitted with, where the head alone was tuned.
+        bad: photos that could not be read.
+        seconds: how long it took.
+    """
+
+    run: str
+    model: str | None
+    finished: bool
+    photos: int
+    figures: dict[str, float]
+    strengths: dict[str, Any] | None
+    bad: list[str]
+    seconds: float
+
+
+def train_run(
+    settings: TrainSettings,
+    watcher: TrainWatcher,
+    *,
+    run: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+) -> TrainResult:
+    """Train a model as settings say, into a run folder.
+
+    Args:
+        settings: what to train on what; see `resume_settings` for those of a run that goes on.
+        watcher: is told how it goes, in the process that speaks.
+        run: the run folder; by default a new one in `runs`, named after the data.
+        resume: whether the run exists and goes on.
+
+    Raises:
+        SettingsError: settings that do not go together.
+        RunFolderError: the folder exists and is not to be resumed, or another process trains in it.
+    """
+    began = monotonic()
+    settings = with_whole_paths(settings.resolve())
+    device = choose_device(settings.device)
+    with joined_ranks(device.type) as ranks:
+        data = read_training_data(settings)
+        folder = _run_folder(settings, run, resume, ranks)
+        with folder.lock() if ranks.first else nullcontext():
+            if ranks.first:
+                watcher.data(data, str(folder.path))
+            quick = replace(settings, workers=settings.workers or torch.get_num_threads())
+            result = _train(quick, data, folder, ranks, device, watcher, resume)
+        ranks.wait()
+    return TrainResult(**result, run=str(folder.path), photos=len(data.train), seconds=monotonic() - began)
+
+
+def _train(
+    settings: TrainSettings,
+    data: TrainingData,
+    folder: RunFolder,
+    ranks: Ranks,
+    device: torch.device,
+    watcher: TrainWatcher,
+    resume: bool,
+) -> dict[str, Any]:
+    """Train, and save the model; returns the rest of the result."""
+    torch.manual_seed(settings.seed)  # the head's first weights
+    network = make_network(settings, data.graph)
+    views = make_views(settings, network)
+    result: dict[str, Any] = {"model": None, "finished": True, "figures": {}, "strengths": None, "bad": []}
+    if settings.tune == "head":
+        tuned = tune_head(network, data, views, settings, ranks, _stages(watcher, ranks))
+        if tuned is not None:
+            strengths = {**asdict(tuned.fit), "kind_weight": tuned.fit.kind_weights(data.graph)}
+            result.update(figures=tuned.figures, strengths=strengths, bad=[str(error) for error in tuned.bad])
+    else:
+        network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
+        figures = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
+        result.update(finished=figures is not None, figures=figures or {})
+    if result["finished"] and ranks.first:
+        about = _about(settings, data, result)
+        PhotoClassifier(network.to("cpu", torch.float32), views, about=about).save(folder.model)
+        result["model"] = str(folder.model)
+    return result
+
+
+def resume_settings(run: str | os.PathLike[str], given: dict[str, Any]) -> TrainSettings:
+    """The settings of a run that goes on; those that are given again must be the same.
+
+    Raises:
+        SettingsError: a setting differs, and would change what is learnt.
+        RunFolderError: there is no such run.
+    """
+    saved = TrainSettings.from_dict(RunFolder.open(run).read_config(), f"{os.fspath(run)}/config.toml")
+    asked = with_whole_paths(TrainSettings.from_dict({**saved.to_dict(), **given}))
+    changed = saved.changed(asked)
+    if changed:
+        listed = "; ".join(f"{name} was {getattr(saved, name)!r}, now {getattr(asked, name)!r}" for name in changed)
+        raise SettingsError(f"{os.fspath(run)}: a run goes on with the settings it began with: {listed}")
+    return asked
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a setting; `auto` is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise SettingsError(f"device: {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def _run_folder(settings: TrainSettings, run: str | os.PathLike[str] | None, resume: bool, ranks: Ranks) -> RunFolder:
+    """The folder of the run: made by the first process, opened by the others."""
+    if resume:
+        if run is None:
+            raise SettingsError("to resume a run, name its folder")
+        return RunFolder.open(run)
+    path = ""
+    if ranks.first:
+        folder = RunFolder.create(_new_name(settings.data) if run is None else run)
+        folder.write_config(settings.to_dict())
+        path = str(folder.path)
+    return RunFolder.open(ranks.gather(path)[0])
+
+
+def _new_name(data: str) -> Path:
+    """A folder in `runs` that is not there yet, named after the data."""
+    stem = Path(data.rpartition(":")[2]).stem or "run"
+    for number in range(1, 1_000_000):
+        path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        if not path.exists():
+            return path
+    raise SettingsError("runs: all names are taken; name a folder")
+
+
+def _stages(watcher: TrainWatcher, ranks: Ranks) -> Stage:
+    """Progress by the name of the stage, in the process that speaks."""
+    if ranks.first:
+        return lambda name: lambda done, total: watcher.stage(name, done, total)
+    return lambda name: lambda done, total: None
+
+
+def _about(settings: TrainSettings, data: TrainingData, result: dict[str, Any]) -> dict[str, Any]:
+    """The facts for the model card."""
+    return {
+        "finegraph": __version__,
+        "data": settings.data,
+        "photos": len(data.train),
+        "settings": settings.to_dict(),
+        "figures": {f"val_{name}": value for name, value in result["figures"].items()},
+        "strengths": result["strengths"] or {},
+    }

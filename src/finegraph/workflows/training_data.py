@@ -1,0 +1,102 @@
+"""What a run learns from, as its settings say: the photos of both splits, the graph, the network and its views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from finegraph.data.samples import Samples
+from finegraph.data.sources import parse_source, read_samples, source_graph
+from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import DataError, SettingsError
+from finegraph.graph import LabelGraph
+from finegraph.nn import Network, NetworkDesign, build_network
+from finegraph.training.settings import TrainSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """The photos and the graph of a run.
+
+    Attributes:
+        train: the photos to train on.
+        val: the photos to validate on, if there are any.
+        graph: their labels.
+    """
+
+    train: Samples
+    val: Samples | None
+    graph: LabelGraph
+
+
+def read_training_data(settings: TrainSettings) -> TrainingData:
+    """Read the photos' list and the graph that settings name.
+
+    Raises:
+        SettingsError: the settings name no photos.
+        DataError: the photos' list has faults, or there is nothing in it to train on.
+    """
+    if not settings.data:
+        raise SettingsError("data: expected the photos to train on: a folder per class, a manifest, or LAYOUT:FOLDER")
+    samples = read_samples(settings.data)
+    graph = source_graph(settings.data) if settings.graph is None else LabelGraph.read(settings.graph)
+    if settings.kinds is not None:
+        graph = graph.only(settings.kinds)
+    train, val = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)
+    if settings.photos_per_class is not None:
+        train = draw_per_class(train, settings.photos_per_class, settings.seed)
+    if not len(train):
+        which = f" with a label in {settings.data}" if settings.photos_per_class else f" in {settings.data}"
+        raise DataError(f"expected photos to train on, found none{which}")
+    return TrainingData(train=train, val=val, graph=graph)
+
+
+def with_whole_paths(settings: TrainSettings) -> TrainSettings:
+    """The settings with paths that hold wherever they are read from: a run may be looked at from another folder."""
+    data = settings.data
+    if data:
+        layout, path = parse_source(data)
+        data = f"{layout}:{path.absolute()}" if data.startswith(f"{layout}:") else str(path.absolute())
+    paths: dict[str, Any] = {
+        name: value if value in (None, "default", "none") else str(Path(value).absolute())
+        for name, value in (
+            ("graph", settings.graph),
+            ("weights", settings.weights),
+            ("coarse_weights", settings.coarse_weights),
+            ("cache", settings.cache),
+        )
+    }
+    return replace(settings, data=data, **paths)
+
+
+def make_network(settings: TrainSettings, graph: LabelGraph) -> Network:
+    """The network that settings name, with pretrained backbones and a new head."""
+    design = NetworkDesign(network=settings.network, head=settings.head, coarse_network=settings.coarse_network)
+    return build_network(
+        graph,
+        design,
+        weights=_weights(settings.weights),
+        coarse_weights=_weights(settings.coarse_weights),
+        dropout=settings.dropout,
+        auxiliary=settings.tune == "all",
+    )
+
+
+def make_views(settings: TrainSettings, network: Network) -> ViewSettings:
+    """How photos are cut for a network: at its own size, unless the settings name another."""
+    preprocessing = network.backbone.preprocessing
+    if settings.size is not None:
+        preprocessing = preprocessing.at(settings.size)
+    return ViewSettings(
+        resize=preprocessing.resize,
+        size=preprocessing.size,
+        keep_shape=settings.keep_shape,
+        box=settings.box,
+        interpolation=preprocessing.interpolation,
+    )
+
+
+def _weights(name: str) -> str | None:
+    return None if name == "none" else name

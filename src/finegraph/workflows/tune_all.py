@@ -1,0 +1,71 @@
+"""Train the whole network, by the recipe of the settings."""
+
+from __future__ import annotations
+
+import torch
+
+from finegraph.data.dataset import PhotoDataset
+from finegraph.data.samples import Samples
+from finegraph.data.transforms import View, ViewSettings
+from finegraph.nn import Network, laplacian_prior
+from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.distributed import Ranks
+from finegraph.training.loop import Run, Validation, Watcher, train
+from finegraph.training.run_folder import RunFolder
+from finegraph.training.settings import TrainSettings
+from finegraph.training.state import load_network
+from finegraph.workflows.training_data import TrainingData
+from finegraph.workflows.validation import validate
+
+
+def tune_all(
+    network: Network,
+    data: TrainingData,
+    views: ViewSettings,
+    settings: TrainSettings,
+    ranks: Ranks,
+    folder: RunFolder,
+    watcher: Watcher,
+    *,
+    resume: bool,
+) -> dict[str, float] | None:
+    """Train all weights; at the end the network has those of the best epoch.
+
+    Returns:
+        The figures of that epoch; None if it was asked to stop before the end, and saved.
+    """
+    if settings.laplacian:
+        laplacian_prior(network.head)  # refused before anything is trained where the weights do not compare
+    workers = settings.workers or 1
+
+    def photos(samples: Samples, view: View) -> PhotoDataset:
+        bad = settings.on_bad_file
+        return PhotoDataset(samples, data.graph, views, view=view, seed=settings.seed, on_bad_file=bad)
+
+    validation = None
+    if data.val is not None:
+        held_out = photos(data.val, "centre")
+        validation = Validation(data.val, lambda network, stop: validate(network, held_out, ranks, workers, stop))
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if settings.numbers().fixed_statistics:
+        for part in (network.backbone, network.coarse_backbone):
+            if part is not None:
+                part.fix_statistics()
+    run = Run(
+        network=network,
+        dataset=photos(data.train, "train"),
+        settings=settings,
+        validation=validation,
+        folder=folder,
+        ranks=ranks,
+        watcher=watcher,
+    )
+    if not train(run, resume=resume):
+        return None
+    ranks.wait()  # until the first process has saved
+    best = CheckpointFolder(folder.checkpoints).best()
+    assert best is not None
+    load_network(network, best.tensors)
+    network.eval()
+    figures: dict[str, float] = best.state["progress"]["best_figures"]
+    return figures

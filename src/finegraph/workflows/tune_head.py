@@ -1,0 +1,160 @@
+"""Train the last layer alone: the features of each photo are computed once, and the head is fitted to them exactly.
+
+Minutes become seconds, and there are no learning rates. Strengths of the priors are those of the settings, or chosen by
+validation. Stored features make a second run, or one that goes on after an interruption, start where the last ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from finegraph.data.dataset import targets_of
+from finegraph.data.samples import Samples
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import DataError, ImageFileError
+from finegraph.graph import LabelGraph
+from finegraph.model.features import Features, extract_features
+from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.selection import deal_folds, default_grid, grid_settings, search
+from finegraph.nn import Network
+from finegraph.training.distributed import Ranks
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.training_data import TrainingData
+from finegraph.workflows.validation import Tally
+
+Stage = Callable[[str], Callable[[int, int], None]]
+"""Given the name of a stage, such as "features", who is told how far it is."""
+_FOLDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedHead:
+    """What tuning the head gave.
+
+    Attributes:
+        fit: the settings that the head was fitted with.
+        figures: on the validation photos; empty where there are none.
+        iterations: how many steps the fit took.
+        converged: whether it came to a minimum.
+        bad: the photos that could not be read.
+    """
+
+    fit: FitSettings
+    figures: dict[str, float]
+    iterations: int
+    converged: bool
+    bad: tuple[ImageFileError, ...]
+
+
+def tune_head(
+    network: Network,
+    data: TrainingData,
+    views: ViewSettings,
+    settings: TrainSettings,
+    ranks: Ranks,
+    progress: Stage,
+) -> TunedHead | None:
+    """Fit the head of a network to photos; it is put into the network.
+
+    In a job of several processes each computes the features of its share, and the first fits the head; the others get
+    None.
+    """
+
+    def features_of(samples: Samples) -> Features:
+        return extract_features(
+            network,
+            samples,
+            views,
+            cache=None if settings.cache is None else Path(settings.cache),
+            threads=settings.workers,
+            on_bad_file=settings.on_bad_file,
+            progress=progress("features"),
+        )
+
+    if ranks.size > 1:
+        for part in (data.train, data.val):
+            own = None if part is None else Samples([part[number] for number in ranks.share(range(len(part)))])
+            if own:
+                features_of(own)
+        ranks.wait()
+        if not ranks.first:
+            return None
+    train = features_of(data.train)
+    val = None if data.val is None else features_of(data.val)
+    if not len(train.samples):
+        raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
+    chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
+    fine, kinds = _targets(train.samples, chosen, network.graph)
+    fit = fit_head(train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse)
+    network.head = fit.head.to(torch.float32)
+    return TunedHead(
+        fit=chosen,
+        figures={} if val is None else figures_of(network, val),
+        iterations=fit.iterations,
+        converged=fit.converged,
+        bad=(*train.bad, *(() if val is None else val.bad)),
+    )
+
+
+def fit_settings(settings: TrainSettings) -> FitSettings:
+    """The part of the settings that is about fitting a head."""
+    default = FitSettings()
+    return FitSettings(
+        head=settings.head,
+        l2=default.l2 if settings.l2 is None else settings.l2,
+        coarse_ratio=settings.coarse_ratio,
+        laplacian=settings.laplacian,
+        kind_weight=settings.kind_weight,
+    )
+
+
+def choose_strengths(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FitSettings:
+    """The strengths under which validation photos are most likely; without such photos, by cross-validation.
+
+    Strengths that the settings name are kept.
+    """
+    graph, base = network.graph, fit_settings(settings)
+    grid = {
+        name: values
+        for name, values in default_grid(settings.head, graph).items()
+        if getattr(settings, name) is None or (settings.head == "softmax" and name == "kind_weight")
+    }
+    features, coarse, samples = train.fine, train.coarse, list(train.samples)
+    fine, kinds = _targets(train.samples, base, graph)
+    if val is not None and len(val.samples):
+        features = torch.cat([features, val.fine])
+        coarse = None if coarse is None or val.coarse is None else torch.cat([coarse, val.coarse])
+        val_fine, _ = targets_of(val.samples, graph)
+        kinds = {name: torch.cat([labels, torch.full_like(val_fine, -100)]) for name, labels in kinds.items()}
+        folds = [(np.arange(len(samples)), np.arange(len(samples), len(features)))]
+        fine = torch.cat([fine, val_fine])
+    else:
+        folds = deal_folds(fine.numpy(), _FOLDS)
+    if not folds or not grid:
+        return base
+    tried = grid_settings(base, grid)
+    found = search(features, fine, graph, tried, folds, kind_targets=kinds or None, coarse_features=coarse)
+    return found.settings[found.best]
+
+
+def _targets(samples: Samples, fit: FitSettings, graph: LabelGraph) -> tuple[Tensor, dict[str, Tensor]]:
+    """The targets of samples; without those of kinds that do not count, as under a softmax head."""
+    fine, kinds = targets_of(samples, graph)
+    weights = fit.kind_weights(graph)
+    return fine, {name: labels for name, labels in kinds.items() if weights[name] > 0}
+
+
+def figures_of(network: Network, features: Features) -> dict[str, float]:
+    """The validation figures of a network whose features are known."""
+    tally = Tally(network.graph.kinds)
+    fine, kinds = targets_of(features.samples, network.graph)
+    with torch.inference_mode():
+        posterior = network.of_features(features.fine, features.coarse)
+    tally.add(posterior, fine, kinds)
+    return tally.figures(Ranks())

@@ -1,0 +1,96 @@
+"""The command `finegraph train`: flags are settings, and its output is fit for people and programs."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from finegraph.training.settings import TrainSettings
+from training import tiny
+
+RUN_TINY = Path(__file__).parents[1] / "training" / "run_tiny.py"
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    tiny.register()
+    return tiny.make_photos(tmp_path_factory.mktemp("photos"))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
+
+
+def test_every_setting_is_a_flag(finegraph):
+    help_text = finegraph("train", "--help").out
+    for one in fields(TrainSettings):
+        if one.name != "data":
+            assert f"--{one.name.replace('_', '-')}" in help_text, one.name
+
+
+def test_a_model_in_one_command(finegraph, manifest, tmp_path):
+    run = tmp_path / "run"
+    result = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)
+    assert result.code == 0, result.err
+    assert "35 photos of 5 labels to train on, 10 photos to validate on" in result.err
+    assert "top-1" in result.out
+    assert f"next: finegraph evaluate {run}" in result.out
+    again = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)
+    assert again.code == 3
+    assert "this run exists already" in again.err
+
+
+def test_settings_come_from_a_file_and_flags_win(finegraph, manifest, tmp_path):
+    config = tmp_path / "menu.toml"
+    config.write_text(f'data = "{manifest}"\nnetwork = "tiny"\nweights = "none"\nl2 = 0.5\nkinds = ["colour"]\n')
+    result = finegraph("train", "--config", config, "--l2", "0.25", "--run", tmp_path / "run", "--json")
+    assert result.code == 0, result.err
+    document = json.loads(result.out)
+    assert document["strengths"]["l2"] == 0.25
+    assert document["finished"]
+    config.write_text("epoch = 3\n")
+    result = finegraph("train", "--config", config)
+    assert result.code == 3
+    assert "'epoch'" in result.err
+    assert "did you mean 'epochs'" in result.err
+
+
+def test_wrong_values_are_refused(finegraph, manifest):
+    result = finegraph("train", manifest, "--tune", "heads")
+    assert result.code == 3
+    assert "tune: expected head or all, got 'heads'" in result.err
+    result = finegraph("train", manifest, "--epochs", "0")
+    assert result.code == 3
+    assert "epochs: expected a finite number of at least 1, got 0" in result.err
+    result = finegraph("train", manifest, "--resume")
+    assert result.code == 2
+    assert "name the run to resume" in result.err
+    result = finegraph("train")
+    assert result.code == 3
+    assert "data: expected the photos to train on" in result.err
+
+
+def test_interrupt_and_resume_as_a_process(manifest, tmp_path):
+    def command(*more):
+        own = [sys.executable, str(RUN_TINY), "train", *more, "--run", str(tmp_path / "run")]
+        return subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+
+    numbers = ["--network", "tiny", "--weights", "none", "--tune", "all", "--epochs", "2000", "--batch-size", "8"]
+    process = command(str(manifest), *numbers)
+    metrics = tmp_path / "run" / "metrics.csv"
+    while process.poll() is None and not (metrics.exists() and len(metrics.read_text().splitlines()) > 2):
+        time.sleep(0.05)
+    process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"finegraph train --run {tmp_path / 'run'} --resume" in out
+    process = command("--resume", "--epochs", "3")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "epochs was 2000, now 3" in err

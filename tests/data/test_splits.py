@@ -1,0 +1,84 @@
+"""Which photos are trained on and which are held out."""
+
+from pathlib import Path
+
+import pytest
+
+from finegraph.data.samples import Sample, Samples
+from finegraph.data.splits import choose_splits, draw_per_class, hold_out
+from finegraph.errors import DataError, UnknownNameError
+
+
+def photos(counts, split=None, folder="photos"):
+    return [
+        Sample(Path(folder) / label / f"{number}.jpg", label, split)
+        for label, count in counts.items()
+        for number in range(count)
+    ]
+
+
+def names(samples):
+    return {"/".join(sample.path.parts[-2:]) for sample in samples}
+
+
+def test_splits_by_name():
+    samples = Samples([*photos({"a": 3}, "train", "1"), *photos({"a": 2}, "val", "2"), *photos({"a": 1}, "test", "3")])
+    train, val = choose_splits(samples)
+    assert (len(train), len(val)) == (3, 2)
+    train, val = choose_splits(samples, "train", "test", share=0.5)
+    assert (len(train), len(val)) == (3, 1)
+    train, val = choose_splits(samples, "val")
+    assert (len(train), val) == (2, None)
+    with pytest.raises(DataError, match="val_split: 'train' is the split to train on too"):
+        choose_splits(samples, "train", "train")
+    with pytest.raises(UnknownNameError, match=r"unknown split 'tets'.*'test'"):
+        choose_splits(samples, "train", "tets")
+    with pytest.raises(UnknownNameError, match="unknown split 'training'"):
+        choose_splits(samples, "training")
+
+
+def test_a_source_without_splits_is_used_whole():
+    samples = Samples(photos({"a": 3, "b": 2}))
+    assert choose_splits(samples) == (samples, None)
+    with pytest.raises(UnknownNameError, match="unknown split 'val'; there are none"):
+        choose_splits(samples, val="val")
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.25, {"a": 3, "b": 1, "c": 1}), (0.5, {"a": 5, "b": 3, "c": 1}), (0.99, {"a": 9, "b": 4, "c": 1})],
+)
+def test_a_share_of_each_class_is_held_out(share, expected):
+    samples = Samples([*photos({"a": 10, "b": 5, "c": 2, "d": 1}), Sample(Path("x/no label.jpg"))])
+    train, val = choose_splits(samples, share=share)
+    assert val.counts() == expected
+    assert len(train) + len(val) == len(samples)
+    assert not names(train) & names(val)
+    assert names(train) | names(val) == names(samples)
+    assert "x/no label.jpg" in names(train)
+
+
+@pytest.mark.parametrize("counts", [{"a": 1, "b": 1}, {"a": 4, "b": 4}, {}])
+def test_a_share_that_is_no_photo_is_refused(counts):
+    with pytest.raises(
+        DataError, match=r"val_share: expected a share that is at least a photo of some class, got 0\.1"
+    ):
+        hold_out(Samples(photos(counts)), 0.1, 0)
+
+
+def test_draws_depend_on_the_seed_and_the_names_alone():
+    samples = Samples(photos({"a": 20, "b": 20}))
+    three, five = draw_per_class(samples, 3, 7), draw_per_class(samples, 5, 7)
+    assert three.counts() == {"a": 3, "b": 3}
+    assert names(three) < names(five)
+    more = Samples(photos({"a": 20, "b": 20, "c": 20}))
+    assert {name for name in names(draw_per_class(more, 3, 7)) if name[0] != "c"} == names(three)
+    assert names(draw_per_class(Samples(photos({"a": 20, "b": 20}, folder="elsewhere")), 3, 7)) == names(three)
+    assert names(draw_per_class(samples, 3, 8)) != names(three)
+    assert draw_per_class(samples, 3, 7) == three
+
+
+def test_a_draw_of_more_than_there_are_takes_all_that_have_a_label():
+    samples = Samples([*photos({"a": 2}), Sample(Path("x/no label.jpg"))])
+    assert draw_per_class(samples, 5, 0).counts() == {"a": 2}
+    assert len(draw_per_class(samples, 5, 0)) == 2

@@ -1,0 +1,71 @@
+"""A classifier with a very small network, for tests that are about anything but the network."""
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from finegraph.data.transforms import ViewSettings
+from finegraph.graph import LabelGraph
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.nn.backbones import build
+from finegraph.nn.backbones.backbone import Backbone
+from finegraph.nn.backbones.preprocessing import Preprocessing
+from finegraph.nn.network import NetworkDesign, build_network
+
+VIEWS = ViewSettings(size=24, resize=32)
+TABLE = {
+    "mapo tofu @ A": {"dish": "mapo tofu", "restaurant": "A", "with": ["tofu", "pork"], "spicy": True},
+    "mapo tofu @ B": {"dish": "mapo tofu", "restaurant": "B", "with": ["tofu"], "spicy": True},
+    "kung pao @ A": {"dish": "kung pao", "restaurant": "A", "with": ["pork"], "spicy": False},
+    "kung pao @ B": {"dish": "kung pao", "restaurant": "B", "with": ["peanut"], "spicy": False},
+    "egg rice @ B": {"dish": "egg rice", "restaurant": "B", "with": ["peanut", "pork"], "spicy": False},
+}
+
+
+class TinyBackbone(Backbone):
+    """One convolution; with a branch for training if asked for."""
+
+    feature_size = 12
+    smallest = 8
+
+    def __init__(self, auxiliary=False):
+        super().__init__()
+        self.preprocessing = Preprocessing(size=24, resize=32)
+        self.convolution = nn.Conv2d(3, 12, 5, stride=3)
+        self.norm = nn.BatchNorm2d(12)
+        self.dropout = nn.Dropout(0.5)
+        if auxiliary:
+            self.auxiliary_sizes = (4,)
+            self.branch = nn.Linear(12, 4)
+
+    def forward(self, images):
+        self._check(images)
+        return self.dropout(torch.relu(self.norm(self.convolution(images))).mean(dim=(2, 3)))
+
+
+def register(monkeypatch):
+    """Let networks called `tiny` (and `branched`, which has a branch for training) be built during a test."""
+    monkeypatch.setitem(build.BACKBONES, "tiny", lambda dropout, auxiliary: TinyBackbone())
+    monkeypatch.setitem(build.BACKBONES, "branched", lambda dropout, auxiliary: TinyBackbone(auxiliary))
+
+
+def classifier(table=TABLE, *, seed=0, network="tiny", coarse_network=None, head="bipartite", views=VIEWS, **parts):
+    """A classifier with random weights that make clear answers; call `register` first."""
+    graph = table if isinstance(table, LabelGraph) else LabelGraph.from_table(table)
+    design = NetworkDesign(network=network, coarse_network=coarse_network, head=head)
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)
+    built = build_network(graph, design)
+    with torch.no_grad():
+        for name, parameter in built.named_parameters():
+            if "head" in name:
+                nn.init.normal_(parameter, std=1.5)
+    torch.set_rng_state(state)
+    return PhotoClassifier(built.eval(), views, **parts)
+
+
+def picture(seed=0, width=50, height=40):
+    """A picture of noise in large grains, so that every view of it is another."""
+    grains = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    return Image.fromarray(grains).resize((width, height), Image.Resampling.BILINEAR)

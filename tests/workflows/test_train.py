@@ -1,0 +1,196 @@
+"""From settings to a run folder with a model: both ways to train, resuming, and what is refused."""
+
+import csv
+import json
+import shutil
+import signal
+import tomllib
+
+import pytest
+import torch
+
+import finegraph as fg
+from finegraph.errors import DataError, RunFolderError, SettingsError
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.train import choose_device, resume_settings, train_run
+from training import tiny
+
+
+class Silent:
+    """Notes what is told, and stops the run at a step if asked to."""
+
+    def __init__(self, stop_at=None):
+        self.stop_at, self.rows, self.notes, self.stages, self.steps = stop_at, [], [], {}, []
+
+    def data(self, data, folder):
+        self.folder = folder
+
+    def stage(self, name, done, total):
+        self.stages[name] = (done, total)
+
+    def step(self, done, total, loss, rate):
+        self.steps.append(done)
+        if done == self.stop_at:
+            signal.raise_signal(signal.SIGINT)
+
+    def epoch(self, row):
+        self.rows.append(row)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    tiny.register()
+    return tiny.make_photos(tmp_path_factory.mktemp("photos"))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
+
+
+def settings(manifest, **more):
+    return TrainSettings(**{"data": str(manifest), "network": "tiny", "weights": "none", **more})
+
+
+def test_tuning_the_head_gives_a_model_that_answers(manifest, tmp_path):
+    watcher = Silent()
+    result = train_run(settings(manifest), watcher, run=tmp_path / "run")
+    assert result.finished
+    assert result.photos == 35
+    assert set(result.figures) == {"top1", "nll", "kinds.colour"}
+    assert result.strengths["kind_weight"] == {"colour": 1.0}
+    model = fg.load(tmp_path / "run")
+    assert set(model.graph.fine) == set(tiny.CLASSES)
+    right = 0
+    for label, colour in tiny.CLASSES.items():
+        prediction = model.predict(manifest.parent / f"{label.replace(' ', '-')}-0.png")
+        right += prediction.kinds["colour"][0].label == colour
+    assert right >= 4
+    saved = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert TrainSettings.from_dict(saved) == settings(manifest).resolve()
+
+
+def test_a_second_run_takes_the_stored_features(manifest, tmp_path, monkeypatch):
+    first = train_run(settings(manifest), Silent(), run=tmp_path / "one")
+    monkeypatch.setattr(tiny.Tiny, "forward", None)
+    second = train_run(settings(manifest), Silent(), run=tmp_path / "two")
+    assert second.figures == first.figures
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_strengths_are_chosen_when_asked(manifest, tmp_path):
+    plain = train_run(settings(manifest), Silent(), run=tmp_path / "plain")
+    chosen = train_run(settings(manifest, choose=True), Silent(), run=tmp_path / "chosen")
+    assert chosen.figures["nll"] <= plain.figures["nll"] + 1e-6
+    kept = train_run(settings(manifest, choose=True, l2=0.5), Silent(), run=tmp_path / "kept")
+    assert kept.strengths["l2"] == 0.5
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_strengths_are_chosen_by_cross_validation_without_validation_photos(manifest, tmp_path):
+    text = manifest.read_text().replace(",val,", ",other,")
+    (manifest.parent / "no-val.csv").write_text(text)
+    chosen = settings(manifest.parent / "no-val.csv", choose=True, head="softmax")
+    result = train_run(chosen, Silent(), run=tmp_path / "run")
+    assert result.figures == {}
+    assert result.strengths["l2"] != TrainSettings().l2
+
+
+def test_tuning_all_keeps_the_best_epoch(manifest, tmp_path):
+    watcher = Silent()
+    whole = settings(manifest, tune="all", epochs=4, batch_size=8, lr=0.05)
+    result = train_run(whole, watcher, run=tmp_path / "run")
+    best = max(watcher.rows, key=lambda row: row["val_top1"])
+    assert result.figures["top1"] == best["val_top1"]
+    with open(tmp_path / "run" / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["val_top1"]) for row in rows] == [row["val_top1"] for row in watcher.rows]
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert sum(line["event"] == "step" for line in log) == 4 * 5
+    assert fg.load(tmp_path / "run").predict(manifest.parent / "grey-0.png").top
+
+
+def test_an_interrupted_run_goes_on_to_the_same_model(manifest, tmp_path):
+    whole = settings(manifest, tune="all", epochs=3, batch_size=8, lr=0.05, workers=2)
+    straight = train_run(whole, Silent(), run=tmp_path / "straight")
+    stopped = train_run(whole, Silent(stop_at=7), run=tmp_path / "broken")
+    assert not stopped.finished
+    assert stopped.model is None
+    watcher = Silent()
+    went_on = resume_settings(tmp_path / "broken", {"workers": 1})
+    result = train_run(went_on, watcher, run=tmp_path / "broken", resume=True)
+    start = watcher.steps[0] - 1
+    assert start in (7, 8)
+    assert f"going on from step {start} of 15" in watcher.notes
+    assert result.figures == straight.figures
+    one, two = (fg.load(tmp_path / name).network.state_dict() for name in ("straight", "broken"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_changed_settings_are_refused_by_name(manifest, tmp_path):
+    train_run(settings(manifest), Silent(), run=tmp_path / "run")
+    with pytest.raises(SettingsError, match=r"head was 'bipartite', now 'softmax'; seed was 0, now 3"):
+        resume_settings(tmp_path / "run", {"head": "softmax", "seed": 3})
+    assert resume_settings(tmp_path / "run", {"threads": 1}).threads == 1
+
+
+def test_changed_photos_are_refused(manifest, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(manifest.parent, photos)
+    whole = settings(photos / "images.csv", tune="all", epochs=2, batch_size=8)
+    train_run(whole, Silent(stop_at=3), run=tmp_path / "run")
+    lines = (photos / "images.csv").read_text().splitlines()
+    (photos / "images.csv").write_text("\n".join(lines[:2] + lines[3:]) + "\n")
+    with pytest.raises(SettingsError, match="the list of photos to train on changed since this run began"):
+        train_run(resume_settings(tmp_path / "run", {}), Silent(), run=tmp_path / "run", resume=True)
+
+
+def test_a_run_is_not_overwritten(manifest, tmp_path):
+    train_run(settings(manifest), Silent(), run=tmp_path / "run")
+    with pytest.raises(RunFolderError, match="this run exists already"):
+        train_run(settings(manifest), Silent(), run=tmp_path / "run")
+
+
+def test_new_runs_are_named_after_the_data(manifest, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = [train_run(settings(manifest), Silent()).run for _ in range(2)]
+    assert names == ["runs/images", "runs/images-2"]
+
+
+def test_bad_photos_are_named_or_end_the_run(manifest, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(manifest.parent, photos)
+    (photos / "grey-1.png").write_bytes(b"<html>")
+    with pytest.raises(DataError, match=r"grey-1\.png"):
+        train_run(settings(photos / "images.csv"), Silent(), run=tmp_path / "error")
+    result = train_run(settings(photos / "images.csv", on_bad_file="skip"), Silent(), run=tmp_path / "skip")
+    assert len(result.bad) == 1
+    assert "grey-1.png" in result.bad[0]
+    watcher = Silent()
+    whole = settings(photos / "images.csv", on_bad_file="skip", tune="all", epochs=2, batch_size=8)
+    train_run(whole, watcher, run=tmp_path / "all")
+    assert sum("grey-1.png" in note for note in watcher.notes) == 1
+
+
+def test_two_networks(manifest, tmp_path):
+    both = settings(manifest, coarse_network="tiny", coarse_weights="none")
+    for tune in ("head", "all"):
+        more = TrainSettings(**{**both.to_dict(), "tune": tune, "epochs": 1, "batch_size": 16})
+        result = train_run(more, Silent(), run=tmp_path / tune)
+        assert result.finished
+        network = fg.load(tmp_path / tune).network
+        assert network.coarse_backbone is not None
+        assert network.head.coarse.weight.abs().max() > 0
+
+
+def test_what_is_missing_is_said(manifest, tmp_path):
+    with pytest.raises(SettingsError, match="data: expected the photos to train on"):
+        train_run(TrainSettings(), Silent(), run=tmp_path / "run")
+    with pytest.raises(SettingsError, match="device: 'cude' cannot be used here"):
+        choose_device("cude")
+    with pytest.raises(SettingsError, match="name its folder"):
+        train_run(settings(manifest), Silent(), resume=True)
+    assert not (tmp_path / "run").exists()

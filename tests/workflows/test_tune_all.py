@@ -1,0 +1,198 @@
+"""Training the whole network: the photos it takes, how it is judged, and what one gets in the end."""
+
+import math
+
+import pytest
+import torch
+
+from finegraph.data.dataset import MISSING, PhotoDataset
+from finegraph.errors import DataError, SettingsError, ShapeError, UnknownNameError
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.distributed import Ranks
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.training_data import make_network, make_views, read_training_data
+from finegraph.workflows.validation import Tally, validate
+from training import tiny
+
+GRAPH = LabelGraph.from_table(
+    {"a": {"dish": "x", "bowl": {"p", "q"}}, "b": {"dish": "x", "bowl": "q"}, "c": {"dish": "y", "bowl": None}}
+)
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    tiny.register()
+    return tiny.make_photos(tmp_path_factory.mktemp("photos"))
+
+
+def held_out(manifest, network, **settings):
+    chosen = tiny.settings_for(manifest, **settings)
+    data = read_training_data(chosen)
+    return PhotoDataset(data.val, data.graph, make_views(chosen, network), on_bad_file=chosen.on_bad_file)
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_figures_are_means_over_what_is_known():
+    random = torch.Generator().manual_seed(2)
+    fine = torch.tensor([0, 1, 2, MISSING, 0, 2, MISSING, 1])
+    dish = torch.tensor([MISSING, 0, 1, 1, MISSING, MISSING, MISSING, 1])
+    posterior = Posterior(GRAPH, 2 * torch.randn(8, 3, generator=random, dtype=torch.float64))
+    tally = Tally(GRAPH.kinds)
+    for rows in (slice(0, 5), slice(5, 8)):
+        tally.add(Posterior(GRAPH, posterior.fine_scores[rows]), fine[rows], {"dish": dish[rows]})
+    probs, seen = posterior.probs(), [n for n in range(8) if fine[n] != MISSING]
+    right = [int(probs[n].argmax()) == int(fine[n]) for n in seen]
+    surprise = [-math.log(probs[n, fine[n]]) for n in seen]
+    parents = {0: 0, 1: 0, 2: 1}
+    truth = [int(dish[n]) if dish[n] != MISSING else parents.get(int(fine[n])) for n in range(8)]
+    dishes = posterior.probs("dish").argmax(dim=1).tolist()
+    bowls = [GRAPH.labels("bowl")[one] for one in posterior.probs("bowl").argmax(dim=1).tolist()]
+    known_bowl = {0: {"p", "q"}, 1: {"q"}}  # the parent of c is not known
+    assert tally.figures(Ranks()) == pytest.approx(
+        {
+            "top1": sum(right) / 6,
+            "nll": sum(surprise) / 6,
+            "kinds.dish": sum(a == b for a, b in zip(dishes, truth, strict=True) if b is not None) / 7,
+            "kinds.bowl": sum(bowls[n] in known_bowl[int(fine[n])] for n in (0, 1, 4, 7)) / 4,
+        }
+    )
+
+
+def test_figures_of_nothing_are_left_out():
+    tally = Tally(("dish", "bowl"))
+    tally.add(Posterior(GRAPH, torch.zeros(2, 3)), torch.tensor([MISSING, MISSING]), {"dish": torch.tensor([0, 1])})
+    assert tally.figures(Ranks()) == {"kinds.dish": 0.5}
+
+
+def test_validation_looks_at_each_photo_once(manifest):
+    settings = tiny.settings_for(manifest)
+    network = make_network(settings, read_training_data(settings).graph)
+    photos = held_out(manifest, network)
+    seen = []
+    network.backbone.register_forward_pre_hook(lambda module, inputs: seen.append(len(inputs[0])))
+    judged = validate(network, photos, Ranks(), 2)
+    assert sum(seen) == len(photos) == 10
+    assert set(judged.figures) == {"top1", "nll", "kinds.colour"}
+    assert (judged.bad, judged.layer, judged.photos) == ((), None, ())
+    assert not network.training
+    pixels = torch.stack([photos[number].image for number in range(10)])
+    expected = -network(pixels).log_probs()[torch.arange(10), photos.fine].mean()
+    assert judged.figures["nll"] == pytest.approx(expected.item(), rel=1e-5)
+    shares = [validate(network, photos, _Alone(rank, 3), 1).figures["nll"] for rank in range(3)]
+    weighted = sum(share * count for share, count in zip(shares, (4, 3, 3), strict=True)) / 10
+    assert weighted == pytest.approx(expected.item(), rel=1e-5)
+
+
+class _Alone(Ranks):
+    """One of several processes, of which the others say nothing."""
+
+    def sum(self, tensors):
+        pass
+
+    def gather(self, value):
+        return [value]
+
+
+def test_validation_can_be_stopped(manifest):
+    settings = tiny.settings_for(manifest)
+    network = make_network(settings, read_training_data(settings).graph)
+    assert validate(network, held_out(manifest, network), Ranks(), 1, lambda: True) is None
+
+
+def test_validation_leaves_nothing_that_training_cannot_use(manifest):
+    settings = tiny.settings_for(manifest)
+    network = make_network(settings, read_training_data(settings).graph)
+    validate(network, held_out(manifest, network), Ranks(), 1)
+    network.train()
+    network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).log_probs().sum().backward()
+
+
+# ---- photos ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_to_learn_from(manifest):
+    data = read_training_data(tiny.settings_for(manifest))
+    assert (len(data.train), len(data.val), data.graph.kinds) == (35, 10, ("colour",))
+    few = read_training_data(tiny.settings_for(manifest, photos_per_class=2))
+    assert (len(few.train), len(few.val)) == (10, 10)
+    assert read_training_data(tiny.settings_for(manifest, kinds=[])).graph.kinds == ()
+    with pytest.raises(UnknownNameError, match=r"'color'.*did you mean 'colour'"):
+        read_training_data(tiny.settings_for(manifest, kinds=["color"]))
+    swapped = read_training_data(tiny.settings_for(manifest, train_split="val", val_split="train"))
+    assert (len(swapped.train), len(swapped.val)) == (10, 35)
+    implied = read_training_data(TrainSettings(data=str(manifest)))
+    assert sorted(implied.graph.fine) == sorted(data.graph.fine)
+
+
+def test_a_share_is_held_out_where_there_is_no_split(tmp_path):
+    manifest = tiny.make_photos(tmp_path, per_class=5, val=0)
+    assert read_training_data(tiny.settings_for(manifest)).val is None
+    data = read_training_data(tiny.settings_for(manifest, val_share=0.2))
+    assert (len(data.train), len(data.val)) == (20, 5)
+
+
+def test_nothing_to_learn_from(tmp_path):
+    with pytest.raises(SettingsError, match=r"^data: expected the photos to train on"):
+        read_training_data(TrainSettings())
+    manifest = tiny.make_photos(tmp_path, per_class=2, val=0, gaps=True)
+    manifest.write_text("path,label,split\n" + "".join(f"grey-{number}.png,,train\n" for number in range(2)))
+    with pytest.raises(DataError, match="expected photos to train on, found none with a label in "):
+        read_training_data(tiny.settings_for(manifest, photos_per_class=2))
+
+
+def test_views_are_those_of_the_network_or_the_settings(manifest):
+    settings = tiny.settings_for(manifest, keep_shape=True)
+    network = make_network(settings, read_training_data(settings).graph)
+    views = make_views(settings, network)
+    assert (views.size, views.resize, views.keep_shape, views.box) == (32, 36, True, False)
+    views = make_views(tiny.settings_for(manifest, size=64, box=True), network)
+    assert (views.size, views.resize, views.box) == (64, 72, True)
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("recipe", "head"), [("short", "bipartite"), ("short", "softmax"), ("paper", "bipartite")])
+def test_it_learns_and_ends_with_the_best_weights(manifest, tmp_path, recipe, head):
+    tuned = tiny.tune(manifest, tmp_path / "run", recipe=recipe, head=head, epochs=6, best_by="nll", dropout=0.0)
+    losses = [row["train_loss"] for row in tuned.watcher.rows]
+    assert min(losses) < 0.9 * losses[0]
+    best = CheckpointFolder(tuned.folder.checkpoints).best()
+    for name, tensor in tuned.network.state_dict().items():
+        assert torch.equal(tensor, best.tensors[f"network.{name}"]), name
+    assert not tuned.network.training
+    judged = validate(tuned.network, held_out(manifest, tuned.network), Ranks(), 1)
+    assert judged.figures == pytest.approx(tuned.figures, rel=1e-6)
+    assert tuned.figures["nll"] == min(row["val_nll"] for row in tuned.watcher.rows)
+
+
+def test_fixed_statistics_stay(manifest, tmp_path):
+    fixed = tiny.tune(manifest, tmp_path / "fixed", epochs=1, fixed_statistics=True).network.backbone.norm
+    assert fixed.running_mean.tolist() == [0.0] * 8
+    moved = tiny.tune(manifest, tmp_path / "moved", epochs=1).network.backbone.norm
+    assert moved.running_mean.abs().min() > 0
+
+
+def test_two_networks(manifest, tmp_path):
+    tuned = tiny.tune(
+        manifest, tmp_path / "run", coarse_network="tiny", coarse_weights="none", epochs=1, laplacian=0.01
+    )
+    assert tuned.figures is not None
+    assert tuned.network.coarse_backbone is not None
+
+
+def test_a_prior_that_cannot_be_is_refused_before_anything_is_trained(manifest, tmp_path):
+    settings = {"coarse_network": "efficientnet_lite0", "coarse_weights": "none", "laplacian": 0.1}
+    with pytest.raises(ShapeError, match="both need the same features; got 12 and 1280"):
+        tiny.tune(manifest, tmp_path / "run", **settings)
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+def test_other_heads_and_graphs(manifest, tmp_path):
+    for number, changes in enumerate(({"kinds": []}, {"precision": "bfloat16"}, {"precision": "float64"})):
+        tuned = tiny.tune(manifest, tmp_path / f"run {number}", epochs=1, **changes)
+        assert math.isfinite(tuned.figures["nll"]), changes
