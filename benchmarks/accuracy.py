@@ -37,6 +37,7 @@ from finegraph.model.selection import default_grid, grid_settings, search
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training_data import make_views
+from finegraph.workflows.tune_head import feature_scales
 
 HEADS = ("softmax", "bipartite")
 FIGURES = ("top1", "top5", "kinds", "nll")
@@ -76,6 +77,10 @@ def main() -> None:
     train_found, train_part = part(train)
     val_part = part(val)[1]
     test_part = val_part if options.on == "val" else part(samples.split("test"))[1]
+    scale = feature_scales(train_found)[0]
+    train_part, val_part, test_part = (
+        Part(one.features / scale, one.fine) for one in (train_part, val_part, test_part)
+    )
     place_of = {sample: place for place, sample in enumerate(train_found.samples)}
     results = []
     for count in options.photos:

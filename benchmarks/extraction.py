@@ -1,18 +1,26 @@
 """How many photos per second become features: a plain loop, and finegraph with torch and with ONNX Runtime.
 
     python benchmarks/extraction.py --data grocery:FOLDER
+    python benchmarks/extraction.py --data grocery:FOLDER --train
 
 The plain loop is what one writes at first: Pillow opens and resizes, torch runs the network as it comes, 32 photos at a
 time. Every turn is a new process on the same photos at the same size, and the ways take turns, so that what else the
 machine does falls on all of them. Nothing is stored before a turn. The time of finegraph includes everything between
 the list of photos and the matrix: hashing, translating the network, storing. Loading libraries and weights, which all
 three need alike, is not part of it. The last row is a second run that finds everything stored.
+
+With `--train`, the whole command `finegraph train` that fits a head to the photos of a source, from the start of the
+process to its end, against computing the features of the same photos (splits train and val) alone.
+
+Ratios are those of turns next to each other: their median, lowest and highest. The processor's own time per photo says
+more than the clock where the machine has other things to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -33,11 +41,14 @@ def main() -> None:
     parser.add_argument("--size", type=int, help="pixels of a view; by default those of the network")
     parser.add_argument("--network", default="efficientnet_lite0")
     parser.add_argument("--weights", default="default", help="'default', 'none' or a file")
-    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--train", action="store_true", help="compare the whole training of a head with extraction")
+    parser.add_argument("--way", choices=[*WAYS, "splits"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.way:
         print(json.dumps(turn(arguments)))
+    elif arguments.train:
+        report_training(arguments)
     else:
         report(arguments)
 
@@ -56,16 +67,45 @@ def report(arguments: argparse.Namespace) -> None:
     print(
         f"{first['photos']:.0f} photos at {first['size']:.0f} px, {first['threads']:.0f} threads, {arguments.network}"
     )
-    print(f"{'':<26}{'photos/s':>10}{'ratio':>8}{'lowest':>8}{'highest':>8}{'peak MB':>9}{'difference':>12}")
+    headings = f"{'photos/s':>10}{'ratio':>8}{'lowest':>8}{'highest':>8}{'CPU ms':>8}{'peak MB':>9}{'difference':>12}"
+    print(f"{'':<26}{headings}")
     for way, name in WAYS.items():
         rates = [one["photos"] / one["seconds"] for one in found[way]]
         ratios = [plain["seconds"] / one["seconds"] for plain, one in zip(found["plain"], found[way], strict=True)]
+        busy = statistics.median(1000 * one["busy"] / one["photos"] for one in found[way])
         peak = max(one["peak"] for one in found[way])
         apart = max(abs(one["norm"] / plain["norm"] - 1) for plain, one in zip(found["plain"], found[way], strict=True))
         print(
             f"{name:<26}{statistics.median(rates):>10.1f}{statistics.median(ratios):>7.2f}x{min(ratios):>7.2f}x"
-            f"{max(ratios):>7.2f}x{peak:>9.0f}{apart:>12.1e}"
+            f"{max(ratios):>7.2f}x{busy:>8.1f}{peak:>9.0f}{apart:>12.1e}"
         )
+
+
+def report_training(arguments: argparse.Namespace) -> None:
+    """Let the whole command and extraction alone take turns and print the ratio."""
+    alone, whole = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(arguments.turns):
+            place = str(Path(folder, f"{number}-alone"))
+            command = [sys.executable, *sys.argv, "--way", "splits", "--folder", place]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            alone.append(json.loads(done.stdout.splitlines()[-1]))
+            settings = ["--run", str(Path(folder, f"{number}-run")), "--network", arguments.network]
+            settings += [] if arguments.size is None else ["--size", str(arguments.size)]
+            command = [sys.executable, "-m", "finegraph", "train", arguments.data, "--weights", arguments.weights]
+            began = time.perf_counter()
+            subprocess.run(
+                [*command, *settings],
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "FINEGRAPH_CACHE": str(Path(folder, f"{number}-whole"))},
+                check=True,
+            )
+            whole.append(time.perf_counter() - began)
+    ratios = [one / other["seconds"] for one, other in zip(whole, alone, strict=True)]
+    print(f"{alone[0]['photos']:.0f} photos at {alone[0]['size']:.0f} px, {alone[0]['threads']:.0f} threads")
+    print(f"extraction alone      {statistics.median(one['seconds'] for one in alone):8.1f} s")
+    print(f"whole training        {statistics.median(whole):8.1f} s")
+    print(f"ratio                 {statistics.median(ratios):8.2f}   from {min(ratios):.2f} to {max(ratios):.2f}")
 
 
 def turn(arguments: argparse.Namespace) -> dict[str, float]:
@@ -82,13 +122,17 @@ def turn(arguments: argparse.Namespace) -> dict[str, float]:
     from finegraph.nn.backbones import build_backbone
 
     everything = read_samples(arguments.data)
-    step = max(1, len(everything) // arguments.photos)
-    samples = Samples(list(everything)[::step][: arguments.photos])
+    if arguments.way == "splits":
+        samples = everything.only(lambda sample: sample.split in (None, "train", "val"))
+    else:
+        step = max(1, len(everything) // arguments.photos)
+        samples = Samples(list(everything)[::step][: arguments.photos])
     backbone = build_backbone(arguments.network, None if arguments.weights == "none" else arguments.weights)
     wanted = backbone.preprocessing if arguments.size is None else backbone.preprocessing.at(arguments.size)
     views = ViewSettings(size=wanted.size, resize=wanted.resize, interpolation=wanted.interpolation)
     for sample in samples:
         sample.path.read_bytes()  # the disk is not what is measured
+    busy = time.process_time()
     if arguments.way == "plain":
         features, seconds = plain(backbone, [sample.path for sample in samples], views)
     else:
@@ -96,6 +140,7 @@ def turn(arguments: argparse.Namespace) -> dict[str, float]:
     return {
         "photos": len(features),
         "seconds": seconds,
+        "busy": time.process_time() - busy,
         "peak": peak_megabytes(),
         "norm": float(features.double().norm()),
         "size": views.size,
@@ -134,7 +179,7 @@ def ours(backbone, samples, views, way, folder):
 
     graph = LabelGraph(["photo", "no photo"])
     network = Network(NetworkDesign(head="softmax"), backbone, SoftmaxHead(backbone.feature_size, graph))
-    engine = "onnx" if way == "stored" else way
+    engine = {"torch": "torch", "splits": "auto"}.get(way, "onnx")
     began = time.perf_counter()
     found = extract_features(network, samples, views, cache=folder, engine=engine)
     seconds = time.perf_counter() - began

@@ -12,6 +12,12 @@ if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
 torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    """Features go to a folder of the test, never to that of the user."""
+    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture
 def unchecked():
     """Without the checks of shapes: to see our own errors for wrong ones, and for speed."""

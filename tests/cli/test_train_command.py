@@ -22,11 +22,6 @@ def manifest(tmp_path_factory):
     return tiny.make_photos(tmp_path_factory.mktemp("photos"))
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
-
-
 def test_every_setting_is_a_flag(finegraph):
     help_text = finegraph("train", "--help").out
     for one in fields(TrainSettings):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference import columns, plan
+from finegraph.inference import bags, columns, composites, plan
 from finegraph.inference.costs import ColumnChoice
 from finegraph.inference.tensors import GraphTensors
 from reference import enumeration as ref
@@ -47,6 +47,9 @@ def in_two_ways(case, number, monkeypatch):
     """The graph's tensors for sums by bags and in one of the other ways, whatever the cost model would choose."""
     monkeypatch.setattr(plan, "BAG_TYPES", (torch.float64,))
     monkeypatch.setattr(columns, "_PADDING", len(case.graph) % 2 * 8)  # with and without padded tables
+    monkeypatch.setattr(composites, "_WORTHWHILE", len(case.graph) % 3)  # never, sometimes, always
+    monkeypatch.setattr(bags, "_LONG", len(case.graph) % 2 * 64 + 2)
+    monkeypatch.setattr(bags, "_PART", 2)
     every = []
     for way in ("bags", list(WAYS)[1 + number // PARTS % 4]):
 
@@ -54,12 +57,13 @@ def in_two_ways(case, number, monkeypatch):
             dense, in_blocks = WAYS[way](len(kinds))
             groups = np.array([kinds[index].group for index in dense])
             block = np.unique(groups, axis=1, return_inverse=True)[1].reshape(-1) if in_blocks and len(dense) else None
-            return ColumnChoice(tuple(dense), block, 0.0)
+            return ColumnChoice(tuple(dense), block)
 
-        monkeypatch.setattr(plan, "bags_are_cheaper", lambda kinds, fine_count, way=way: way == "bags")
+        monkeypatch.setattr(plan, "bags_are_cheaper", lambda *sizes, way=way: way == "bags")
         monkeypatch.setattr(columns, "best_columns", choice)
         every.append(GraphTensors(case.graph))
-        assert every[-1].plan.columns  # made now, while the choice is forced
+        assert every[-1].plan.columns  # made now, while all is forced
+        assert way != "bags" or not case.graph.kinds or every[-1].plan.bags
     return every
 
 

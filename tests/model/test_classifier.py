@@ -211,7 +211,7 @@ def test_pickle_clone_and_parameters(fitted):
     again = pickle.loads(pickle.dumps(model))  # noqa: S301
     assert np.array_equal(again.predict_proba(test), model.predict_proba(test))
     copy = clone(model).set_params(l2=0.5)
-    assert (copy.get_params()["l2"], model.l2) == (0.5, 0.01)
+    assert (copy.get_params()["l2"], model.l2) == (0.5, 0.005)
     assert copy.graph == DIGITS
     with pytest.raises(NotFittedError):
         copy.predict(test)

@@ -35,7 +35,7 @@ def public_objective(head, features, target, settings, **loss):
     value = fg.joint_loss(head(features), target, kind_weights=weights, **loss)
     value = value + settings.l2 / 2 * head.fine.weight.square().sum()
     if isinstance(head, fg.BipartiteHead):
-        ratio = kinds / 4 if settings.coarse_ratio is None else settings.coarse_ratio
+        ratio = kinds / 16 if settings.coarse_ratio is None else settings.coarse_ratio
         value = value + settings.l2 * ratio / 2 * head.coarse.weight.square().sum()
         value = value + settings.laplacian * fg.laplacian_prior(head)
     return value
@@ -115,7 +115,7 @@ def test_every_setting_is_obeyed(changes):
 def test_defaults_are_as_documented():
     settings = FitSettings()
     assert settings.kind_weights(MENU) == {"dish": 0.5, "place": 0.5}
-    assert settings.strengths(MENU) == (0.01, 0.005, 0.0)
+    assert settings.strengths(MENU) == (0.005, 0.005 / 8, 0.0)
     assert FitSettings(head="softmax").kind_weights(MENU) == {"dish": 0.0, "place": 0.0}
     assert FitSettings(kind_weight={"place": 3}).kind_weights(MENU) == {"dish": 0.5, "place": 3.0}
     assert FitSettings().kind_weights(MENU.only([])) == {}
@@ -166,8 +166,8 @@ def test_the_same_twice_and_no_random_numbers_drawn(settings, labels):
 def test_a_start_saves_steps_and_changes_nothing(head):
     features, target = menu_samples(per_label=1)
     features, target = features[:-1], target[:-1]  # the last label has no sample
-    near = fit_head(features, target, MENU, FitSettings(head=head, l2=0.011, **EXACT))
-    settings = FitSettings(head=head, **EXACT)
+    near = fit_head(features, target, MENU, FitSettings(head=head, l2=0.011, coarse_ratio=0.5, **EXACT))
+    settings = FitSettings(head=head, l2=0.01, coarse_ratio=0.5, **EXACT)
     cold = fit_head(features, target, MENU, settings)
     warm = fit_head(features, target, MENU, settings, start=near.head)
     assert warm.iterations < cold.iterations

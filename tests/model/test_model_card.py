@@ -26,7 +26,12 @@ def test_what_it_tells(tmp_path):
         tmp_path,
         temperature=1.5,
         unknown=UnknownRule("energy", 0.25, 0.9),
-        about={"data": {"source": "menu", "photos": 1200}, "metrics": {"top1": 0.71234, "kinds": {"dish": 0.9}}},
+        about={
+            "data": {"source": "menu", "photos": 1200},
+            "settings": {"batch_size": 32},
+            "metrics": {"top1": 0.71234, "kinds": {"dish": 0.9}},
+            "figures": {"val": 1},
+        },
     )
     assert "# A photo classifier of 5 labels and 6 kinds\n" in text
     assert "5 fine labels: mapo tofu @ A, mapo tofu @ B, kung pao @ A, kung pao @ B, egg rice @ B.\n" in text
@@ -35,10 +40,11 @@ def test_what_it_tells(tmp_path):
     assert "finegraph predict FOLDER photo.jpg --given 'dish=mapo tofu'\n" in text
     assert "prediction = model.predict(\"photo.jpg\", given={'dish': 'mapo tofu'})\n" in text
     assert "| data: photos | 1200 |\n" in text
-    assert "| top1 | 0.7123 |\n| kinds: dish | 0.9 |\n" in text
+    assert "| top1 | 0.7123 |\n| kinds: dish | 0.9 |\n| val | 1 |\n" in text
     assert "all scores are divided by 1.5." in text
     assert "its score `energy` is above 0.25, which was chosen to leave 90% of the photos of known labels" in text
     assert "allergy" in text
+    assert text.endswith("\n## Settings\n\n| | |\n|---|---|\n| batch_size | 32 |\n")
 
 
 def test_what_it_does_not_know_it_says(tmp_path):
@@ -77,7 +83,7 @@ def test_names_are_no_instructions(tmp_path, name):
     plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     body = plain.split("---\n", 2)[2]
     assert "<" not in body
-    assert not re.search(r"(?<!\\)[\[\]*_~$]", body)
+    assert not re.search(r"(?<!\\)[\[\]*~$]|(?<![\\\w])_|(?<!\\)_(?!\w)", body)
     for line in body.splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3, line
@@ -86,7 +92,7 @@ def test_names_are_no_instructions(tmp_path, name):
 
 
 def test_escape():
-    assert escape("a_b*c") == r"a\_b\*c"
+    assert escape("a_b*c _d_ _") == r"a_b\*c \_d\_ \_"
     assert escape("two\n  lines\t| <x>") == r"two lines \| &lt;x&gt;"
 
 

@@ -39,7 +39,7 @@ def public_objective(head, features, coarse, target, settings, **loss):
     weights = settings.kind_weights(head.graph) or None
     value = fg.joint_loss(head(features, coarse), target, kind_weights=weights, **loss)
     value = value + settings.l2 / 2 * head.fine.weight.square().sum()
-    ratio = len(head.graph.kinds) / 4 if settings.coarse_ratio is None else settings.coarse_ratio
+    ratio = len(head.graph.kinds) / 16 if settings.coarse_ratio is None else settings.coarse_ratio
     value = value + settings.l2 * ratio / 2 * head.coarse.weight.square().sum()
     return value + settings.laplacian * fg.laplacian_prior(head) if settings.laplacian else value
 
@@ -208,7 +208,7 @@ def test_the_same_features_twice_are_one_feature(form):
     torch.manual_seed(2)
     target = torch.arange(len(graph)).repeat(4)
     features = torch.randn(len(target), 5, dtype=torch.float64)
-    settings = FitSettings(l2=0.05, **EXACT)
+    settings = FitSettings(l2=0.05, coarse_ratio=0.5, **EXACT)
     one = fit_head(features, target, graph, settings)
     two = fit_head(features, target, graph, settings, coarse_features=features)
     assert two.objective == pytest.approx(one.objective, rel=1e-9)
@@ -230,9 +230,10 @@ def test_a_start_saves_steps_and_changes_nothing():
     features, coarse, target = features[:-1], coarse[:-1], target[:-1]
     some = target < 8  # the last label has no sample
     arguments = (features[some], target[some], MENU)
-    near = fit_head(*arguments, FitSettings(l2=0.011, **EXACT), coarse_features=coarse[some])
-    cold = fit_head(*arguments, FitSettings(**EXACT), coarse_features=coarse[some])
-    warm = fit_head(*arguments, FitSettings(**EXACT), coarse_features=coarse[some], start=near.head)
+    near = fit_head(*arguments, FitSettings(l2=0.011, coarse_ratio=0.5, **EXACT), coarse_features=coarse[some])
+    settings = FitSettings(l2=0.01, coarse_ratio=0.5, **EXACT)
+    cold = fit_head(*arguments, settings, coarse_features=coarse[some])
+    warm = fit_head(*arguments, settings, coarse_features=coarse[some], start=near.head)
     assert warm.iterations < cold.iterations
     assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
     assert torch.allclose(warm.head(features, coarse).probs(), cold.head(features, coarse).probs(), atol=1e-5)
@@ -301,7 +302,7 @@ def test_scores_are_held_out_log_likelihoods(laplacian):
     features, coarse, target = menu_samples(per_label=2)
     coarse = torch.cat([coarse, torch.zeros(len(target), 3).double()], dim=1)
     folds = deal_folds(target.numpy(), 2)
-    settings = grid_settings(FitSettings(tolerance=1e-8, laplacian=laplacian), {"l2": [0.1, 0.01]})
+    settings = grid_settings(FitSettings(tolerance=1e-8, laplacian=laplacian, coarse_ratio=0.5), {"l2": [0.1, 0.01]})
     found = search(features, target, MENU, settings, folds, coarse_features=coarse)
     even = torch.full((len(target),), 1 / len(target)).double()
     spans = spans_of((features, coarse), even, tied=laplacian > 0)

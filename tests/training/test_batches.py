@@ -1,6 +1,7 @@
 """Batches: what is in them, in which order, and that threads end."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tiny
@@ -12,6 +13,7 @@ from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ImageFileError
 from finegraph.graph import LabelGraph
+from finegraph.training import batches as batches_module
 from finegraph.training.batches import batch_numbers, epoch_order, read_batches, steps_per_epoch
 from finegraph.training.distributed import Ranks
 from finegraph.workflows.training_data import read_training_data
@@ -106,6 +108,29 @@ def test_a_bad_photo_is_left_out_and_never_replaced(tmp_path):
         [],
     ]
     assert found[0].images[:, 0].amax(dim=(1, 2)).tolist() == [0, 2]  # the red of each photo is its number
+
+
+def test_photos_that_wait_are_not_decoded_any_more(tmp_path, monkeypatch):
+    dataset, started, closing = dataset_of(photos_in(tmp_path, 6)), [], threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(False, cancel_futures=cancel_futures)
+            closing.set()
+            super().shutdown(wait)
+
+    def item(number, epoch):
+        started.append(number)
+        if len(started) > 1:
+            closing.wait()
+        return PhotoDataset.item(dataset, number, epoch)
+
+    monkeypatch.setattr(batches_module, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(dataset, "item", item)
+    batches = read_batches(dataset, batch_numbers(0, 6, 1, 0, 6), Ranks(), 1)
+    next(batches)
+    batches.close()
+    assert len(started) <= 2
 
 
 def test_threads_end_with_the_batches(tmp_path):

@@ -68,6 +68,7 @@ def photos(tmp_path_factory):
         "gaps": tiny.make_photos(folder / "gaps", gaps=True),
         "few": tiny.make_photos(folder / "few", per_class=1, val=1),
         "whole": tiny.make_photos(folder / "whole"),
+        "bad": tiny.make_photos(folder / "bad", per_class=2, val=1),
     }
 
 
@@ -97,12 +98,15 @@ def tiny_steps(path):
 def job(photos, killed, tmp_path_factory):
     """The results of several runs in two processes, by name, with their folders."""
     folder = tmp_path_factory.mktemp("job")
+    for path in bad_files(photos):
+        path.write_bytes(b"no photo")
     runs = {
         "float64": run_of(photos["gaps"], folder / "runs" / "float64", {**WHOLE, "precision": "float64"}),
         "float32": run_of(photos["gaps"], folder / "runs" / "float32", WHOLE),
         "few": run_of(photos["few"], folder / "runs" / "few", FEW),
         "unbroken": run_of(photos["whole"], folder / "runs" / "unbroken", BROKEN),
         "killed": run_of(photos["whole"], killed.path, BROKEN, resume=True),
+        "bad": run_of(photos["bad"], folder / "runs" / "bad", {"on_bad_file": "skip", "epochs": 2}),
         "nan": run_of(photos["whole"], folder / "runs" / "nan", BROKEN, poison_at=3),
     }
     process = start(folder, list(runs.values()))
@@ -167,6 +171,28 @@ def test_nan_in_one_process_is_told_by_all(job, photos):
     assert tiny.last(path).step == 2
 
 
+def bad_files(photos):
+    return sorted(photos["bad"].parent.glob("blue-*-[12].png"))
+
+
+def test_bad_photos_of_all_processes_are_named_once(job, photos):
+    path, result = job["bad"]
+    bad = bad_files(photos)
+    assert len(bad) == 4  # two to train on, two to validate on
+    said = sorted(note.split(": ")[1] for note in result["notes"][0])
+    assert said == [str(one) for one in bad]
+    assert result["notes"][1] == []
+    assert (path / "log.jsonl").read_text().count("left out") == 4
+    assert sorted(number for step in result["seen"][0] + result["seen"][1] for number in step) == sorted(
+        2
+        * [
+            number
+            for number, sample in enumerate(choose_splits(read_samples(photos["bad"]))[0])
+            if sample.path not in bad
+        ]
+    )
+
+
 def test_a_killed_process_ends_the_job(killed):
     assert killed.code != 0
     assert killed.seconds < 30
@@ -184,13 +210,17 @@ def test_after_a_kill_the_run_goes_on_exactly(job):
     assert tiny.metrics(unbroken) == tiny.metrics(again)
 
 
-def test_a_signal_to_the_whole_group_saves_and_stops(photos, tmp_path):
+@pytest.mark.slow
+def test_a_signal_to_all_saves_and_stops(photos, tmp_path):
     path = tmp_path / "runs" / "asked"
     process = start(tmp_path, [run_of(photos["whole"], path, {"epochs": 3}, wait=0.3)])
     while tiny_steps(path) < 2 and process.poll() is None:
         time.sleep(0.02)
     before = tiny_steps(path)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does; torchrun then sends it to its processes once more
+    # As a terminal or a scheduler may do: to all, and torchrun sends it to its processes once more.
+    for rank in range(2):
+        os.kill(int((tmp_path / f"out.json.{rank}").read_text()), signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     text = finish(process)
     assert tiny.last(path) is not None, text
     assert tiny.last(path).step == tiny_steps(path) <= before + 2

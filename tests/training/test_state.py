@@ -62,7 +62,7 @@ def take_a_step(network):
 def test_all_comes_back(network):
     optimizer = take_a_step(network)
     network.backbone.norm.running_mean.fill_(0.5)
-    progress = Progress(step=7, epochs=2, loss_sum=1.25, best=0.5, best_figures={"top1": 0.5}, bad_files=["x"])
+    progress = Progress(step=7, epochs=2, loss_sum=1.25, best_epoch=1, best_figures={"top1": 0.5}, bad_files=["x"])
     tensors, state = capture(network, optimizer, progress, data_digest(TRAIN, VAL, GRAPH))
     torch.manual_seed(5)
     other = build_network(GRAPH, NetworkDesign(network="tiny"))

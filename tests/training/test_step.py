@@ -194,6 +194,9 @@ def test_a_request_is_heard_in_the_step_in_which_it_comes():
     assert stepper(0, make_batch(), request).stop
     hook.remove()
     assert not stepper(1, make_batch(), StopRequest()).stop
+    late = StopRequest()
+    stepper.optimizer.register_step_post_hook(lambda *_: late(2, None))
+    assert stepper(2, make_batch(), late).stop
 
 
 def many_kinds(kinds, fine=40):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -137,8 +139,8 @@ def tune(manifest, path, *, resume=False, watcher=None, ranks=None, alter=None, 
         RunFolder.create(path).write_config(settings.resolve().to_dict())
     ranks.wait()
     folder = RunFolder.open(path)
-    figures = tune_all(network, data, make_views(settings, network), settings, ranks, folder, watcher, resume=resume)
-    return Tuned(network, figures, folder, watcher)
+    tuned = tune_all(network, data, make_views(settings, network), settings, ranks, folder, watcher, resume=resume)
+    return Tuned(network, None if tuned is None else tuned.figures, folder, watcher)
 
 
 def last(path):
@@ -156,3 +158,45 @@ def metrics(path):
     with RunFolder.open(path).metrics_file.open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [{name: float(cell) for name, cell in row.items() if name not in ("time", "seconds")} for row in rows]
+
+
+def steps_logged(path):
+    """The steps in the log of a run."""
+    events = [json.loads(line) for line in (path / "log.jsonl").read_text().splitlines()]
+    return [event["step"] for event in events if event["event"] == "step"]
+
+
+def same(path, other):
+    """Assert that two runs came to the same, to the last bit."""
+    one, two = last(path), last(other)
+    assert one.step == two.step
+    assert one.tensors.keys() == two.tensors.keys()
+    for name, tensor in one.tensors.items():
+        assert torch.equal(tensor, two.tensors[name]), name
+    states = [{**each.state["progress"], "seconds": 0.0} for each in (one, two)]
+    assert states[0] == states[1]
+    assert metrics(path) == metrics(other) != []
+    assert steps_logged(path) == steps_logged(other) == list(range(1, one.step + 1))
+    assert best(path).step == best(other).step
+
+
+def asks_at(step, number=signal.SIGTERM):
+    """A watcher that sends this process a signal after so many steps."""
+    return Watcher(lambda done: os.kill(os.getpid(), number) if done == step else None)
+
+
+def in_forward(step, act):
+    """Something that happens in the middle of a step."""
+
+    def alter(network):
+        calls = []
+
+        def hook(module, inputs):
+            if module.training:
+                calls.append(None)
+                if len(calls) == step:
+                    act(network)
+
+        network.backbone.second.register_forward_pre_hook(hook)
+
+    return alter

@@ -2,7 +2,7 @@
 
 The file lists runs; each has what `tiny.tune` takes. In the last process, `kill_at` is the step in which SIGKILL ends
 it, and `poison_at` that in which NaN begins; `wait` makes each step so many seconds longer. What became of each run is
-written to `out`, by the first process.
+written to `out` by the first process, and the id of each process beside it.
 """
 
 import json
@@ -21,6 +21,7 @@ import torch
 from finegraph.errors import FinegraphError
 from finegraph.training import loop
 from finegraph.training.distributed import joined_ranks
+from finegraph.workflows import tune_all
 
 written = []
 
@@ -42,6 +43,16 @@ def recording(seen):
             yield batch
 
     return read
+
+
+def adding_up(weights):
+    """Loads as ever, after noting the weights that this process ended with."""
+
+    def load(network, tensors):
+        weights.update({name: tensor.double().sum().item() for name, tensor in network.state_dict().items()})
+        load_network(network, tensors)
+
+    return load
 
 
 def act_in(run, ranks):
@@ -67,8 +78,9 @@ def act_in(run, ranks):
 
 def carry_out(run, ranks):
     """Train, and tell what all processes saw of it."""
-    seen, text, finished = [], None, None
+    seen, weights, text, finished = [], {}, None, None
     loop.read_batches = recording(seen)
+    tune_all.load_network = adding_up(weights)
     try:
         tuned = tiny.tune(
             Path(run["manifest"]),
@@ -79,10 +91,9 @@ def carry_out(run, ranks):
             **run["settings"],
         )
         finished = tuned.figures is not None
-        weights = {name: tensor.double().sum().item() for name, tensor in tuned.network.state_dict().items()}
         notes = tuned.watcher.notes
     except FinegraphError as error:
-        text, weights, notes = f"{type(error).__name__}: {error}", {}, []
+        text, notes = f"{type(error).__name__}: {error}", []
     found = ranks.gather((seen, weights, written if ranks.rank else [], text, notes))
     names = ("seen", "weights", "written", "error", "notes")
     return {"finished": finished, **{name: [one[place] for one in found] for place, name in enumerate(names)}}
@@ -92,10 +103,11 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run in the background
     torch.set_num_threads(1)
     tiny.register()
-    read_batches = loop.read_batches
+    read_batches, load_network = loop.read_batches, tune_all.load_network
     sys.addaudithook(note_writing)
     job = json.loads(Path(sys.argv[1]).read_text())
     with joined_ranks() as ranks:
+        Path(f"{job['out']}.{ranks.rank}").write_text(str(os.getpid()))
         results = [carry_out(run, ranks) for run in job["runs"]]
         if ranks.first:
             Path(job["out"]).write_text(json.dumps(results))

@@ -11,7 +11,7 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import DataError, RunFolderError, SettingsError
-from finegraph.training.settings import TrainSettings
+from finegraph.training.settings import TrainSettings, check_used
 from finegraph.workflows.train import choose_device, resume_settings, train_run
 from training import tiny
 
@@ -44,11 +44,6 @@ class Silent:
 def manifest(tmp_path_factory):
     tiny.register()
     return tiny.make_photos(tmp_path_factory.mktemp("photos"))
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
 
 
 def settings(manifest, **more):
@@ -194,3 +189,23 @@ def test_what_is_missing_is_said(manifest, tmp_path):
     with pytest.raises(SettingsError, match="name its folder"):
         train_run(settings(manifest), Silent(), resume=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_training_all_starts_from_a_fitted_head(manifest, tmp_path):
+    numbers = {"tune": "all", "epochs": 1, "batch_size": 8, "lr": 0.0, "dropout": 0.0, "fixed_statistics": True}
+    fitted = train_run(settings(manifest), Silent(), run=tmp_path / "head")
+    watcher = Silent()
+    result = train_run(settings(manifest, **numbers), watcher, run=tmp_path / "all")
+    assert watcher.stages["features"] == (10, 10)
+    assert result.figures == pytest.approx(fitted.figures, rel=1e-3)
+    watcher = Silent()
+    train_run(settings(manifest, **numbers, fit_first=False), watcher, run=tmp_path / "new")
+    assert watcher.stages == {}
+
+
+def test_a_setting_without_effect_is_refused():
+    with pytest.raises(
+        SettingsError, match=r"epochs, lr: no effect with tune = head; choose tune = all, or leave it out"
+    ):
+        check_used({"lr": 0.1, "epochs": 3})
+    check_used({"tune": "all", "lr": 0.1, "kind_weight": 1.0})

@@ -1,6 +1,7 @@
 """Training the whole network: the photos it takes, how it is judged, and what one gets in the end."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.training.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks
+from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.train import resume_settings
 from finegraph.workflows.training_data import make_network, make_views, read_training_data
 from finegraph.workflows.validation import Tally, validate
 from training import tiny
@@ -126,6 +129,14 @@ def test_what_to_learn_from(manifest):
     assert (len(swapped.train), len(swapped.val)) == (10, 35)
     implied = read_training_data(TrainSettings(data=str(manifest)))
     assert sorted(implied.graph.fine) == sorted(data.graph.fine)
+
+
+def test_a_run_goes_on_with_the_settings_it_began_with(manifest, tmp_path):
+    settings = tiny.settings_for(manifest).resolve()
+    RunFolder.create(tmp_path / "run").write_config(settings.to_dict())
+    assert resume_settings(tmp_path / "run", {"lr": settings.lr, "workers": 3}) == replace(settings, workers=3)
+    with pytest.raises(SettingsError, match=r"seed was 0, now 1; epochs was 3, now 4$"):
+        resume_settings(tmp_path / "run", {"epochs": 4, "seed": 1, "threads": 2})
 
 
 def test_a_share_is_held_out_where_there_is_no_split(tmp_path):

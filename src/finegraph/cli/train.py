@@ -13,7 +13,7 @@ import typer
 from finegraph.cli.exit_codes import INTERRUPTED
 from finegraph.cli.terminal import print_json
 from finegraph.training.recipes import RECIPES
-from finegraph.training.settings import TrainSettings, read_settings, setting_type
+from finegraph.training.settings import TrainSettings, check_used, read_settings, setting_type
 
 if TYPE_CHECKING:
     from finegraph.workflows.train import TrainResult
@@ -46,6 +46,7 @@ def _train(
         settings = resume_settings(run, values)
     else:
         settings = TrainSettings.from_dict(values)
+        check_used(values)
     _use_threads(settings.threads)
     with TrainingDisplay(quiet=as_json) as display:
         result: TrainResult = train_run(settings, display, run=run, resume=resume)
@@ -126,7 +127,10 @@ def _command() -> Callable[..., None]:
             annotation=Annotated[
                 Path | None,
                 typer.Option(
-                    metavar="FOLDER", help="The run folder; by default a new one in runs/, named after the data."
+                    "--run",
+                    "--run-folder",  # under torchrun, which takes --run for a flag of its own
+                    metavar="FOLDER",
+                    help="The run folder; by default a new one in runs/, named after the data.",
                 ),
             ],
         ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
@@ -20,6 +21,7 @@ from finegraph.data.samples import Samples
 from finegraph.data.transforms import View, ViewSettings, make_view, sample_random
 from finegraph.errors import ImageFileError, InputError, UnknownNameError
 from finegraph.graph.faults import MOST_PRINTED
+from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.spelling import Suggestions
 
@@ -49,8 +51,8 @@ class Batch(NamedTuple):
 class PhotoDataset(Dataset[Item | ImageFileError]):
     """Views of photos and their targets, as numbers of labels in a graph.
 
-    An item has the target of every kind of the graph that any of the samples has labels of, `MISSING` where this one
-    has none. Kinds that the graph does not have are left out; checking the data reports them.
+    An item has the target of every kind of the graph that any of the samples has labels of; see `targets_of`. Kinds
+    that the graph does not have are left out; checking the data reports them.
 
     Args:
         samples: the photos.
@@ -112,7 +114,10 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
 
 
 def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch"], dict[str, Int[Tensor, " batch"]]]:
-    """The fine label of each sample as a number, and its label of each kind; `MISSING` where there is none.
+    """The fine label of each sample as a number, and its label of each kind that any sample has labels of.
+
+    Where a photo has no label of such a kind, it is the parent of its fine label, if that has just one. `MISSING` means
+    that nothing is known.
 
     Raises:
         UnknownNameError: labels that the graph does not have, all of them at once.
@@ -124,12 +129,21 @@ def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch
     for kind in graph.kinds:
         if kind in used:
             labels = [sample.kinds.get(kind) for sample in samples]
-            kinds[kind] = _numbers(labels, graph.labels(kind), f"label of kind {kind!r}", faults)
+            numbers = _numbers(labels, graph.labels(kind), f"label of kind {kind!r}", faults)
+            kinds[kind] = torch.where(numbers == MISSING, _only_parents(graph.kind(kind), fine), numbers)
     if faults:
         more = [f"  and {len(faults) - MOST_PRINTED} more"] if len(faults) > MOST_PRINTED else []
         count = "a label is" if len(faults) == 1 else f"{len(faults)} labels are"
         raise UnknownNameError("\n".join([f"{count} not in the graph:", *faults[:MOST_PRINTED], *more]))
     return fine, kinds
+
+
+def _only_parents(kind: Kind, fine: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+    """The label of a kind that the graph gives for certain to the fine label of each sample; `MISSING` elsewhere."""
+    only = np.full(len(kind.starts), MISSING)  # the last entry is for samples without a fine label
+    certain = np.flatnonzero(np.diff(kind.starts) == 1)
+    only[certain] = kind.coarse[kind.starts[certain]]
+    return torch.from_numpy(only[np.where(fine.numpy() == MISSING, len(only) - 1, fine.numpy())])
 
 
 def _numbers(labels: Sequence[str | None], names: Sequence[str], what: str, faults: list[str]) -> Int[Tensor, " batch"]:

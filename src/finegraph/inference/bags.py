@@ -4,11 +4,13 @@
     up      row of group g       =  sum over the fine labels i of g of the row of i   (marginals, gradients of scores)
 
 Each is one `embedding_bag` over the rows of all kinds, which adds a batch of numbers at a time: O(fine x kinds) row
-additions, however many labels the kinds have. Where differences will do, a kind with two labels adds only the rows of
-the smaller one. For the loss the fine labels count as one more kind, in which each is its own group.
+additions, however many labels the kinds have. Many small kinds go by way of composite kinds, in two bags with far fewer
+additions.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,12 +18,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from finegraph.inference.composites import composites_of
 from finegraph.inference.constants import Constants
 from finegraph.inference.kind_groups import KindGroups
 
 _SUM = 0
 """The number by which `torch.embedding_bag` knows sums."""
-_LONG, _PART = 24, 16
+_LONG, _PART = 64, 32
 """Longer lists are summed in parts, of about so many rows, and then the sums: that keeps rounding errors small."""
 
 
@@ -53,68 +56,52 @@ class _Lists(Constants):
 
 
 class Bags(Constants):
-    """The lists of rows to add, for all kinds of a graph.
+    """The lists of rows to add, for all kinds of a graph."""
 
-    Attributes:
-        spare, other: the group columns of the two labels of each plain kind with two labels, the larger one first.
-    """
-
-    spare: Tensor
-    other: Tensor
-
-    def __init__(self, kinds: tuple[KindGroups, ...], fine_count: int, group_count: int) -> None:
+    def __init__(self, kinds: Sequence[KindGroups], fine_count: int, group_count: int) -> None:
         super().__init__()
-        pairs = [(kind.columns[kind.spare], kind.columns[1 - kind.spare]) for kind in kinds if kind.spare is not None]
-        two = np.array(pairs, np.int64).reshape(-1, 2)
-        self.keep({"spare": two[:, 0], "other": two[:, 1]})
-        spare = np.zeros(group_count, bool)
-        spare[two[:, 0]] = True
-        own = KindGroups(fine_count, group_count + np.arange(fine_count), np.arange(fine_count))
-        none_spare = np.zeros(group_count + fine_count, bool)
-        self._down, self._up = _down_lists((*kinds, own), none_spare), _up_lists((*kinds, own), none_spare)
-        self._short_down, self._short_up = _down_lists(kinds, spare), _up_lists(kinds, spare)
+        composites = composites_of(kinds, fine_count)
+        if not composites:
+            steps = [_two_way(kinds, group_count)]
+        else:
+            steps = [_two_way([composite.groups for composite in composites], 0)]
+            steps.append(_members([composite.member_columns for composite in composites], group_count))
+        self._up = [up for up, _ in steps]
+        self._down = [down for _, down in reversed(steps)]
 
-    def down(self, groups: Float[Tensor, "group_and_fine batch"]) -> Float[Tensor, "fine batch"]:
-        """For each fine label the sum over its groups and its own row."""
-        return self._down.sums(groups)
-
-    def down_scores(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "fine batch"]:
-        """For each fine label the sum over its groups, up to a constant per sample; overwrites `groups`."""
-        if len(self.spare):
-            groups.index_add_(0, self.other, groups.index_select(0, self.spare), alpha=-1)
-        return self._short_down.sums(groups)
-
-    def up(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group_and_fine batch"]:
-        """For each group the sum over its fine labels, with all its digits; then the fine labels themselves."""
-        return self._up.sums(fine)
-
-    def up_grads(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
-        """For each group the sum over its fine labels, up to rounding of the size of the total."""
-        groups = self._short_up.sums(fine)
-        if len(self.spare):
-            groups.index_copy_(0, self.spare, fine.sum(dim=0) - groups.index_select(0, self.other))
+    def down(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "fine batch"]:
+        """For each fine label the sum over its groups."""
+        for lists in self._down:
+            groups = lists.sums(groups)
         return groups
 
-
-def _down_lists(kinds: tuple[KindGroups, ...], left_out: NDArray[np.bool_]) -> _Lists:
-    """For each fine label its group columns, but those left out."""
-    columns = np.empty((len(kinds[0].group), len(kinds)), np.int64)
-    for number, kind in enumerate(kinds):
-        columns[:, number] = kind.columns[kind.group]
-    kept = ~left_out[columns]
-    return _Lists(columns[kept], kept.sum(axis=1))
+    def up(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
+        """For each group the sum over its fine labels."""
+        for lists in self._up:
+            fine = lists.sums(fine)
+        return fine
 
 
-def _up_lists(kinds: tuple[KindGroups, ...], left_out: NDArray[np.bool_]) -> _Lists:
-    """For each group column its fine labels; none for those left out."""
-    sizes = np.zeros(len(left_out), np.int64)
+def _two_way(kinds: Sequence[KindGroups], group_count: int) -> tuple[_Lists, _Lists]:
+    """For each group column its fine labels, and for each fine label its group columns."""
+    columns = np.stack([kind.columns[kind.group] for kind in kinds], axis=1)
+    down = _Lists(columns.reshape(-1), np.full(len(columns), len(kinds)))
+    sizes = np.zeros(max(group_count, 1 + int(columns.max())), np.int64)
     pieces: list[tuple[int, NDArray[np.int64]]] = []
     for kind in kinds:
         sizes[kind.columns] = kind.sizes
-        fine = kind.order[~left_out[kind.columns[kind.group[kind.order]]]]
-        labels = int(np.where(left_out[kind.columns], 0, kind.sizes)[: kind.label_count].sum())
-        pieces.append((int(kind.columns[0]), fine[:labels]))
+        labels = int(kind.sizes[: kind.label_count].sum())
+        pieces.append((int(kind.columns[0]), kind.order[:labels]))
         if not kind.plain:
-            pieces.append((int(kind.columns[kind.label_count]), fine[labels:]))
+            pieces.append((int(kind.columns[kind.label_count]), kind.order[labels:]))
     pieces.sort(key=lambda piece: piece[0])
-    return _Lists(np.concatenate([fine for _, fine in pieces]), np.where(left_out, 0, sizes))
+    return _Lists(np.concatenate([fine for _, fine in pieces]), sizes), down
+
+
+def _members(member_columns: Sequence[NDArray[np.int64]], group_count: int) -> tuple[_Lists, _Lists]:
+    """For each group column the groups of composites that it is in, and for each of these its group columns."""
+    sizes = np.concatenate([np.full(*columns.shape) for columns in member_columns])
+    column = np.concatenate([columns.reshape(-1) for columns in member_columns])
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    up = _Lists(owner[np.argsort(column, kind="stable")], np.bincount(column, minlength=group_count))
+    return up, _Lists(column, sizes)

@@ -136,29 +136,42 @@ class Columns(Constants):
         """The 0/1 matrix of the dense kinds in a number format."""
         return self.wide_matrix if dtype == torch.float64 else self.matrix
 
-    def add_scores(
-        self, total: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
+    def scores(
+        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], out: Tensor | None = None
     ) -> Float[Tensor, "batch fine"]:
-        """Add to fine scores, in place, those of their groups."""
+        """Fine scores plus those of their groups, in memory of its own or in that given."""
         parts = [(groups, listed.group) for listed in self.listed]
+        total = fine
         if self.dense_kinds:
             chosen = groups.index_select(1, self.dense_columns)
             if self.block is None:
-                total.addmm_(chosen, self.matrix_of(total.dtype))
+                total = out = torch.addmm(fine, chosen, self.matrix_of(fine.dtype), out=out)
             else:
-                parts.append((chosen @ self.matrix_of(total.dtype), self.block))
-        scratch = torch.empty_like(total) if parts else total
+                parts.append((chosen @ self.matrix_of(fine.dtype), self.block))
+        scratch = torch.empty_like(fine) if parts else None
         for scores, place in parts:
             # gather runs on all threads, index_select on one
-            total += torch.gather(scores, 1, place.expand(len(scores), -1), out=scratch)
+            found = torch.gather(scores, 1, place.expand(len(scores), -1), out=scratch)
+            total = out = torch.add(total, found, out=out)
         return total
 
-    def sum_to_groups(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
-        """For every group the sum over its children."""
-        out = fine.new_zeros(len(fine), self.group_count)
+    def sum_to_groups(
+        self, fine: Float[Tensor, "batch fine"], blocks: Tensor | None = None, out: Tensor | None = None
+    ) -> Float[Tensor, "batch group"]:
+        """For every group the sum over its children.
+
+        Args:
+            fine: what to sum.
+            blocks: the sums over blocks where they are known.
+            out: memory for the result.
+        """
+        out = fine.new_zeros(len(fine), self.group_count) if out is None else out.zero_()
         if self.dense_kinds:
-            self.put_dense(out, self.sum_to_blocks(fine))
-        return self.put_listed(out, fine)
+            blocks = self.sum_to_blocks(fine) if blocks is None else blocks
+            out.index_copy_(1, self.dense_columns, blocks @ self.matrix_of(out.dtype).t())
+        for listed in self.listed:
+            out.scatter_add_(1, listed.group.expand(len(fine), -1), fine)
+        return out
 
     def sum_to_blocks(self, fine: Tensor) -> Tensor:
         """For every block the sum over its fine labels."""
@@ -166,13 +179,3 @@ class Columns(Constants):
             return fine
         blocks = fine.new_zeros(len(fine), self.block_count)
         return blocks.scatter_add_(1, self.block.expand(len(fine), -1), fine)
-
-    def put_dense(self, out: Tensor, blocks: Tensor) -> Tensor:
-        """Put the sums of the groups of dense kinds into (batch, group), from those of the blocks."""
-        return out.index_copy_(1, self.dense_columns, blocks @ self.matrix_of(out.dtype).t())
-
-    def put_listed(self, out: Tensor, fine: Tensor) -> Tensor:
-        """Put the sums of the groups of listed kinds into (batch, group), from the fine labels."""
-        for listed in self.listed:
-            out.scatter_add_(1, listed.group.expand(len(fine), -1), fine)
-        return out

@@ -43,8 +43,3 @@ class KindGroups:
         """The fine labels sorted by group."""
         narrow = self.group.astype(np.uint16) if self.count <= 1 << 16 else self.group  # sorted in linear time
         return np.argsort(narrow, kind="stable")
-
-    @property
-    def spare(self) -> int | None:
-        """In a plain kind with two labels the larger one: what is known of the other one says all."""
-        return int(self.sizes.argmax()) if self.plain and self.label_count == 2 else None

@@ -9,16 +9,17 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from finegraph.inference.columns import ListedKind
-    from finegraph.inference.marginal_loss import Job
+    from finegraph.inference.marginal_loss import Grads, Job
 
 
 class LossByColumns:
     """The probabilities of one batch and the sums that the loss needs of them."""
 
-    def __init__(self, job: Job, scores: Tensor, own: bool) -> None:
+    def __init__(self, job: Job, scores: Tensor, memory: Grads) -> None:
         self.job, self.plan, self.columns = job, job.tensors.plan, job.tensors.plan.columns
         self.slots = self.columns.divide_slots(tuple(job.targets.kind))
-        self.probs = torch.softmax(scores, dim=1, out=scores) if own else torch.softmax(scores, dim=1)
+        self.memory = memory
+        self.probs = torch.softmax(scores, dim=1, out=memory.scores)
         self.shares: list[tuple[Tensor, Tensor]] = []
         self.mixing_grad: Tensor | None = None
         self.block_grads: Tensor | None = None
@@ -59,40 +60,39 @@ class LossByColumns:
         self.edge_probs = groups.index_select(1, self.edge_row) * self.edge_share
         return groups.index_add(1, self.edge_column, self.edge_probs)
 
-    def grad(self, factor: Tensor, weight: Tensor | None) -> Tensor:
-        """dL/ds (batch, fine) from w / p_t of each slot; overwrites the probabilities."""
+    def grad(self, pull: Tensor, weight: Tensor | None) -> Tensor:
+        """dL/ds (batch, fine) from - w / p_t of each slot; overwrites the probabilities."""
         fine = self.job.targets.fine.unsqueeze(1)
-        count = factor.new_full((1, 1), factor.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
+        count = pull.new_full((1, 1), pull.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
         total = count * self.job.scale
         if len(self.slots.others):
-            grad = self.probs.mul_(self._pull(factor.index_select(1, self.slots.others), total))
+            grad = self.probs.mul_(self._pull(pull.index_select(1, self.slots.others), total))
         else:
             grad = self.probs.mul_(total)
-        self._add(grad, fine, factor[:, :1].neg().mul_(self.fine_probs))
+        self._add(grad, fine, self.fine_probs.mul_(pull[:, :1]))
         for (slot, _), (child, share) in zip(self.slots.listed, self.shares, strict=True):
-            self._add(grad, child, share.mul_(factor[:, slot : slot + 1]).neg_())
+            self._add(grad, child, share.mul_(pull[:, slot : slot + 1]))
         return grad
 
-    def _pull(self, factor: Tensor, total: Tensor) -> Tensor:
-        """(batch, fine) the total weight minus the sum over targets of w r / p_t."""
+    def _pull(self, pull: Tensor, total: Tensor) -> Tensor:
+        """(batch, fine) the total weight minus the sum over targets of w r / p_t, from - w / p_t."""
         columns, dense = self.columns, len(self.columns.dense_columns)
-        back = factor.new_zeros(len(factor), columns.place_count).scatter_add_(1, self.place, factor)
+        back = pull.new_zeros(len(pull), columns.place_count).scatter_add_(1, self.place, pull)
         if self.job.mixing is not None:
             at_edges = back.index_select(1, self.edge_column)
-            self.mixing_grad = (self.edge_probs * at_edges).neg_()
+            self.mixing_grad = self.edge_probs * at_edges
             back.index_add_(1, self.edge_row, self.edge_share * at_edges)
-        pull = total
         if dense:
-            pull = torch.addmm(total, back[:, :dense], columns.matrix_of(factor.dtype), alpha=-1)
+            total = torch.addmm(total, back[:, :dense], columns.matrix_of(pull.dtype))
             if columns.block is not None:
                 # The sums over blocks of the gradient follow from those of the probabilities.
-                self.block_grads = None if columns.mixed_listed else self.block_probs.mul_(pull)
-                pull = pull.gather(1, columns.block.expand(len(pull), -1))
+                self.block_grads = None if columns.mixed_listed else self.block_probs.mul_(total)
+                total = total.gather(1, columns.block.expand(len(total), -1))
         for listed in columns.mixed_listed:
             part = back[:, dense : dense + listed.group_count]
-            pull = pull - part.gather(1, listed.local_group.expand(len(part), -1))
+            total = total + part.gather(1, listed.local_group.expand(len(part), -1))
             dense += listed.group_count
-        return pull
+        return total
 
     def _add(self, grad: Tensor, fine: Tensor, values: Tensor) -> None:
         """Add values (batch, n) to the gradients of some fine labels (batch, n), and to those of their blocks."""
@@ -107,7 +107,5 @@ class LossByColumns:
             exact: whether the gradient is still what `grad` has found.
         """
         columns, grad = self.columns, self.probs
-        if self.block_grads is None or not exact:
-            return columns.sum_to_groups(grad)
-        out = grad.new_zeros(len(grad), columns.group_count)
-        return columns.put_listed(columns.put_dense(out, self.block_grads), grad)
+        blocks = None if self.block_grads is None or not exact else self.block_grads
+        return columns.sum_to_groups(grad, blocks, self.memory.groups)

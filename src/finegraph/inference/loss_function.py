@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from finegraph.inference.derivatives import first_derivatives_only
+from finegraph.inference.in_parts import find_loss
 from finegraph.inference.marginal_loss import Grads, Job, loss_and_grad
-from finegraph.inference.scores import Summands, full_precision, joint_sum, sum_scores
+from finegraph.inference.scores import Summands, full_precision, joint_sum
 from finegraph.inference.targets import Targets
 from finegraph.inference.tensors import GraphTensors
 
@@ -55,6 +56,7 @@ class _MarginalLoss(torch.autograd.Function):
             tensors=tensors,
             mixing=None if mixing is None else mixing.detach(),
             targets=targets,
+            coarse_scores=groups is not None,
             summed=divisor is not None,
             scale=1.0 if divisor is None else 1.0 / divisor,
             grads=any(ctx.needs_input_grad),
@@ -62,14 +64,14 @@ class _MarginalLoss(torch.autograd.Function):
         )
         ctx.dtype = dtype
         ctx.save_for_backward(fine, groups)
-        loss, ctx.found = _find(ctx.job, fine, groups, dtype)
+        loss, ctx.found = find_loss(ctx.job, fine, groups, dtype)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         first_derivatives_only()
         fine, groups = ctx.saved_tensors
-        found: Grads = ctx.found or _find(ctx.job, fine, groups, ctx.dtype)[1]
+        found: Grads = ctx.found or find_loss(ctx.job, fine, groups, ctx.dtype)[1]
         ctx.found = None
         factor = grads[0].unsqueeze(1) if grads[0].ndim else grads[0]
         as_found = factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
@@ -82,18 +84,6 @@ class _MarginalLoss(torch.autograd.Function):
                 scaled = grad if as_found else grad.mul_(factor)
                 out.append(scaled if dtype is None else scaled.to(dtype))
         return (*out, None, None, None, None)
-
-
-def _find(job: Job, fine: Tensor, groups: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Grads]:
-    """The loss and its gradients."""
-    plan = job.tensors.plan
-
-    def scores_of(sample: Tensor) -> Tensor:
-        return fine[sample] if groups is None else sum_scores(plan, fine[sample], groups[sample], dtype)
-
-    with full_precision(fine.device):
-        scores = fine if groups is None else sum_scores(plan, fine, groups, dtype)
-        return loss_and_grad(job, scores.detach(), own=groups is not None, again=scores_of)
 
 
 def _compiled(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, targets: Targets) -> Tensor:
@@ -120,7 +110,7 @@ def _compiled_loss(
     targets = Targets(fine, column, weight, tensors.slots.all_kinds())
     job = Job(tensors, mixing if mixing.shape[1] else None, targets)
     with full_precision(scores.device):
-        loss, found = loss_and_grad(job, scores, own=False, again=lambda sample: scores[sample])
+        loss, found = loss_and_grad(job, scores, Grads(), again=lambda sample: scores[sample])
     assert found.scores is not None
     mixing_grad = torch.zeros_like(mixing) if found.mixing is None else found.mixing.contiguous()
     return loss, found.scores.contiguous(), mixing_grad

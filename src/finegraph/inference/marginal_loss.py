@@ -51,6 +51,7 @@ class Job(NamedTuple):
         tensors: the graph.
         mixing: (batch, edge) log r for the edges of all mixed rows, or None where there are none.
         targets: what was observed.
+        coarse_scores: whether the joint scores are a sum of fine and coarse scores.
         summed: whether the loss is that of all samples together, rather than of each one.
         scale: a factor for a summed loss and for all gradients: 1 over the number of samples for a mean.
         grads: whether gradients are wanted at all.
@@ -60,23 +61,30 @@ class Job(NamedTuple):
     tensors: GraphTensors
     mixing: Tensor | None
     targets: Targets
+    coarse_scores: bool = False
     summed: bool = False
     scale: float | Tensor = 1.0
     grads: bool = True
     group_grads: bool = False
 
+    def part(self, samples: slice) -> Job:
+        """The same for some of the samples."""
+        mixing = None if self.mixing is None else self.mixing[samples]
+        return self._replace(mixing=mixing, targets=self.targets.part(samples))
 
-def loss_and_grad(job: Job, scores: Tensor, own: bool, again: Callable[[Tensor], Tensor]) -> tuple[Tensor, Grads]:
+
+def loss_and_grad(job: Job, scores: Tensor, memory: Grads, again: Callable[[Tensor], Tensor]) -> tuple[Tensor, Grads]:
     """The loss and its gradients.
 
     Args:
         job: what to compute.
         scores: (batch, fine) joint scores.
-        own: whether the memory of the scores may be overwritten.
+        memory: where to put gradients, as far as it is given; that of the scores may be the scores themselves.
         again: gives the scores of some samples again, (sample, fine).
     """
     weight = job.targets.weight
-    work = _work(job, scores, own)
+    by_bags = job.tensors.plan.goes_by_bags(scores.dtype, job.coarse_scores)
+    work = (LossByBags if by_bags else LossByColumns)(job, scores, memory)
     probs = work.target_probs()
     kept, underflow = weight, None
     if weight is not None:
@@ -88,22 +96,16 @@ def loss_and_grad(job: Job, scores: Tensor, own: bool, again: Callable[[Tensor],
         weight = torch.ones_like(probs) if weight is None else weight
         kept = weight.masked_fill(underflow, 0.0)
     logs = probs.log() if kept is None else probs.log().mul_(kept)
-    loss = logs.sum() if job.summed and underflow is None else logs.sum(dim=1)
-    loss = loss.neg_()
     grad = None
     if job.grads:
-        factor = probs.reciprocal().mul_(job.scale) if kept is None else (kept * job.scale).div_(probs)
-        grad = work.grad(factor, weight)
-    if underflow is not None:
+        pull = (kept * -job.scale).div_(probs) if kept is not None else probs.reciprocal().mul_(-job.scale)
+        grad = work.grad(pull, weight)
+    if underflow is None:
+        loss = logs.sum().mul_(-job.scale) if job.summed else logs.sum(dim=1).neg_()
+    else:
+        loss = logs.sum(dim=1).neg_()
         assert weight is not None
         redo(job, work.mixing_grad, weight, underflow, again, loss, grad)
+        loss = loss.sum() * job.scale if job.summed else loss
     groups = work.group_grads(exact=underflow is None) if job.grads and job.group_grads else None
-    loss = loss.sum() if job.summed and loss.ndim else loss
-    return loss * job.scale if job.summed else loss, Grads(grad, groups, work.mixing_grad)
-
-
-def _work(job: Job, scores: Tensor, own: bool) -> LossByBags | LossByColumns:
-    """The steps in the way that suits the graph."""
-    if job.tensors.plan.goes_by_bags(scores.dtype):
-        return LossByBags(job, scores, own)
-    return LossByColumns(job, scores, own)
+    return loss, Grads(grad, groups, work.mixing_grad)

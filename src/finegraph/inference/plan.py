@@ -44,13 +44,13 @@ class Plan(Constants):
         edge_row: for each edge of a mixed row: the group column of the row.
         edge_log_weight: for each edge of a mixed row: the log of its weight.
         mixed_rows: the edges of each mixed row, as segments.
-        kind_of_row: the kind of each group column and then, as one more kind, of each fine label.
+        kind_of_column: the kind of each group column.
     """
 
     edge_column: Tensor
     edge_row: Tensor
     edge_log_weight: Tensor
-    kind_of_row: Tensor
+    kind_of_column: Tensor
 
     def __init__(self, kinds: list[KindTensors], fine_count: int) -> None:
         super().__init__()
@@ -62,16 +62,19 @@ class Plan(Constants):
         self.group_count = int(starts[-1])
         self.layout = tuple(_groups(kind, start) for kind, start in zip(kinds, starts, strict=False))
         self.fine_groups = [torch.from_numpy(kind.columns[kind.group]) for kind in self.layout]
-        owner = np.full(self.group_count + fine_count, len(kinds))
+        owner = np.zeros(self.group_count, np.int64)
         for index, kind_groups in enumerate(self.layout):
             owner[kind_groups.columns] = index
-        self.keep({"kind_of_row": owner})
-        self.by_bags = bool(kinds) and bags_are_cheaper(self.layout, fine_count)
+        self.keep({"kind_of_column": owner})
+        self._by_bags = {
+            coarse_scores: bool(kinds) and bags_are_cheaper(self.layout, fine_count, coarse_scores)
+            for coarse_scores in (False, True)
+        }
         self._set_edges(kinds, starts)
 
-    def goes_by_bags(self, dtype: torch.dtype) -> bool:
-        """Whether sums of this number format go by bags; by columns otherwise."""
-        return self.by_bags and dtype in BAG_TYPES
+    def goes_by_bags(self, dtype: torch.dtype, coarse_scores: bool = True) -> bool:
+        """Whether sums of this number format go by bags, with coarse scores or without; by columns otherwise."""
+        return self._by_bags[coarse_scores] and dtype in BAG_TYPES
 
     @cached_property
     def bags(self) -> Bags:

@@ -24,8 +24,10 @@ from finegraph.inference.tensors import GraphTensors
 
 _MANY_KINDS = 64
 """With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""
-_ALLOWED_ERROR = 1e-5
-"""The estimated error up to which a plain float32 sum is used; less above 30 kinds, since gradients add errors up."""
+_ALLOWED_ERROR, _FEW_KINDS = 1e-5, 16
+"""The estimated error up to which a plain float32 sum is used; less with more kinds, since gradients add errors up."""
+_ROUNDING = torch.finfo(torch.float32).eps / 2
+"""The relative error of one float32 operation."""
 _SPLITTER = 1.5 * 2**13
 """Adding and subtracting this rounds a float32 number to a multiple of 2**-10; sums of such below 2**13 are exact."""
 
@@ -87,7 +89,7 @@ def summands(tensors: GraphTensors, fine_scores: Tensor, coarse_scores: Tensor |
     if not plan.kind_count:
         return Summands(fine, None, None, fine.dtype)
     coarse = wide(coarse_scores)
-    dtype = torch.promote_types(fine.dtype, coarse.dtype)
+    dtype = fine.dtype if fine.dtype == coarse.dtype else torch.float64
     if not len(plan.edge_row):
         return Summands(fine, coarse, None, dtype)
     groups, mixing = _mix(plan, coarse)
@@ -140,30 +142,43 @@ class _JointScores(torch.autograd.Function):
 def sum_to_groups(plan: Plan, grad: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
     """For every group the sum over its children."""
     if plan.goes_by_bags(grad.dtype):
-        return plan.bags.up_grads(grad.t().contiguous()).t()
+        return plan.bags.up(grad.t().contiguous()).t()
     return plan.columns.sum_to_groups(grad)
 
 
 def sum_scores(
-    plan: Plan, fine_scores: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], dtype: torch.dtype
+    plan: Plan,
+    fine_scores: Float[Tensor, "batch fine"],
+    groups: Float[Tensor, "batch group"],
+    dtype: torch.dtype,
+    out: Tensor | None = None,
 ) -> Float[Tensor, "batch fine"]:
-    """The sum in memory of its own, in the cheapest way that is exact enough for these scores.
+    """The sum in the cheapest way that is exact enough for these scores.
 
-    With bags, samples are the inner axis of that memory.
+    Args:
+        plan: how to sum over the graph.
+        fine_scores: the fine scores.
+        groups: the scores of groups.
+        dtype: the number format of the result.
+        out: memory for the result; it has memory of its own otherwise. With bags, samples are its inner axis.
     """
     coarse = _largest(groups)
-    if coarse == math.inf:
-        return _exact_sum(plan, fine_scores, groups).to(dtype)
-    if fine_scores.dtype == groups.dtype == torch.float32 and fine_scores.numel():
-        total = _narrow_sum(plan, fine_scores, groups, coarse)
+    if coarse < math.inf and fine_scores.dtype == groups.dtype == torch.float32 and fine_scores.numel():
+        total = _narrow_sum(plan, fine_scores, groups, coarse, out)
         if total is not None:
             return total
+    total = (_exact_sum if coarse == math.inf else _wide_sum)(plan, fine_scores, groups)
+    return total.to(dtype) if out is None else out.copy_(total)
+
+
+def _wide_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
+    """The sum in float64, of group scores that are finite."""
     if plan.goes_by_bags(torch.float64):
-        total = plan.bags.down_scores(_turned(groups.double())).add_(fine_scores.t()).t()
+        total = plan.bags.down(_turned(groups.double())).add_(fine_scores.t()).t()
     else:
-        total = plan.columns.add_scores(fine_scores.to(torch.float64, copy=True), groups.double())
+        total = plan.columns.scores(fine_scores.double(), groups.double())
     top = total.amax(dim=1, keepdim=True)
-    return total.sub_(top.masked_fill_(~top.isfinite(), 0.0)).to(dtype)
+    return total.sub_(top.masked_fill_(~top.isfinite(), 0.0))
 
 
 def _exact_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
@@ -180,25 +195,50 @@ def _exact_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
     return total - top.masked_fill(~top.isfinite(), 0.0)
 
 
-def _narrow_sum(plan: Plan, fine_scores: Tensor, groups: Tensor, coarse: float) -> Tensor | None:
+def _narrow_sum(plan: Plan, fine: Tensor, groups: Tensor, coarse: float, out: Tensor | None) -> Tensor | None:
     """The sum in float32, of group scores that are at most `coarse`; None where that is not exact enough."""
-    allowed = _ALLOWED_ERROR / max(1.0, (1 + plan.kind_count) / 30)
+    by_bags = plan.goes_by_bags(torch.float32)
+    allowed = _ALLOWED_ERROR / max(1.0, (1 + plan.kind_count) / _FEW_KINDS)
     if _error_estimate(plan, 0.0, coarse) <= allowed:
-        if plan.goes_by_bags(torch.float32):
-            total = plan.bags.down_scores(_turned(groups)).add_(fine_scores.t())
-        else:
-            total = plan.columns.add_scores(fine_scores.clone(), groups)
+        total = _bag_sum(plan.bags, fine, groups) if by_bags else plan.columns.scores(fine, groups, out)
         if _error_estimate(plan, _largest(total), coarse) <= allowed:
-            return total.t() if plan.goes_by_bags(torch.float32) else total
-    if plan.goes_by_bags(torch.float32) and _largest(fine_scores) + plan.kind_count * 2 * coarse < 2**12:
-        return _split_sum(plan.bags, _turned(fine_scores), _turned(groups)).t()
+            return total
+    largest = _largest(fine)
+    if by_bags and largest + plan.kind_count * coarse < 2**12:
+        return _split_sum(plan.bags, fine, groups, split_fine=2 * largest * _ROUNDING > allowed)
     return None
+
+
+def _bag_sum(bags: Bags, fine: Tensor, groups: Tensor) -> Tensor:
+    """The sum by bags; the result has samples as its inner axis."""
+    return bags.down(_turned(groups)).add_(fine.t()).t()
+
+
+def _split_sum(bags: Bags, fine: Tensor, groups: Tensor, split_fine: bool) -> Tensor:
+    """The sum in two float32 parts: multiples of 2**-10, whose sum is exact, and the small rests.
+
+    Args:
+        bags: the sums by bags.
+        fine: (batch, fine) fine scores.
+        groups: (batch, group) group scores.
+        split_fine: whether the fine scores are so large that they must be split too.
+    """
+    low_groups, low = _turned(groups), fine.t()
+    high_groups = (low_groups + _SPLITTER).sub_(_SPLITTER)
+    low_groups -= high_groups
+    high = bags.down(high_groups)
+    if split_fine:
+        high_fine = (fine + _SPLITTER).sub_(_SPLITTER)
+        high += high_fine.t()
+        low = (fine - high_fine).t()
+    high -= high.amax(dim=0)
+    return high.add_(bags.down(low_groups)).add_(low).t()
 
 
 def _error_estimate(plan: Plan, largest: float, coarse: float) -> float:
     """About how far a float32 sum is off: a rounding per kind, of numbers as large as the sums on the way."""
     terms = math.sqrt(plan.kind_count)
-    return terms * max(largest, terms * coarse) * torch.finfo(torch.float32).eps / 2
+    return terms * max(largest, terms * coarse) * _ROUNDING
 
 
 def _largest(values: Tensor) -> float:
@@ -213,14 +253,3 @@ def _largest(values: Tensor) -> float:
 def _turned(values: Tensor) -> Tensor:
     """The matrix with rows and columns exchanged, in memory of its own."""
     return values.t().clone(memory_format=torch.contiguous_format)
-
-
-def _split_sum(bags: Bags, fine: Float[Tensor, "fine batch"], groups: Float[Tensor, "group batch"]) -> Tensor:
-    """The sum in two float32 parts: multiples of 2**-10, whose sum is exact, and the small rests."""
-    high_groups, high = (groups + _SPLITTER).sub_(_SPLITTER), (fine + _SPLITTER).sub_(_SPLITTER)
-    fine -= high
-    groups -= high_groups
-    rest = bags.down_scores(groups).add_(fine)
-    high += bags.down_scores(high_groups)
-    high -= high.amax(dim=0)
-    return high.add_(rest)

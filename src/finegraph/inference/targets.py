@@ -21,3 +21,8 @@ class Targets(NamedTuple):
     column: Tensor
     weight: Tensor | None
     kind: list[int]
+
+    def part(self, samples: slice) -> Targets:
+        """The targets of some of the samples."""
+        weight = None if self.weight is None else self.weight[samples]
+        return Targets(self.fine[samples], self.column[samples], weight, self.kind)

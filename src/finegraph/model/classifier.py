@@ -55,12 +55,13 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             no kinds.
         head: `"bipartite"`, or `"softmax"` for the baseline.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
-        coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a quarter of the
-            number of kinds.
+        coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a sixteenth
+            of the number of kinds.
         laplacian: the strength of the prior that draws the weights of linked labels together.
         kind_weight: the weight of each kind's term in the loss; by default 1 / kinds for the bipartite head and 0 for
             softmax. The paper has 1.
-        standardize: whether features are brought to mean 0 and variance 1 first.
+        standardize: whether features are first brought to mean 0 and variance 1, each for itself; or `"together"` for
+            one scale for all, which keeps what their sizes say: the better choice for the features of a network.
         cv: how to choose strengths by cross-validation: a number of folds; `"auto"` for 5 folds, or where no class has
             two samples for the strengths as given, with a warning; a scikit-learn splitter; or pairs of (train, test)
             indices. None takes the strengths as given.
@@ -99,11 +100,11 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph: LabelGraph | None = None,
         *,
         head: Literal["bipartite", "softmax"] = "bipartite",
-        l2: float = 0.01,
+        l2: float = 0.005,
         coarse_ratio: float | None = None,
         laplacian: float = 0.0,
         kind_weight: float | Mapping[str, float] | None = None,
-        standardize: bool = True,
+        standardize: bool | Literal["together"] = True,
         cv: int | Literal["auto"] | Iterable[Fold] | None = None,
         grid: Grid | None = None,
         max_iter: int = 1000,
@@ -184,6 +185,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the mean and the standard deviation of the features."""
         self.mean_: NDArray[np.float64] | None = None
         self.scale_: NDArray[np.float64] | None = None
+        if self.standardize not in (True, False, "together"):
+            raise InputError(f"standardize: expected True, False or 'together', got {self.standardize!r}")
         if self.standardize:
             share = (weight / weight.sum()).astype(np.float64)
             self.mean_ = share @ features
@@ -191,6 +194,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             # A feature that never changes is left alone; what rounding makes of its spread is no scale.
             constant = spread <= 10 * np.finfo(features.dtype).eps * np.abs(self.mean_)
             self.scale_ = np.where(constant, 1.0, spread)
+            if self.standardize == "together":
+                common = float(np.sqrt(np.square(spread[~constant]).mean())) if not constant.all() else 1.0
+                self.scale_ = np.full_like(spread, common)
 
     def _tensor(self, features: NDArray[np.floating[Any]]) -> torch.Tensor:
         """Features as the head takes them."""

@@ -52,12 +52,12 @@ class FitSettings:
     head: Literal["bipartite", "softmax"] = "bipartite"
     """Which head: fine and coarse scores joined by the graph, or fine scores alone."""
 
-    l2: float = 0.01
-    """The strength of `1/2 |W|^2` on the weights of the fine labels."""
+    l2: float = 0.005
+    """The strength of `1/2 |W|^2` on the weights of the fine labels. The default suits features whose variance is 1."""
 
     coarse_ratio: float | None = None
-    """The strength of the same on the weights of the coarse labels, as a multiple of `l2`. By default a quarter of the
-    number of kinds, so that what all kinds together may say does not grow with their number."""
+    """The strength of the same on the weights of the coarse labels, as a multiple of `l2`. By default a sixteenth of
+    the number of kinds, so that what all kinds together may say does not grow with their number."""
 
     laplacian: float = 0.0
     """The strength of the paper's prior, which draws the weights of linked labels together; bipartite heads only."""
@@ -106,7 +106,7 @@ class FitSettings:
 
     def strengths(self, graph: LabelGraph) -> Strengths:
         """The strengths of the priors for a graph."""
-        ratio = len(graph.kinds) / 4 if self.coarse_ratio is None else self.coarse_ratio
+        ratio = len(graph.kinds) / 16 if self.coarse_ratio is None else self.coarse_ratio
         return Strengths(self.l2, self.l2 * ratio, self.laplacian)
 
 

@@ -17,13 +17,15 @@ from finegraph.graph import LabelGraph
 from finegraph.model.unknown import UnknownRule
 from finegraph.nn.network import Network, NetworkDesign
 
-METRICS = "metrics"
-"""The entry of the facts with the measured figures."""
+FIGURES = ("metrics", "figures")
+"""The entries of the facts with measured figures."""
+SETTINGS = "settings"
+"""The entry of the facts with the settings of the training, which stand at the end of the card."""
 _MOST_FINE = 40
 _MOST_LABELS = 8
 _MOST_KINDS = 60
 _MOST_ROWS = 60
-_MARKS = re.compile(r"([\\`*_{}\[\]<>|~#&$])")
+_MARKS = re.compile(r"([\\`*{}\[\]<>|~#&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")  # between letters, _ is a letter
 
 _LIMITS = """\
 - It answers with one of the labels above, whatever is on the photo. {unknown}
@@ -60,6 +62,9 @@ def model_card(
         f"## How sure it is\n\n{_sureness(temperature, unknown)}",
         "## Limits\n\n" + _LIMITS.format(unknown=_NO_RULE if unknown is None else _RULE),
     ]
+    if about.get(SETTINGS):
+        settings = about[SETTINGS]
+        parts.append(f"## Settings\n\n{_table(settings if isinstance(settings, Mapping) else {SETTINGS: settings})}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -117,19 +122,20 @@ def _training(design: NetworkDesign, views: ViewSettings, about: Mapping[str, An
         "head": heads.get(design.head, design.head),
         "photos": f"{views.resize} pixels, {shape}; the network sees {views.size} x {views.size}"
         + ("; cut to the box first" if views.box else ""),
-        **{name: value for name, value in about.items() if name != METRICS},
+        **{name: value for name, value in about.items() if name not in (*FIGURES, SETTINGS)},
     }
     return _table(facts)
 
 
 def _figures(about: Mapping[str, Any]) -> str:
-    metrics = about.get(METRICS)
-    if not metrics:
+    figures = {name: about[name] for name in FIGURES if about.get(name)}
+    if not figures:
         return (
             "None were saved with this model. Measure it on photos that it was not trained on: "
             "`finegraph evaluate FOLDER --data PHOTOS`."
         )
-    return _table(metrics if isinstance(metrics, Mapping) else {METRICS: metrics})
+    parts = [value if isinstance(value, Mapping) else {name: value} for name, value in figures.items()]
+    return _table({name: value for part in parts for name, value in part.items()})
 
 
 def _sureness(temperature: float, unknown: UnknownRule | None) -> str:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-LEFT_OVER = 3600.0
+LEFT_OVER = 600.0
 """Seconds after which a hidden folder of an earlier, killed saving is taken for rubbish."""
 _AT_FDCWD = -100
 _EXCHANGE = 2

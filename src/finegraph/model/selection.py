@@ -35,7 +35,9 @@ Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 Grid = Mapping[str, Sequence[float]]
 
 GRID_NAMES = ("l2", "coarse_ratio", "laplacian", "kind_weight")
-_L2 = (1.0, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
+_L2 = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+_WEAKEST = 0.0001
+"""For softmax, which did best with weaker priors than the bipartite head."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +71,8 @@ def default_grid(head: str, graph: LabelGraph) -> dict[str, Sequence[float]]:
     """
     kinds = len(graph.kinds)
     if head == "softmax" or not kinds:
-        return {"l2": tuple(float(l2) for l2 in np.geomspace(_L2[0], _L2[-1], 4 * len(_L2)))}
-    return {"l2": _L2, "coarse_ratio": (kinds / 16, kinds / 4), "kind_weight": (0.2 / kinds, 1.0 / kinds)}
+        return {"l2": tuple(float(l2) for l2 in np.geomspace(_L2[0], _WEAKEST, 4 * len(_L2)))}
+    return {"l2": _L2, "coarse_ratio": (kinds / 32, kinds / 8), "kind_weight": (0.2 / kinds, 1.0 / kinds)}
 
 
 def grid_settings(base: FitSettings, grid: Grid) -> list[FitSettings]:

@@ -17,7 +17,7 @@ from finegraph.training.checkpoint import CheckpointFolder
 from finegraph.training.guard import StopRequest, check_weights, non_finite, stop_request
 from finegraph.training.metric_log import MetricLog
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors, set_rates
-from finegraph.training.run import Judgement, Run, Validation, Watcher
+from finegraph.training.run import Judgement, Run, Validation, Watcher, is_better
 from finegraph.training.schedule import rate_factor
 from finegraph.training.state import Progress, capture, data_digest, restore
 from finegraph.training.step import Stepper
@@ -140,12 +140,9 @@ class _Training:
         figures = {f"val_{name}": value for name, value in judged.figures.items()}
         row.update(rate=rate, **figures, seconds=progress.seconds)
         progress.loss_sum, progress.loss_count = 0.0, 0
-        figure = judged.figures.get(run.settings.best_by)
-        if figure is not None and run.settings.best_by == "nll":
-            figure = -figure
-        best = progress.best is None or (figure is not None and figure > progress.best)
+        best = is_better(judged.figures, progress.best_figures, run.settings.best_by)
         if best:
-            progress.best, progress.best_epoch, progress.best_figures = figure, progress.epochs, dict(judged.figures)
+            progress.best_epoch, progress.best_figures = progress.epochs, dict(judged.figures)
         if self.log is not None:
             self.log.epoch(row)
             run.watcher.epoch(row)

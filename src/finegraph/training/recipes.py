@@ -28,6 +28,7 @@ class Recipe:
     decay_vectors: bool
     scale_rates: bool
     fixed_statistics: bool
+    fit_first: bool
     kind_weight: float | None = None
 
 
@@ -47,6 +48,7 @@ RECIPES = {
         decay_vectors=False,
         scale_rates=True,
         fixed_statistics=False,
+        fit_first=True,
     ),
     "paper": Recipe(
         epochs=100,
@@ -63,6 +65,7 @@ RECIPES = {
         decay_vectors=True,
         scale_rates=False,
         fixed_statistics=False,
+        fit_first=False,
         kind_weight=1.0,
     ),
 }

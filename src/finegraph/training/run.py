@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Samples
@@ -82,3 +82,16 @@ class Run:
     folder: RunFolder
     ranks: Ranks
     watcher: Watcher
+
+
+def is_better(figures: Figures, before: Figures, best_by: Literal["top1", "nll"]) -> bool:
+    """Whether an epoch is better than the best one before; the other figure decides between equals.
+
+    Small validation sets give the same accuracy again and again, so the first epoch to reach it should not win.
+    """
+    if best_by not in before:
+        return True
+    if best_by not in figures:
+        return False
+    one, two = ((each["top1"], -each["nll"]) for each in (figures, before))
+    return one > two if best_by == "top1" else one[::-1] > two[::-1]

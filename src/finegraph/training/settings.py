@@ -69,7 +69,7 @@ class TrainSettings:
     # Tuning the head.
     l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
     coarse_ratio: float | None = _setting(
-        None, "that of the coarse labels, as a multiple; by default kinds / 4", least=0
+        None, "that of the coarse labels, as a multiple; by default kinds / 16", least=0
     )
     choose: bool = _setting(False, "choose the strengths by validation (cross-validation without a val split)")
 
@@ -95,7 +95,10 @@ class TrainSettings:
         None, "divide the head's rate by kinds + 1, so that it means the same everywhere"
     )
     fixed_statistics: bool | None = _setting(None, "keep the batch statistics of the pretrained network")
-    best_by: Literal["top1", "nll"] = _setting("top1", "which validation figure says which epoch is best")
+    fit_first: bool | None = _setting(None, "start from a head that was fitted to stored features, as tune = head does")
+    best_by: Literal["top1", "nll"] = _setting(
+        "top1", "which validation figure says which epoch is best; the other decides between equals"
+    )
 
     # How to run. None of these changes what is learnt, up to rounding.
     device: str = _setting("auto", "cpu, cuda, or auto", free=True)
@@ -159,6 +162,24 @@ class TrainSettings:
             for one in fields(self)
             if not one.metadata["free"] and getattr(self, one.name) != getattr(other, one.name)
         )
+
+
+_OF_ALL = (
+    "recipe",
+    *(one.name for one in fields(Recipe) if one.name != "kind_weight"),
+    "best_by",
+    "precision",
+    "checkpoint_minutes",
+    "tensorboard",
+)
+"""Settings that matter only where the whole network is trained."""
+
+
+def check_used(given: Mapping[str, Any]) -> None:
+    """Raise where a setting is given that would have no effect, as epochs have none when only the head is tuned."""
+    idle = [name for name in _OF_ALL if name in given]
+    if idle and given.get("tune", "head") == "head":
+        raise SettingsError(f"{', '.join(idle)}: no effect with tune = head; choose tune = all, or leave it out")
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:

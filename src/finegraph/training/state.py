@@ -33,9 +33,8 @@ class Progress:
         loss_sum: the loss summed over the samples of this epoch so far.
         loss_count: how many samples that are.
         seconds: how long training took so far.
-        best: the best validation figure so far; None before the first.
-        best_epoch: where it was reached.
-        best_figures: all validation figures there.
+        best_epoch: the best epoch so far; None before the first.
+        best_figures: its validation figures.
         bad_files: photos that could not be read and were reported.
         processes: how many trained.
     """
@@ -45,7 +44,6 @@ class Progress:
     loss_sum: float = 0.0
     loss_count: int = 0
     seconds: float = 0.0
-    best: float | None = None
     best_epoch: int | None = None
     best_figures: dict[str, float] = field(default_factory=dict)
     bad_files: list[str] = field(default_factory=list)

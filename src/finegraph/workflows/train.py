@@ -14,6 +14,7 @@ import torch
 from finegraph._version import __version__
 from finegraph.errors import SettingsError
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.run_folder import RunFolder
@@ -115,12 +116,20 @@ def _train(
     if settings.tune == "head":
         tuned = tune_head(network, data, views, settings, ranks, _stages(watcher, ranks))
         if tuned is not None:
+            for note in tuned.notes:
+                watcher.note(note)
+            if not tuned.converged:
+                watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
             strengths = {**asdict(tuned.fit), "kind_weight": tuned.fit.kind_weights(data.graph)}
             result.update(figures=tuned.figures, strengths=strengths, bad=[str(error) for error in tuned.bad])
     else:
+        if settings.numbers().fit_first and CheckpointFolder(folder.checkpoints).last() is None:
+            tune_head(network, data, views, settings, ranks, _stages(watcher, ranks))
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
-        figures = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
-        result.update(finished=figures is not None, figures=figures or {})
+        trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
+        result["finished"] = trained is not None
+        if trained is not None:
+            result.update(figures=trained.figures, bad=list(trained.bad))
     if result["finished"] and ranks.first:
         about = _about(settings, data, result)
         PhotoClassifier(network.to("cpu", torch.float32), views, about=about).save(folder.model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from finegraph.data.dataset import PhotoDataset
@@ -18,6 +20,19 @@ from finegraph.workflows.training_data import TrainingData
 from finegraph.workflows.validation import validate
 
 
+@dataclass(frozen=True)
+class TunedAll:
+    """What training the whole network gave.
+
+    Attributes:
+        figures: of the best epoch on the validation photos; empty where there are none.
+        bad: the photos that could not be read.
+    """
+
+    figures: dict[str, float]
+    bad: tuple[str, ...]
+
+
 def tune_all(
     network: Network,
     data: TrainingData,
@@ -28,11 +43,11 @@ def tune_all(
     watcher: Watcher,
     *,
     resume: bool,
-) -> dict[str, float] | None:
+) -> TunedAll | None:
     """Train all weights; at the end the network has those of the best epoch.
 
     Returns:
-        The figures of that epoch; None if it was asked to stop before the end, and saved.
+        How it went; None if it was asked to stop before the end, and saved.
     """
     if settings.laplacian:
         laplacian_prior(network.head)  # refused before anything is trained where the weights do not compare
@@ -63,9 +78,10 @@ def tune_all(
     if not train(run, resume=resume):
         return None
     ranks.wait()  # until the first process has saved
-    best = CheckpointFolder(folder.checkpoints).best()
+    checkpoints = CheckpointFolder(folder.checkpoints)
+    best, last = checkpoints.best(), checkpoints.last()
     assert best is not None
+    assert last is not None
     load_network(network, best.tensors)
     network.eval()
-    figures: dict[str, float] = best.state["progress"]["best_figures"]
-    return figures
+    return TunedAll(best.state["progress"]["best_figures"], tuple(last.state["progress"]["bad_files"]))

@@ -7,12 +7,12 @@ validation. Stored features make a second run, or one that goes on after an inte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
@@ -22,7 +22,7 @@ from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.selection import deal_folds, default_grid, grid_settings, search
-from finegraph.nn import Network
+from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training_data import TrainingData
@@ -43,6 +43,7 @@ class TunedHead:
         iterations: how many steps the fit took.
         converged: whether it came to a minimum.
         bad: the photos that could not be read.
+        notes: what was odd on the way.
     """
 
     fit: FitSettings
@@ -50,6 +51,7 @@ class TunedHead:
     iterations: int
     converged: bool
     bad: tuple[ImageFileError, ...]
+    notes: tuple[str, ...]
 
 
 def tune_head(
@@ -89,17 +91,52 @@ def tune_head(
     val = None if data.val is None else features_of(data.val)
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
+    scales = feature_scales(train)
+    train, val = scaled(train, scales), None if val is None else scaled(val, scales)
     chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
     fine, kinds = _targets(train.samples, chosen, network.graph)
     fit = fit_head(train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse)
-    network.head = fit.head.to(torch.float32)
+    network.head = fit.head
+    figures = {} if val is None else figures_of(network, val)
+    undo_scales(fit.head, scales)
     return TunedHead(
         fit=chosen,
-        figures={} if val is None else figures_of(network, val),
+        figures=figures,
         iterations=fit.iterations,
         converged=fit.converged,
         bad=(*train.bad, *(() if val is None else val.bad)),
+        notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
     )
+
+
+def feature_scales(features: Features) -> tuple[float, float]:
+    """The sizes of the fine and of the coarse features: with these divided out, strengths mean the same anywhere.
+
+    One number for all columns: the sizes of columns among each other say something, and scaling each to variance 1 made
+    validation photos less likely (docs/training.md).
+    """
+    coarse = features.fine if features.coarse is None else features.coarse
+    return _size(features.fine), _size(coarse)
+
+
+def _size(features: Tensor) -> float:
+    """The root of the mean variance of the columns; 1 where nothing varies."""
+    return float(features.var(dim=0, correction=0).mean().sqrt()) or 1.0
+
+
+def scaled(features: Features, scales: tuple[float, float]) -> Features:
+    """Features divided by scales."""
+    coarse = None if features.coarse is None else features.coarse / scales[1]
+    return replace(features, fine=features.fine / scales[0], coarse=coarse)
+
+
+def undo_scales(head: BipartiteHead | SoftmaxHead, scales: tuple[float, float]) -> None:
+    """Let a head that was fitted to scaled features take them as they are."""
+    with torch.no_grad():
+        head.fine.weight /= scales[0]
+        if isinstance(head, BipartiteHead):
+            assert isinstance(head.coarse, nn.Linear)
+            head.coarse.weight /= scales[1]
 
 
 def fit_settings(settings: TrainSettings) -> FitSettings:

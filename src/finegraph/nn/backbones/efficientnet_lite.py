@@ -100,7 +100,8 @@ class EfficientNetLite(Backbone):
         self._bn1 = _norm(self.feature_size)
         self._dropout = nn.Dropout(dropout_rate(dropout, usual))
         for module in self.modules():
-            if isinstance(module, nn.Conv2d):
+            # Where weights are about to be loaded there is nothing to draw, and trying makes torch load its compiler.
+            if isinstance(module, nn.Conv2d) and not module.weight.is_meta:
                 nn.init.kaiming_normal_(module.weight, mode="fan_out")
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch feature"]:
@@ -141,4 +142,6 @@ def _padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
+    # The weights were trained with a momentum of 0.01, over very many steps. Fine-tuning has some hundreds, in which
+    # such averages would lag far behind the weights.
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.1)

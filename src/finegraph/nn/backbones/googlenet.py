@@ -105,7 +105,8 @@ class GoogLeNet(Backbone):
         self.replaced = ("fc.", "aux1.fc2.", "aux2.fc2.") if auxiliary else ("fc.", "aux1.", "aux2.")
         self._register_input_transform()
         for module in self.modules():
-            if isinstance(module, nn.Conv2d):
+            # Where weights are about to be loaded there is nothing to draw, and trying makes torch load its compiler.
+            if isinstance(module, nn.Conv2d) and not module.weight.is_meta:
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
 
     def _register_input_transform(self) -> None:
