@@ -10,7 +10,7 @@ from finegraph.data.transforms import (
     ViewSettings,
     centre_view,
     make_view,
-    normalise,
+    random_part,
     random_view,
     resize_picture,
     sample_random,
@@ -97,17 +97,6 @@ def test_views_by_name():
         make_view(picture, SMALL, "all")
 
 
-def test_normalise():
-    images = torch.randint(0, 256, (2, 10, 3, 4, 5), dtype=torch.uint8)
-    mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
-    expected = (images.double() / 255 - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
-    torch.testing.assert_close(normalise(images, mean, std).double(), expected, atol=1e-5, rtol=1e-5)
-    lite = normalise(images, [127 / 255] * 3, [128 / 255] * 3)
-    torch.testing.assert_close(lite, (images.float() - 127) / 128)
-    with pytest.raises(InputError, match="expected a mean and a positive std for each of 3 channels"):
-        normalise(images, mean, (0.2, 0.0, 0.5))
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -121,3 +110,21 @@ def test_settings_are_checked(settings, words):
         ViewSettings(**settings)
     with pytest.raises(UnknownNameError, match="unknown interpolation 'bilinea'; did you mean 'bilinear'"):
         ViewSettings(interpolation="bilinea")
+
+
+def test_parts_of_random_size_show_at_least_their_share():
+    picture = Image.fromarray(numbered(64, 64).permute(1, 2, 0).numpy())
+    settings = ViewSettings(resize=16, size=10)
+    spans, mirrored = [], 0
+    for index in range(200):
+        view = random_part(picture, settings, 0.25, sample_random(0, 0, index)).float()
+        assert view.shape == (3, 10, 10)
+        rows, columns = view[0].mean(dim=1), view[1].mean(dim=0)
+        mirrored += bool(columns[0] > columns[-1])
+        # Ten pixels span nine tenths of the part's side.
+        spans.append(float((rows[-1] - rows[0]) * (columns[-1] - columns[0]).abs()) / 0.81 / 64**2)
+    assert min(spans) > 0.2
+    assert max(spans) > 0.9
+    assert 70 < mirrored < 130
+    one, two = (random_part(picture, settings, 0.25, sample_random(0, 0, 5)) for _ in range(2))
+    assert torch.equal(one, two)

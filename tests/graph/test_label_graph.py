@@ -61,6 +61,13 @@ def test_every_form_of_value_in_a_table():
     assert graph.matrix("w").tolist() == [[0.75, 0.25], [1, 0], [0, 0]]
 
 
+@pytest.mark.parametrize("other", ["silken", {"silken", "yes"}, ["silken"]])
+def test_true_beside_another_label_is_refused(other):
+    words = r"kind 'tofu': fine label 'a' has True, .* binary kind of yes and no, but 'b' has the label 'silken'"
+    with pytest.raises(GraphError, match=words):
+        LabelGraph.from_table({"a": {"tofu": True}, "b": {"tofu": other}})
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference import bags, columns, composites, plan
+from finegraph.inference import bags, columns, composites, loss_by_bags, plan, weighted
 from finegraph.inference.costs import ColumnChoice
 from finegraph.inference.tensors import GraphTensors
 from reference import enumeration as ref
@@ -50,6 +50,9 @@ def in_two_ways(case, number, monkeypatch):
     monkeypatch.setattr(composites, "_WORTHWHILE", len(case.graph) % 3)  # never, sometimes, always
     monkeypatch.setattr(bags, "_LONG", len(case.graph) % 2 * 64 + 2)
     monkeypatch.setattr(bags, "_PART", 2)
+    monkeypatch.setattr(loss_by_bags, "_MANY_SAMPLES", 2)
+    monkeypatch.setattr(loss_by_bags, "_MORE_ROWS", 1 + number % 3)
+    monkeypatch.setattr(weighted, "pays", lambda kind: not kind.plain and number % 2 == 0)
     every = []
     for way in ("bags", list(WAYS)[1 + number // PARTS % 4]):
 
@@ -62,8 +65,9 @@ def in_two_ways(case, number, monkeypatch):
         monkeypatch.setattr(plan, "bags_are_cheaper", lambda *sizes, way=way: way == "bags")
         monkeypatch.setattr(columns, "best_columns", choice)
         every.append(GraphTensors(case.graph))
-        assert every[-1].plan.columns  # made now, while all is forced
-        assert way != "bags" or not case.graph.kinds or every[-1].plan.bags
+        for one in (every[-1].exact, every[-1].quick or every[-1].exact):  # all made now, while it is forced
+            assert one.plan.columns
+            assert way != "bags" or not one.plan.kind_count or one.plan.bags
     return every
 
 
@@ -97,6 +101,7 @@ def test_every_answer_equals_enumeration(part, monkeypatch):
         if rng.random() < 0.3:
             check_set_valued_targets(case, rng, scores, every)
             check_sure_answer(case, rng, scores, every[0])
+            check_sure_answer_given_evidence(case, rng, scores, every[0])
             check_joint_table(case, scores, every[0])
 
 
@@ -171,6 +176,12 @@ def check_loss_and_gradient(case, rng, scores, every):
         )
 
     check_losses(case, scores, every, loss_of, expected)
+    if None not in target:
+        terms = [ref.loss_terms(case.raw, y) for y in target]
+        joints = [ref.log_joint(one.fine, one.kinds, case.matrices) for one in scores]
+        expected = [(ref.loss(j, t), ref.loss_gradient(j, t)) for j, t in zip(joints, terms, strict=True)]
+        labels = torch.tensor(target)
+        check_losses(case, scores, every, lambda p: fg.joint_loss(p, labels, reduction="none"), expected)
 
 
 def check_losses(case, scores, every, loss_of, expected):
@@ -220,6 +231,25 @@ def check_sure_answer(case, rng, scores, tensors):
             labels = case.graph.fine if kind is None else case.graph.labels(kind)
             assert (ours.kind, ours.label, ours.compatible) == (kind, labels[expected.label], expected.compatible)
             assert ours.probability == pytest.approx(expected.probability, abs=TOLERANCE)
+
+
+def check_sure_answer_given_evidence(case, rng, scores, tensors):
+    joint = ref.log_joint(scores[0].fine, scores[0].kinds, case.matrices)
+    ours, theirs = random_evidence(rng, case, joint)
+    try:
+        joint = ref.given(joint, theirs)
+    except ZeroDivisionError:
+        return
+    possible = np.isfinite(ref.fine_log_probs(joint))
+    left = [np.where(possible[:, None], matrix, 0.0) for matrix in case.matrices]
+    risk = rng.uniform(0.01, 0.9)
+    expected = ref.sure_answer(joint, left, risk)
+    answer = posterior_of(case, scores[:1], tensors)[0].given(ours).answer(risk)[0]
+    assert (answer is None) == (expected is None)
+    if expected is not None:
+        kind = None if expected.kind is None else case.graph.kinds[expected.kind]
+        labels = case.graph.fine if kind is None else case.graph.labels(kind)
+        assert (answer.kind, answer.label, answer.compatible) == (kind, labels[expected.label], expected.compatible)
 
 
 def check_joint_table(case, scores, tensors):

@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
 
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError, TargetError, UnknownNameError
+from finegraph.inference.tensors import GraphTensors
 
 GRAPH = fg.LabelGraph.from_table(
     {
@@ -172,3 +174,23 @@ def test_a_label_that_no_fine_label_can_have_is_refused():
             TargetError, match=r"kind_targets\['kind'\]: no fine label of the graph can have .* 'never'"
         ):
             fg.joint_loss(uniform(1, graph), target, {"kind": torch.tensor([2])})
+
+
+def test_one_row_with_very_many_parents_does_not_widen_all():
+    names = [f"{i}" for i in range(1000)]
+    weights = np.zeros((1000, 800))
+    weights[np.arange(1000), np.arange(1000) % 800] = 1.0
+    weights[3] = 1.0
+    graph = fg.LabelGraph.from_matrix(names, {"k": weights}, {"k": [f"c{c}" for c in range(800)]})
+    slots = GraphTensors(graph).exact.slots
+    assert slots.column.shape == (1000, 0)  # a table of parents would have 800 columns
+    assert slots.of_batch(torch.tensor([5, 6]), weighted=False).column.shape == (2, 1)
+    assert slots.of_batch(torch.tensor([5, 3]), weighted=False).column.shape == (2, 800)
+    scores, coarse = torch.randn(4, 1000, dtype=torch.float64), torch.randn(4, 800, dtype=torch.float64)
+    target = torch.tensor([5, 3, 803, 3])
+    posterior = fg.Posterior(graph, scores, {"k": coarse})
+    fine, kind = posterior.log_probs(), posterior.log_probs("k")
+    expected = -fine.gather(1, target[:, None]).squeeze(1) - torch.stack(
+        [kind[0, 5], kind[1].mean(), kind[2, 3], kind[3].mean()]
+    )
+    assert torch.allclose(fg.joint_loss(posterior, target, reduction="none"), expected, atol=1e-9)

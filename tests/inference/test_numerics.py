@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import finegraph as fg
+from finegraph.inference import weighted
+from finegraph.inference.tensors import GraphTensors
 
 
 def menu_sized_graph(fine, kinds, seed=0):
@@ -18,10 +20,10 @@ def menu_sized_graph(fine, kinds, seed=0):
     return fg.LabelGraph.from_parents([f"fine {i}" for i in range(fine)], parents)
 
 
-def answers(graph, fine, coarse, target):
+def answers(graph, fine, coarse, target, tensors=None):
     """Everything that a training step computes, from leaves of the dtype of the scores."""
     fine, coarse = fine.clone().requires_grad_(), coarse.clone().requires_grad_()
-    posterior = fg.Posterior(graph, fine, coarse)
+    posterior = fg.Posterior(graph, fine, coarse, tensors=tensors)
     loss = fg.joint_loss(posterior, target, reduction="none")
     loss.sum().backward()
     with torch.no_grad():
@@ -77,6 +79,54 @@ def test_float32_is_within_1e5_of_float64(fine_count, kinds, scale):
     got, expected = (answers(graph, f, c, target) for f, c in ((fine, coarse), (fine.double(), coarse.double())))
     for name, value in got.items():
         assert largest_error(value, expected[name]) <= 1e-5, name
+
+
+def percentages(fine, kinds, labels, seed=0):
+    """A graph of weighted kinds, as percentages make them: all rows of a kind differ."""
+    rng = np.random.default_rng(seed)
+    rows = {f"kind {j}": rng.dirichlet(np.full(labels, 0.3), fine) for j in range(kinds)}
+    for matrix in rows.values():
+        matrix[rng.random(matrix.shape) < 0.1] = 0.0
+        matrix[matrix.sum(axis=1) < 0.1] = 1.0
+        matrix[0] = 0.0  # unknown
+    names = [f"fine {i}" for i in range(fine)]
+    return fg.LabelGraph.from_matrix(names, rows, {kind: [f"{c}" for c in range(labels)] for kind in rows})
+
+
+@pytest.mark.parametrize("scale", [0.5, 4, 30, 300, 1e4])
+@pytest.mark.parametrize(("kinds", "labels"), [(5, 9), (70, 2)])
+def test_weighted_kinds_are_as_exact_by_products_as_by_edges(kinds, labels, scale, monkeypatch):
+    graph = percentages(40, kinds, labels)
+    generator = torch.Generator().manual_seed(int(scale * 10))
+    fine = torch.randn(6, 40, generator=generator) * scale
+    coarse = torch.randn(6, kinds * labels, generator=generator) * scale
+    target = torch.randint(40, (6,), generator=generator)
+    quick = GraphTensors(graph)
+    monkeypatch.setattr(weighted, "pays", lambda kind: False)
+    edges = GraphTensors(graph)
+    assert quick.quick is not None
+    assert edges.quick is None
+    expected = answers(graph, fine.double(), coarse.double(), target, edges)
+    for dtype in (torch.float32, torch.float64):
+        got = answers(graph, fine.to(dtype), coarse.to(dtype), target, quick)
+        for name, value in got.items():
+            assert largest_error(value, expected[name]) <= (1e-5 if dtype == torch.float32 else 1e-9), name
+
+
+def test_a_weighted_target_of_vanishing_probability_is_done_by_edges(monkeypatch):
+    share = np.linspace(0.2, 0.8, 12)
+    rows = np.stack([np.where(np.arange(12) < 5, share, 0), 1 - share, np.where(np.arange(12) < 5, 0, share)], axis=1)
+    graph = fg.LabelGraph.from_matrix([f"{i}" for i in range(12)], {"k": rows}, {"k": ["x", "y", "z"]})
+    fine, coarse = torch.zeros(1, 12, dtype=torch.float64), torch.zeros(1, 3, dtype=torch.float64)
+    fine[0, 5:] = -1000.0  # so z, the label of these alone, has a probability of about e^-1000
+    tensors = GraphTensors(graph)
+    got = answers(graph, fine, coarse, torch.tensor([7]), tensors)
+    assert tensors.way(coarse) is tensors.quick
+    monkeypatch.setattr(weighted, "pays", lambda kind: False)
+    expected = answers(graph, fine, coarse, torch.tensor([7]), GraphTensors(graph))
+    assert got["loss"].item() > 1000 + 1000 * share[7]
+    for name, value in got.items():
+        assert largest_error(value, expected[name]) <= 1e-12, name
 
 
 def test_a_target_of_vanishing_probability_keeps_its_exact_loss_and_gradient():

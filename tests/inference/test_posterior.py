@@ -129,6 +129,16 @@ class TestAnswers:
         with pytest.raises(InputError, match="risk must be at least 0 and below 1, got 1"):
             posterior.answer(risk=1.0)
 
+    def test_what_evidence_rules_out_is_not_compatible(self, posterior):
+        given = posterior.given(restaurant="B")
+        assert given.answer(risk=0.01) == [(("restaurant"), "B", pytest.approx(1.0), 2)] * 2
+        # In restaurant B mapo tofu is one fine label only; so is every dish, and the statement is as specific as that.
+        sure = posterior.given(restaurant=["B", None], fine=[{"mapo tofu @ B": 1.0, "kung pao @ B": 1e-9}, None])
+        assert sure.answer(risk=0.25)[0] == (None, "mapo tofu @ B", pytest.approx(1.0), 1)
+        assert sure.answer(risk=0.25)[1] == (None, "kung pao @ B", pytest.approx(0.8), 1)
+        kinds = {kind.name: kind.compatible(~sure.log_probs().isneginf()).tolist() for kind in sure.tensors.each()}
+        assert kinds == {"dish": [[1, 1], [2, 1]], "restaurant": [[0, 2], [1, 2]], "tofu": [[1, 1], [1, 2]]}
+
     def test_entropy(self, posterior):
         assert posterior.entropy().tolist() == pytest.approx((-(PROBS * PROBS.log()).sum(dim=1)).tolist())
         assert posterior.entropy("dish")[0].item() == pytest.approx(-0.8 * np.log(0.8) - 0.2 * np.log(0.2))
@@ -210,6 +220,26 @@ class TestJoint:
             assert counts / 40_000 == pytest.approx(np.exp(ref.kind_log_probs(joint, j)), abs=0.015)
         state = (drawn.fine[:, 0], *(drawn.kinds[kind][:, 0] for kind in case.graph.kinds))
         assert np.isfinite(joint[tuple(index.numpy() for index in state)]).all()
+
+    def test_samples_heed_evidence(self):
+        graph = fg.LabelGraph.from_table(
+            {"a": {"k": {"x", "y", "z"}}, "b": {"k": {"y": 1, "z": 3}}, "c": {"k": "x"}, "d": {"k": None}}
+        )
+        posterior = fg.Posterior(graph, torch.zeros(2, 4)).given(k=[{"y", "z"}, {"x": 1.0, "y": 0.0, "z": 1.0}])
+        drawn = posterior.sample(2000, torch.Generator().manual_seed(1))
+        assert set(drawn.kinds["k"][:, 0].tolist()) == {1, 2}
+        assert set(drawn.kinds["k"][:, 1].tolist()) == {0, 2}
+        of_b = drawn.kinds["k"][:, 0][drawn.fine[:, 0] == 1]
+        assert (of_b == 2).float().mean() == pytest.approx(0.75, abs=0.06)
+
+    def test_samples_of_many_labels_need_little_memory(self):
+        names = [f"{i}" for i in range(20_000)]
+        parents = {"many": np.where(np.arange(20_000) % 2, np.arange(20_000), -1)}  # a table of rows would take 3.2 GB
+        posterior = fg.Posterior(fg.LabelGraph.from_parents(names, parents), torch.zeros(2, 20_000))
+        drawn = posterior.sample(3, torch.Generator().manual_seed(2))
+        known = drawn.fine % 2 == 1
+        assert torch.equal(drawn.kinds["many"][known], drawn.fine[known])
+        assert (drawn.kinds["many"] % 2 == 1).all()  # an unknown parent follows the frequencies
 
     def test_a_joint_too_large_to_list_is_refused(self):
         many = {f"kind {j}": {f"{c}" for c in range(20)} for j in range(5)}

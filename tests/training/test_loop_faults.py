@@ -137,6 +137,7 @@ def test_bad_photos_are_left_out_and_named_once(own_photos, tmp_path):
 def test_bad_photos_weigh_nothing_and_are_not_replaced(own_photos, tmp_path):
     (bad,) = spoil(own_photos, "grey-1.png")
     chosen = {"batch_size": 15, "epochs": 1, "dropout": 0.0, "fixed_statistics": True, "label_smoothing": 0.0}
+    chosen["view_share"] = 1.0
     networks = []
     tuned = tiny.tune(
         own_photos, tmp_path / "run", on_bad_file="skip", alter=lambda one: networks.append(deepcopy(one)), **chosen

@@ -191,18 +191,6 @@ def test_what_is_missing_is_said(manifest, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_training_all_starts_from_a_fitted_head(manifest, tmp_path):
-    numbers = {"tune": "all", "epochs": 1, "batch_size": 8, "lr": 0.0, "dropout": 0.0, "fixed_statistics": True}
-    fitted = train_run(settings(manifest), Silent(), run=tmp_path / "head")
-    watcher = Silent()
-    result = train_run(settings(manifest, **numbers), watcher, run=tmp_path / "all")
-    assert watcher.stages["features"] == (10, 10)
-    assert result.figures == pytest.approx(fitted.figures, rel=1e-3)
-    watcher = Silent()
-    train_run(settings(manifest, **numbers, fit_first=False), watcher, run=tmp_path / "new")
-    assert watcher.stages == {}
-
-
 def test_a_setting_without_effect_is_refused():
     with pytest.raises(
         SettingsError, match=r"epochs, lr: no effect with tune = head; choose tune = all, or leave it out"

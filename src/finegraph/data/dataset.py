@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 from finegraph.data.images import MOST_PIXELS, read_image
 from finegraph.data.samples import Samples
-from finegraph.data.transforms import View, ViewSettings, make_view, sample_random
+from finegraph.data.transforms import View, ViewSettings, make_view, random_part, sample_random
 from finegraph.errors import ImageFileError, InputError, UnknownNameError
 from finegraph.graph.faults import MOST_PRINTED
 from finegraph.graph.kind import Kind
@@ -60,6 +60,7 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
         settings: the sizes of the views, and whether boxes are used.
         view: "train" for a random view, "centre" for one, "ten" for ten.
         seed: where the chance of random views starts from.
+        view_share: the smallest share of a picture that a random view shows; 1 for the paper's views.
         on_bad_file: "error" raises on a photo that cannot be read, "skip" gives the error in place of the item.
         most_pixels: photos with more pixels are refused.
 
@@ -75,11 +76,15 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
         *,
         view: View = "centre",
         seed: int = 0,
+        view_share: float = 1.0,
         on_bad_file: Literal["error", "skip"] = "error",
         most_pixels: int = MOST_PIXELS,
     ) -> None:
         if on_bad_file not in ("error", "skip"):
             raise InputError(f"on_bad_file must be 'error' or 'skip', got {on_bad_file!r}")
+        if not 0.0 < view_share <= 1.0:
+            raise InputError(f"view_share must be above 0 and at most 1, got {view_share!r}")
+        self.view_share = view_share
         self.samples, self.graph, self.settings = samples, graph, settings
         self.view, self.seed, self.on_bad_file, self.most_pixels = view, seed, on_bad_file, most_pixels
         self.fine, self.kinds = targets_of(samples, graph)
@@ -108,7 +113,10 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
                 return error
             raise
         random = sample_random(self.seed, epoch, index) if self.view == "train" else None
-        image = make_view(picture, self.settings, self.view, random)
+        if random is not None and self.view_share < 1.0:
+            image = random_part(picture, self.settings, self.view_share, random)
+        else:
+            image = make_view(picture, self.settings, self.view, random)
         kinds = {kind: int(numbers[index]) for kind, numbers in self.kinds.items()}
         return Item(image, int(self.fine[index]), kinds, index)
 

@@ -1,24 +1,24 @@
 """From a picture to what a network sees: the paper's views, with the sizes as settings.
 
     resize    to 256 x 256 whatever the shape was, so that nothing is cut away
-    train     a random part of 224 x 224, mirrored half of the time
+    train     a random part of 224 x 224, mirrored half of the time; or, beyond the paper, a part of random size and
+              shape, brought to 224 x 224
     centre    the middle 224 x 224
     ten       the middle and the four corners, then the mirrors of these five
 
-Views are uint8 tensors (channel, height, width), which are quick to copy and to send to a GPU; `normalise` makes the
-network's floats of a whole batch, where it runs. Chance is drawn from (seed, epoch, index), never from global state, so
+Views are uint8 tensors (channel, height, width), which are quick to copy and to send to a GPU; the network
+makes its floats of a whole batch, where it runs. Chance is drawn from (seed, epoch, index), never from global state, so
 a sample is cut alike in any order, in any number of workers, and after resuming.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from PIL import Image
 from torch import Tensor
 
@@ -86,6 +86,27 @@ def random_view(
     return view.flip(2) if random.integers(2) else view.contiguous()
 
 
+def random_part(
+    picture: Image.Image, settings: ViewSettings, least: float, random: np.random.Generator
+) -> UInt8[Tensor, "channel size size"]:
+    """A part of the picture of random place, size and shape, mirrored half of the time.
+
+    Args:
+        picture: RGB.
+        settings: the size of the view, and how pixels are blended.
+        least: the smallest share of the picture's area that the part may have.
+        random: where chance comes from.
+    """
+    share = random.uniform(least, 1.0)
+    stretch = np.exp(random.uniform(-1.0, 1.0) * np.log(4 / 3) / 2)
+    width, height = (min(np.sqrt(share) * factor, 1.0) for factor in (stretch, 1 / stretch))
+    left, top = random.uniform(0, 1 - width), random.uniform(0, 1 - height)
+    box = (left * picture.width, top * picture.height, (left + width) * picture.width, (top + height) * picture.height)
+    part = picture.resize((settings.size, settings.size), _FILTERS[settings.interpolation], box=box)
+    view = torch.from_numpy(np.array(part)).permute(2, 0, 1)
+    return (view.flip(2) if random.integers(2) else view).contiguous()
+
+
 def centre_view(pixels: UInt8[Tensor, "channel height width"], size: int) -> UInt8[Tensor, "channel size size"]:
     """The middle of the picture."""
     top, left = ((side - size) // 2 for side in pixels.shape[1:])
@@ -122,20 +143,3 @@ def make_view(
     if view == "ten":
         return ten_views(pixels, settings.size)
     raise InputError(f"view must be 'train', 'centre' or 'ten', got {view!r}")
-
-
-def normalise(
-    images: UInt8[Tensor, "*batch channel height width"], mean: Sequence[float], std: Sequence[float]
-) -> Float[Tensor, "*batch channel height width"]:
-    """The floats that a network takes: (value / 255 - mean) / std for each channel, on the device of the images.
-
-    Args:
-        images: pixels from 0 to 255.
-        mean: one number per channel, where 0 is black and 1 is full.
-        std: one number per channel, greater than 0.
-    """
-    if len(mean) != images.shape[-3] or len(std) != images.shape[-3] or min(std) <= 0:
-        raise InputError(f"expected a mean and a positive std for each of {images.shape[-3]} channels")
-    middle = torch.tensor([255 * number for number in mean], device=images.device).view(-1, 1, 1)
-    spread = torch.tensor([255 * number for number in std], device=images.device).view(-1, 1, 1)
-    return images.to(torch.float32).sub_(middle).div_(spread)

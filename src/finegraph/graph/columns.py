@@ -58,6 +58,23 @@ def cell_of(value: object, where: str) -> Cell | None:
     )
 
 
+def cells_of(name: str, values: Mapping[str, object]) -> list[Cell | None]:
+    """The cells of one column, from a Python value per fine label.
+
+    True and False make a binary kind, so beside them no other label than yes and no can be meant.
+    """
+    cells = {fine: cell_of(value, f"fine label {fine!r}, kind {name!r}") for fine, value in values.items()}
+    truths = [(fine, value) for fine, value in values.items() if isinstance(value, bool | np.bool_)]
+    for fine, cell in cells.items() if truths else ():
+        other = [label for label in cell.labels if label not in BINARY_LABELS] if cell else []
+        if other:
+            raise GraphError(
+                f"kind {name!r}: fine label {truths[0][0]!r} has {truths[0][1]}, which makes it a binary kind of yes "
+                f"and no, but {fine!r} has the label {other[0]!r}; write every label of this kind as text"
+            )
+    return list(cells.values())
+
+
 def _number(weight: object, where: str) -> float:
     """A weight as a number."""
     if isinstance(weight, Real) and not isinstance(weight, bool):

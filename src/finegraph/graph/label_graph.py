@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
-from finegraph.graph.columns import cell_of, kinds_of_column
+from finegraph.graph.columns import cells_of, kinds_of_column
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray, Kind, UnknownPrior
 from finegraph.graph.names import name_fault, unicode_twins
 
@@ -80,8 +80,7 @@ class LabelGraph:
             columns.update(dict.fromkeys(row))
         kinds: list[Kind] = []
         for name in columns:
-            cells = [cell_of(row.get(name), f"fine label {fine!r}, kind {name!r}") for fine, row in table.items()]
-            kinds += kinds_of_column(name, cells)
+            kinds += kinds_of_column(name, cells_of(name, {fine: row.get(name) for fine, row in table.items()}))
         return cls(table, kinds)
 
     @classmethod

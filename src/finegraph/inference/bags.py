@@ -10,6 +10,7 @@ additions.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,7 +57,11 @@ class _Lists(Constants):
 
 
 class Bags(Constants):
-    """The lists of rows to add, for all kinds of a graph."""
+    """The lists of rows to add, for all kinds of a graph.
+
+    Attributes:
+        up_rows, down_rows: how many rows are made on the way up and on the way down, at the most at a time.
+    """
 
     def __init__(self, kinds: Sequence[KindGroups], fine_count: int, group_count: int) -> None:
         super().__init__()
@@ -66,6 +71,9 @@ class Bags(Constants):
         else:
             steps = [_two_way([composite.groups for composite in composites], 0)]
             steps.append(_members([composite.member_columns for composite in composites], group_count))
+        sizes = [fine_count, *(len(up.start) for up, _ in steps)]
+        self.up_rows = sum(sizes[1:])
+        self.down_rows = max(one + other for one, other in itertools.pairwise(sizes))
         self._up = [up for up, _ in steps]
         self._down = [down for _, down in reversed(steps)]
 

@@ -123,11 +123,11 @@ class Columns(Constants):
         self.keep({"place": place})
 
     def divide_slots(self, kinds: tuple[int, ...]) -> DividedSlots:
-        """Divide slots, of which `kinds` says the kind of each; the first is the fine label and in neither part."""
+        """Divide slots, of which `kinds` says the kind of each."""
         if kinds not in self._divided:
             plain = {kind: one for kind, one in zip(self.listed_kinds, self.listed, strict=True) if one.plain}
             listed = [(slot, plain[kind]) for slot, kind in enumerate(kinds) if kind in plain]
-            others = [slot for slot, kind in enumerate(kinds) if slot and kind not in plain]
+            others = [slot for slot, kind in enumerate(kinds) if kind not in plain]
             place = torch.tensor(others, dtype=torch.int64, device=self.place.device)
             self._divided[kinds] = DividedSlots(listed, place)
         return self._divided[kinds]

@@ -62,11 +62,19 @@ class KindTensors(Constants):
         possible[self.edge_label[possible[self.label_count + self.edge_group]]] = True
         return possible[: self.label_count]
 
-    @property
-    def compatible(self) -> Tensor:
-        """(label) how many fine labels can have each label; an unknown parent may be any label of the prior."""
-        sizes = torch.bincount(self.group, minlength=self.group_count)
-        return sizes[: self.label_count].index_add(0, self.edge_label, sizes[self.label_count + self.edge_group])
+    def compatible(self, possible: Tensor | None = None) -> Tensor:
+        """(1 or batch, label) how many fine labels can have each label; an unknown parent may be any of the prior.
+
+        Args:
+            possible: (batch, fine) the fine labels that count; None for all.
+        """
+        if possible is None:
+            sizes = torch.bincount(self.group, minlength=self.group_count).unsqueeze(0)
+        else:
+            sizes = torch.zeros(len(possible), self.group_count, dtype=torch.int64, device=possible.device)
+            sizes.scatter_add_(1, self.group.expand_as(possible), possible.long())
+        mixed = sizes.index_select(1, self.label_count + self.edge_group)
+        return sizes[:, : self.label_count].index_add(1, self.edge_label, mixed)
 
     def union_of_parents(self, fine: Tensor) -> Tensor:
         """(batch, label) the labels that sets of fine labels (batch, fine) have; none where a parent is unknown."""
@@ -102,14 +110,19 @@ class KindTensors(Constants):
         """A label for each group (draw, batch), drawn by its probability given the group."""
         if self.plain:
             return group
-        rows = scores.new_full((len(scores), self.group_count, self.label_count), -torch.inf)
-        rows[:, : self.label_count] = torch.where(
-            torch.eye(self.label_count, device=scores.device).bool(), 0.0, -torch.inf
-        )
-        rows[:, self.label_count + self.edge_group, self.edge_label] = self.edge_log_probs(scores)
-        chosen = rows[torch.arange(len(scores), device=scores.device).expand_as(group), group].exp()
-        drawn = torch.multinomial(chosen.flatten(0, 1), 1, generator=generator)
-        return drawn.view_as(group)
+        # Each mixed row is a stretch of the running sum over all edges; a point in it is drawn and looked up.
+        sums = self.edge_log_probs(scores.double()).exp().cumsum(dim=1)
+        sums = torch.cat([sums.new_zeros(len(sums), 1), sums], dim=1)
+        row = (group - self.label_count).clamp_min(0).t()
+        sizes = torch.bincount(self.edge_group)
+        ends = sizes.cumsum(dim=0)[row]
+        starts = ends - sizes[row]
+        low, high = sums.gather(1, starts), sums.gather(1, ends)
+        drawn = torch.rand(row.shape, dtype=sums.dtype, device=sums.device, generator=generator)
+        point = torch.minimum(low + drawn * (high - low), high.nextafter(low))
+        edge = torch.searchsorted(sums[:, 1:].contiguous(), point.contiguous(), right=True)
+        label = self.edge_label[edge.clamp_max(len(self.edge_label) - 1)].t()
+        return torch.where(group < self.label_count, group, label)
 
     def choices(self, fine: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Each fine label with each label that it can have.
@@ -118,14 +131,18 @@ class KindTensors(Constants):
             The position in `fine`, the label, and the log probability (batch, choice) of the label given the fine one.
         """
         group = self.group[fine]
-        single = (group < self.label_count).nonzero().squeeze(1)
-        mixed_position, edge = (group.unsqueeze(1) == self.label_count + self.edge_group).nonzero(as_tuple=True)
-        position = torch.cat([single, mixed_position])
-        label = torch.cat([group[single], self.edge_label[edge]])
-        certain = scores.new_zeros(len(scores), len(single))
-        given = torch.cat([certain, self.edge_log_probs(scores)[:, edge]], dim=1) if len(edge) else certain
-        order = torch.argsort(position, stable=True)
-        return position[order], label[order], given[:, order]
+        mixed = group >= self.label_count
+        row = (group - self.label_count).clamp_min(0)
+        sizes = torch.bincount(self.edge_group, minlength=max(self.group_count - self.label_count, 1))
+        counts = torch.where(mixed, sizes[row], 1)
+        position = torch.repeat_interleave(torch.arange(len(fine), device=fine.device), counts)
+        step = torch.arange(len(position), device=fine.device) - (counts.cumsum(0) - counts)[position]
+        if self.plain:
+            return position, group, scores.new_zeros(len(scores), len(position))
+        edge = torch.where(mixed[position], (sizes.cumsum(0) - sizes)[row[position]] + step, 0)
+        label = torch.where(mixed[position], self.edge_label[edge], group[position])
+        given = torch.where(mixed[position], self.edge_log_probs(scores)[:, edge], 0.0)
+        return position, label, given
 
     def cpu_copy(self) -> KindTensors:
         """The same on the CPU."""

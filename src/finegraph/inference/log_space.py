@@ -29,13 +29,13 @@ def redo(
     Args:
         job: what to compute.
         mixing_grad: (batch, edge) the gradient for log r, to add to.
-        weight: (batch, slot) the weights of the targets.
-        underflow: (batch, slot) which targets to do again.
+        weight: (batch, 1 + slot) the weights of the fine label and of each slot.
+        underflow: (batch, 1 + slot) which targets to do again.
         again: gives the joint scores of some samples.
         loss: (batch) the loss, to add to.
         grad: (batch, fine) the gradient for the joint scores, to add to.
     """
-    plan = job.tensors.plan
+    plan = job.plan
     step = max(1, _CHUNK // max(plan.fine_count, plan.group_count))
     for slot in underflow.any(dim=0).nonzero().squeeze(1).tolist():
         for sample in torch.split(underflow[:, slot].nonzero().squeeze(1), step):
@@ -48,7 +48,7 @@ def redo(
                 if grad is not None:
                     grad[sample, fine] -= (own_weight * job.scale).to(grad.dtype)
             else:
-                _redo_kind(job, mixing_grad, log_probs, own_weight, sample, slot, loss, grad)
+                _redo_kind(job, mixing_grad, log_probs, own_weight, sample, slot - 1, loss, grad)
 
 
 def _redo_kind(
@@ -62,7 +62,7 @@ def _redo_kind(
     grad: Tensor | None,
 ) -> None:
     """The same for the label of a kind: its log probability, and the share of each fine label in it."""
-    plan, count = job.tensors.plan, len(sample)
+    plan, count = job.plan, len(sample)
     column = job.targets.column[sample, slot]
     group = plan.fine_groups[job.targets.kind[slot]].expand(count, -1)
     log_r = log_probs.new_full((count, plan.group_count), -torch.inf).scatter_(1, column.unsqueeze(1), 0.0)

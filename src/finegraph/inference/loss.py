@@ -20,9 +20,11 @@ from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference.loss_function import marginal_loss
 from finegraph.inference.posterior import Posterior
+from finegraph.inference.scores import Summands
 from finegraph.inference.slots import SlotsOfBatch
 from finegraph.inference.targets import Targets
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.tensors import GraphTensors, Way
+from finegraph.inference.weighted_loss import TooSmallError
 
 Reduction = Literal["mean", "sum", "none"]
 KindWeights = float | Mapping[str, float] | None
@@ -63,8 +65,24 @@ def joint_loss(
         loss, seen = _set_loss(posterior, target, kind_targets, weights, ignore_index)
         divisor = _divisor(reduction, len(loss), seen)
         return loss if divisor is None else loss.sum() / divisor
-    parts = posterior.summands()
-    targets, observed = _targets(posterior, parts.dtype, target, kind_targets, weights, ignore_index)
+    try:
+        return _point_loss(posterior, target, kind_targets, weights, reduction, ignore_index, exact=False)
+    except TooSmallError:
+        return _point_loss(posterior, target, kind_targets, weights, reduction, ignore_index, exact=True)
+
+
+def _point_loss(
+    posterior: Posterior,
+    target: Tensor | None,
+    kind_targets: Mapping[str, Tensor] | None,
+    weights: list[float] | None,
+    reduction: Reduction,
+    ignore_index: int,
+    exact: bool,
+) -> Tensor:
+    """The loss for at most one fine label per sample, in the way that holds for all scores or in a quicker one."""
+    parts = posterior.summands(exact)
+    targets, observed = _targets(posterior, parts, target, kind_targets, weights, ignore_index)
     return marginal_loss(posterior.tensors, parts, targets, _divisor(reduction, len(posterior), observed))
 
 
@@ -133,48 +151,74 @@ def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_inde
 
 def _targets(
     posterior: Posterior,
-    dtype: torch.dtype,
+    parts: Summands,
     target: Tensor | None,
     kind_targets: Mapping[str, Tensor] | None,
     kind_weights: list[float] | None,
     ignore_index: int,
 ) -> tuple[Targets, Tensor | None]:
     """The targets of a batch, and which samples have anything observed (None: all)."""
-    slots, batch, device = posterior.tensors.slots, len(posterior), posterior.fine_scores.device
+    way, batch, device = parts.way, len(posterior), posterior.fine_scores.device
     if target is None:
         target = torch.full((batch,), ignore_index, device=device)
     complete = _check_labels("target", target, batch, len(posterior.graph), ignore_index)
     observed = None if complete else target != ignore_index
     fine = (target if observed is None else target.masked_fill(~observed, 0)).long()
     plain = complete and not kind_targets and kind_weights is None
-    own = slots.of_batch(fine, weighted=not plain)
-    if own.weight is None:
-        return Targets(fine, own.column, None, own.kind), None
-    weight = own.weight.to(dtype)
+    own = way.slots.of_batch(fine, weighted=not plain)
+    weighted = [] if way.weighted is None else [stack.targets(fine) for stack in way.weighted.stacks]
+    if own.weight is None and plain:
+        return Targets(fine, own.column, None, own.kind, weighted), None
+    weight = (torch.ones_like(own.column) if own.weight is None else own.weight).to(parts.dtype)
+    weight = torch.cat([weight.new_ones(batch, 1), weight], dim=1)
     if observed is not None:
         weight = weight * observed.unsqueeze(1)
+        weighted = [part * observed.unsqueeze(1) for part in weighted]
+    targets = Targets(fine, own.column, weight, own.kind, weighted)
     for name, labels in (kind_targets or {}).items():
-        seen = _put_image_labels(posterior.tensors, name, labels, ignore_index, own, weight)
+        seen = _put_image_labels(posterior.tensors, way, name, labels, ignore_index, own, targets)
         observed = None if observed is None else observed | seen
-    if kind_weights is not None:
-        factors = [*kind_weights, 1.0]
-        weight = weight * torch.tensor([factors[kind] for kind in own.kind], dtype=dtype, device=device)
-    return Targets(fine, own.column, weight, own.kind), observed
+    return targets if kind_weights is None else _times(targets, way, kind_weights), observed
+
+
+def _times(targets: Targets, way: Way, kind_weights: list[float]) -> Targets:
+    """Targets with the weights of their kinds."""
+    assert targets.weight is not None
+    factors = [1.0, *(kind_weights[way.numbers[kind]] for kind in targets.kind)]
+    weight = targets.weight * targets.weight.new_tensor(factors)
+    stacks = [] if way.weighted is None else way.weighted.stacks
+    weighted = [
+        part * part.new_tensor([kind_weights[number] for number in stack.numbers]).view(-1, 1, 1)
+        for stack, part in zip(stacks, targets.weighted, strict=True)
+    ]
+    return targets._replace(weight=weight, weighted=weighted)
 
 
 def _put_image_labels(
-    tensors: GraphTensors, name: str, labels: Tensor, ignore_index: int, slots: SlotsOfBatch, weight: Tensor
+    tensors: GraphTensors,
+    way: Way,
+    name: str,
+    labels: Tensor,
+    ignore_index: int,
+    slots: SlotsOfBatch,
+    targets: Targets,
 ) -> Tensor:
-    """Put the labels seen on photos into the slots of a kind; returns which samples have one."""
+    """Put the labels seen on photos into the targets of a kind; returns which samples have one."""
     kind = tensors.kind(name)
-    _check_labels(f"kind_targets[{name!r}]", labels, len(weight), kind.label_count, ignore_index)
+    _check_labels(f"kind_targets[{name!r}]", labels, len(targets.fine), kind.label_count, ignore_index)
     seen = labels != ignore_index
     label = labels.masked_fill(~seen, 0).long()
     _check_possible(tensors, name, label, seen)
-    own = slots.of_kind[tensors.position[name]]
-    weight[:, own] = 0.0
-    weight[:, own.start] = seen.to(weight.dtype)
-    slots.column[:, own.start] = kind.columns.start + label
+    assert targets.weight is not None
+    if name in way.places:
+        own = slots.of_kind[way.places[name]]
+        targets.weight[:, 1 + own.start : 1 + own.stop] = 0.0
+        targets.weight[:, 1 + own.start] = seen.to(targets.weight.dtype)
+        targets.column[:, own.start] = kind.columns.start + label
+    elif way.weighted is not None:
+        stack, place = way.weighted.place_of(tensors.position[name])
+        part = targets.weighted[stack][place]
+        part.zero_().scatter_(1, label.unsqueeze(1), seen.to(part.dtype).unsqueeze(1))
     return seen
 
 

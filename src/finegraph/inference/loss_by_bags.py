@@ -14,45 +14,79 @@ from torch import Tensor
 if TYPE_CHECKING:
     from finegraph.inference.marginal_loss import Grads, Job
 
+_FEW_KINDS, _SOME_KINDS = 3, 32
+"""With more kinds, what rounding does to all of them alike must be corrected: softmax over rows sums one by one."""
+_MORE_ROWS, _MANY_SAMPLES = 1.7, 16
+"""Tables with so many times more rows than there are fine labels are made for a part of so many samples at a time."""
+
 
 class LossByBags:
     """The probabilities of one batch and the sums that the loss needs of them."""
 
     def __init__(self, job: Job, scores: Tensor, memory: Grads) -> None:
-        self.job, self.plan, self.bags = job, job.tensors.plan, job.tensors.plan.bags
+        self.job, self.plan, self.bags = job, job.plan, job.plan.bags
         table = scores.t()
-        if memory.scores is not scores or not table.is_contiguous():
-            table = torch.empty_like(table, memory_format=torch.contiguous_format).copy_(table)
-        self.probs = torch.softmax(table, dim=0, out=table)
+        if memory.scores is scores and table.is_contiguous():
+            self.probs, few = torch.softmax(table, dim=0, out=table), _FEW_KINDS
+        else:
+            self.probs, few = torch.softmax(scores, dim=1).t().contiguous(), _SOME_KINDS
+        self.correct = self.plan.kind_count > few
         self.mixing_grad: Tensor | None = None
 
     def target_probs(self) -> Tensor:
-        """(batch, slot) the probability of the label of each slot."""
-        groups, targets = self.bags.up(self.probs), self.job.targets
+        """(batch, 1 + slot) the probability of the true fine label and of the label of each slot."""
+        targets = self.job.targets
+        self.fine_probs = self.probs.gather(0, targets.fine.unsqueeze(0))
+        parts = self._parts(self.bags.up_rows)
+        if parts == 1:
+            kinds = self._label_probs().gather(0, targets.column.t())
+        else:
+            pieces = zip(self.probs.chunk(parts, dim=1), targets.column.t().chunk(parts, dim=1), strict=True)
+            kinds = torch.cat([self.bags.up(own.contiguous()).gather(0, column) for own, column in pieces], dim=1)
+        probs = torch.cat([self.fine_probs, kinds])
+        if self.correct:
+            # Rounding makes the sum of all probabilities a little more or less than 1. An error that all kinds have
+            # in common would add up in the gradient, so they are related to that very sum.
+            probs.div_(self.probs.sum(dim=0, dtype=torch.float64))
+        return probs.t()
+
+    def _label_probs(self) -> Tensor:
+        """(group, batch) the probabilities of all labels and mixed rows."""
+        groups = self.bags.up(self.probs)
         if self.job.mixing is not None:
             self.edge_share = self.job.mixing.t().exp()
             self.edge_probs = groups.index_select(0, self.plan.edge_row) * self.edge_share
             groups.index_add_(0, self.plan.edge_column, self.edge_probs)
-        self.fine_probs = self.probs.gather(0, targets.fine.unsqueeze(0))
-        probs = torch.cat([self.fine_probs, groups.gather(0, targets.column.t()[1:])])
-        # Rounding makes the sum of all probabilities a little more or less than 1. An error that all kinds have in
-        # common would add up in the gradient, so they are related to that very sum.
-        return probs.div_(self.probs.sum(dim=0, dtype=torch.float64)).t()
+        return groups
+
+    def _parts(self, rows: int) -> int:
+        """How many parts of the batch to do apart, so that tables of so many rows take little memory."""
+        if self.job.mixing is not None or self.probs.shape[1] < _MANY_SAMPLES:
+            return 1
+        return -(-rows // int(_MORE_ROWS * self.plan.fine_count))
 
     def grad(self, pull: Tensor, weight: Tensor | None) -> Tensor:
-        """dL/ds (batch, fine) from - w / p_t of each slot; overwrites the probabilities."""
-        targets, scale, pull = self.job.targets, self.job.scale, pull.t()
-        shape = self.plan.group_count, pull.shape[1]
-        if weight is None and self.job.mixing is None and isinstance(scale, float):
-            back = pull.new_full(shape, scale).scatter_add_(0, targets.column.t()[1:], pull[1:])
-            back[: self.plan.layout[0].count].add_(scale)  # the weight of the fine label
-        else:
-            back = pull.new_zeros(shape).scatter_add_(0, targets.column.t()[1:], pull[1:])
-            self._mix_back(back)
-            back += self._weight_of_kinds(pull, weight).index_select(0, self.plan.kind_of_column)
+        """dL/ds (batch, fine) from - w / p_t of the fine label and of each slot; overwrites the probabilities."""
+        targets, pull = self.job.targets, pull.t()
         at_target = self.fine_probs.mul_(pull[:1])
-        grad = self.probs.mul_(self.bags.down(back))
-        return grad.scatter_add_(0, targets.fine.unsqueeze(0), at_target).t()
+        if weight is not None or self.job.mixing is not None or not isinstance(self.job.scale, float):
+            self.probs.mul_(self.bags.down(self._weighted_back(targets.column.t(), pull, weight)))
+        else:
+            parts = self._parts(self.bags.down_rows)
+            pieces = zip(
+                *(table.chunk(parts, dim=1) for table in (self.probs, targets.column.t(), pull[1:])), strict=True
+            )
+            for probs, column, part in pieces:
+                # Each kind has a weight of 1, and so has the fine label.
+                back = part.new_full((self.plan.group_count, part.shape[1]), self.job.scale)
+                probs.mul_(self.bags.down(back.scatter_add_(0, column, part)).add_(self.job.scale))
+        return self.probs.scatter_add_(0, targets.fine.unsqueeze(0), at_target).t()
+
+    def _weighted_back(self, column: Tensor, pull: Tensor, weight: Tensor | None) -> Tensor:
+        """(group, batch) what each group adds to what pulls at its fine labels, for any weights and mixed rows."""
+        back = pull.new_zeros(self.plan.group_count, pull.shape[1]).scatter_add_(0, column, pull[1:])
+        self._mix_back(back)
+        return back.add_(self._weight_of_kinds(pull, weight).index_select(0, self.plan.kind_of_column))
 
     def _mix_back(self, back: Tensor) -> None:
         """Give mixed rows what their labels have, and find the gradient for log r."""
@@ -63,7 +97,7 @@ class LossByBags:
 
     def _weight_of_kinds(self, pull: Tensor, weight: Tensor | None) -> Tensor:
         """(kind, batch) the weight of each kind's targets; that of the fine label goes to the first kind."""
-        kinds = torch.tensor([kind % self.plan.kind_count for kind in self.job.targets.kind], device=pull.device)
+        kinds = torch.tensor([0, *self.job.targets.kind], device=pull.device)
         part = torch.ones_like(pull) if weight is None else weight.t()
         total = pull.new_zeros(self.plan.kind_count, pull.shape[1])
         return total.index_add_(0, kinds, part * self.job.scale)

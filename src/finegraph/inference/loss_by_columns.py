@@ -16,7 +16,7 @@ class LossByColumns:
     """The probabilities of one batch and the sums that the loss needs of them."""
 
     def __init__(self, job: Job, scores: Tensor, memory: Grads) -> None:
-        self.job, self.plan, self.columns = job, job.tensors.plan, job.tensors.plan.columns
+        self.job, self.plan, self.columns = job, job.plan, job.plan.columns
         self.slots = self.columns.divide_slots(tuple(job.targets.kind))
         self.memory = memory
         self.probs = torch.softmax(scores, dim=1, out=memory.scores)
@@ -25,16 +25,16 @@ class LossByColumns:
         self.block_grads: Tensor | None = None
 
     def target_probs(self) -> Tensor:
-        """(batch, slot) the probability of the label of each slot."""
+        """(batch, 1 + slot) the probability of the true fine label and of the label of each slot."""
         targets = self.job.targets
-        out = self.probs.new_empty(targets.column.shape)
+        out = self.probs.new_empty(len(self.probs), 1 + targets.column.shape[1])
         self.fine_probs = self.probs.gather(1, targets.fine.unsqueeze(1))
         out[:, :1] = self.fine_probs
         for slot, listed in self.slots.listed:
-            out[:, slot] = self._listed_probs(targets.column[:, slot], listed)
+            out[:, 1 + slot] = self._listed_probs(targets.column[:, slot], listed)
         if len(self.slots.others):
             self.place = self.columns.place[targets.column.index_select(1, self.slots.others)]
-            out.index_copy_(1, self.slots.others, self._group_probs().gather(1, self.place))
+            out.index_copy_(1, 1 + self.slots.others, self._group_probs().gather(1, self.place))
         return out
 
     def _listed_probs(self, column: Tensor, listed: ListedKind) -> Tensor:
@@ -61,17 +61,17 @@ class LossByColumns:
         return groups.index_add(1, self.edge_column, self.edge_probs)
 
     def grad(self, pull: Tensor, weight: Tensor | None) -> Tensor:
-        """dL/ds (batch, fine) from - w / p_t of each slot; overwrites the probabilities."""
+        """dL/ds (batch, fine) from - w / p_t of the fine label and of each slot; overwrites the probabilities."""
         fine = self.job.targets.fine.unsqueeze(1)
         count = pull.new_full((1, 1), pull.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
         total = count * self.job.scale
         if len(self.slots.others):
-            grad = self.probs.mul_(self._pull(pull.index_select(1, self.slots.others), total))
+            grad = self.probs.mul_(self._pull(pull.index_select(1, 1 + self.slots.others), total))
         else:
             grad = self.probs.mul_(total)
         self._add(grad, fine, self.fine_probs.mul_(pull[:, :1]))
         for (slot, _), (child, share) in zip(self.slots.listed, self.shares, strict=True):
-            self._add(grad, child, share.mul_(pull[:, slot : slot + 1]))
+            self._add(grad, child, share.mul_(pull[:, 1 + slot : 2 + slot]))
         return grad
 
     def _pull(self, pull: Tensor, total: Tensor) -> Tensor:

@@ -28,13 +28,13 @@ def marginal_loss(tensors: GraphTensors, parts: Summands, targets: Targets, divi
         targets: what was observed.
         divisor: what to divide the sum by; None for the loss of each sample.
     """
-    fine, groups, mixing, dtype = parts
-    if mixing is not None:
-        mixing = mixing.expand(len(fine), -1)
+    mixing = None if parts.mixing is None else parts.mixing.expand(len(parts.fine), -1)
     if torch.compiler.is_compiling():
-        loss = _compiled(tensors, joint_sum(tensors.plan, parts), mixing, targets)
+        loss = _compiled(tensors, joint_sum(parts), mixing, targets)
         return loss if divisor is None else loss.sum() / divisor
-    result: Tensor = _MarginalLoss.apply(fine, groups, mixing, tensors, targets, divisor, dtype)  # type: ignore[no-untyped-call]
+    rest = parts._replace(groups=None, mixing=None, weighted=None)
+    scores = parts.fine, parts.groups, mixing, parts.weighted
+    result: Tensor = _MarginalLoss.apply(*scores, rest, targets, divisor)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -47,13 +47,13 @@ class _MarginalLoss(torch.autograd.Function):
         fine: Tensor,
         groups: Tensor | None,
         mixing: Tensor | None,
-        tensors: GraphTensors,
+        weighted: Tensor | None,
+        rest: Summands,
         targets: Targets,
         divisor: float | Tensor | None,
-        dtype: torch.dtype,
     ) -> Tensor:
         ctx.job = Job(
-            tensors=tensors,
+            plan=rest.way.plan,
             mixing=None if mixing is None else mixing.detach(),
             targets=targets,
             coarse_scores=groups is not None,
@@ -62,28 +62,29 @@ class _MarginalLoss(torch.autograd.Function):
             grads=any(ctx.needs_input_grad),
             group_grads=ctx.needs_input_grad[1],
         )
-        ctx.dtype = dtype
-        ctx.save_for_backward(fine, groups)
-        loss, ctx.found = find_loss(ctx.job, fine, groups, dtype)
+        ctx.rest = rest._replace(fine=fine.detach()[:0])
+        ctx.save_for_backward(fine, groups, weighted)
+        loss, ctx.found = find_loss(ctx.job, rest._replace(fine=fine, groups=groups, weighted=weighted))
         return loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         first_derivatives_only()
-        fine, groups = ctx.saved_tensors
-        found: Grads = ctx.found or find_loss(ctx.job, fine, groups, ctx.dtype)[1]
+        fine, groups, weighted = ctx.saved_tensors
+        found: Grads = ctx.found
+        if found is None:
+            found = find_loss(ctx.job, ctx.rest._replace(fine=fine, groups=groups, weighted=weighted))[1]
         ctx.found = None
         factor = grads[0].unsqueeze(1) if grads[0].ndim else grads[0]
         as_found = factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
-        types = (fine.dtype, None if groups is None else groups.dtype, None)
         out: list[Tensor | None] = []
-        for grad, dtype in zip((found.scores, found.groups, found.mixing), types, strict=True):
+        for grad, source in zip(found, (fine, groups, None, weighted), strict=True):
             if grad is None:
                 out.append(None)
             else:
                 scaled = grad if as_found else grad.mul_(factor)
-                out.append(scaled if dtype is None else scaled.to(dtype))
-        return (*out, None, None, None, None)
+                out.append(scaled if source is None else scaled.to(source.dtype))
+        return (*out, None, None, None)
 
 
 def _compiled(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, targets: Targets) -> Tensor:
@@ -91,7 +92,7 @@ def _compiled(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, targ
     mixed = scores.new_zeros(len(scores), 0) if mixing is None else mixing.contiguous()
     weight = targets.weight
     if weight is None:
-        weight = scores.new_ones(targets.column.shape)
+        weight = scores.new_ones(len(scores), 1 + targets.column.shape[1])
     loss: Tensor = _compiled_loss(scores, mixed, targets.fine, targets.column, weight, tensors.key)[0]
     return loss
 
@@ -107,8 +108,8 @@ def _compiled_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`loss_and_grad` as one opaque operator, since it branches on values; `key` names the graph's tensors."""
     tensors = GraphTensors.by_key(key)
-    targets = Targets(fine, column, weight, tensors.slots.all_kinds())
-    job = Job(tensors, mixing if mixing.shape[1] else None, targets)
+    targets = Targets(fine, column, weight, tensors.exact.slots.all_kinds(), [])
+    job = Job(tensors.exact.plan, mixing if mixing.shape[1] else None, targets)
     with full_precision(scores.device):
         loss, found = loss_and_grad(job, scores, Grads(), again=lambda sample: scores[sample])
     assert found.scores is not None

@@ -23,8 +23,8 @@ from torch import Tensor
 from finegraph.inference.log_space import redo
 from finegraph.inference.loss_by_bags import LossByBags
 from finegraph.inference.loss_by_columns import LossByColumns
+from finegraph.inference.plan import Plan
 from finegraph.inference.targets import Targets
-from finegraph.inference.tensors import GraphTensors
 
 _TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
 """Below this a probability is done again in log space: its terms may have underflowed."""
@@ -37,18 +37,20 @@ class Grads(NamedTuple):
         scores: (batch, fine) for the joint scores; None where no gradients were asked for.
         groups: (batch, group) for the scores of groups; None where they were not asked for.
         mixing: (batch, edge) for log r; None without mixed rows.
+        weighted: (batch, coarse) for the scores of weighted kinds; None without them.
     """
 
     scores: Tensor | None = None
     groups: Tensor | None = None
     mixing: Tensor | None = None
+    weighted: Tensor | None = None
 
 
 class Job(NamedTuple):
     """What to compute.
 
     Attributes:
-        tensors: the graph.
+        plan: how to sum over the graph.
         mixing: (batch, edge) log r for the edges of all mixed rows, or None where there are none.
         targets: what was observed.
         coarse_scores: whether the joint scores are a sum of fine and coarse scores.
@@ -58,7 +60,7 @@ class Job(NamedTuple):
         group_grads: whether those for the scores of groups are.
     """
 
-    tensors: GraphTensors
+    plan: Plan
     mixing: Tensor | None
     targets: Targets
     coarse_scores: bool = False
@@ -83,7 +85,7 @@ def loss_and_grad(job: Job, scores: Tensor, memory: Grads, again: Callable[[Tens
         again: gives the scores of some samples again, (sample, fine).
     """
     weight = job.targets.weight
-    by_bags = job.tensors.plan.goes_by_bags(scores.dtype, job.coarse_scores)
+    by_bags = job.plan.goes_by_bags(scores.dtype, job.coarse_scores)
     work = (LossByBags if by_bags else LossByColumns)(job, scores, memory)
     probs = work.target_probs()
     kept, underflow = weight, None

@@ -52,11 +52,10 @@ class Plan(Constants):
     edge_log_weight: Tensor
     kind_of_column: Tensor
 
-    def __init__(self, kinds: list[KindTensors], fine_count: int) -> None:
+    def __init__(self, kinds: list[KindTensors], fine_count: int, coarse_count: int) -> None:
         super().__init__()
         self.device = CPU
-        self.fine_count, self.kind_count = fine_count, len(kinds)
-        self.coarse_count = kinds[-1].columns.stop if kinds else 0
+        self.fine_count, self.kind_count, self.coarse_count = fine_count, len(kinds), coarse_count
         mixed = np.cumsum([0, *(kind.group_count - kind.label_count for kind in kinds)])
         starts = (self.coarse_count + mixed).tolist()
         self.group_count = int(starts[-1])

@@ -138,9 +138,11 @@ class Posterior:
         """The joint scores s, and how mixed rows mix; `softmax(s)` are the fine probabilities."""
         return joint_scores(self.tensors, self._fine_scores(), self._kind_scores())
 
-    def summands(self) -> Summands:
-        """What the joint scores are the sum of."""
-        return summands(self.tensors, self._fine_scores(), self._kind_scores())
+    def summands(self, exact: bool = False) -> Summands:
+        """What the joint scores are the sum of; in the way that holds for all scores, or in a quicker one."""
+        scores = self._kind_scores()
+        way = self.tensors.exact if exact else self.tensors.way(scores)
+        return summands(self.tensors, self._fine_scores(), scores, way)
 
     def _fine_scores(self) -> Tensor:
         """The fine scores with the evidence added."""
@@ -226,7 +228,7 @@ class Posterior:
         """For each sample the most specific statement whose probability is at least 1 - risk, or None.
 
         Statements are "it is this fine label" and "it has this label of a kind". The more specific one is that with
-        which fewer fine labels are compatible; among equals the more probable one.
+        which fewer fine labels are compatible, of those that evidence leaves; among equals the more probable one.
         """
         if not 0.0 <= risk < 1.0:
             raise InputError(f"answer: risk must be at least 0 and below 1, got {risk}")
@@ -235,9 +237,11 @@ class Posterior:
             log_probs = self.log_probs()
             each = [log_probs, *(self.kind_log_probs(kind, log_probs) for kind in self.graph.kinds)]
             probs = torch.cat(each, dim=1).double().exp()
-        sizes = [torch.ones(len(self.graph), dtype=torch.int64, device=probs.device)]
-        sizes += [kind.compatible for kind in self.tensors.each()]
-        compatible = torch.cat(sizes)
+        # Evidence rules fine labels out, in each sample others.
+        possible = None if self.evidence is None else ~log_probs.isneginf()
+        own = torch.ones(len(probs), len(self.graph), dtype=torch.int64, device=probs.device)
+        sizes = [kind.compatible(possible).expand(len(probs), -1) for kind in self.tensors.each()]
+        compatible = torch.cat([own, *sizes], dim=1)
         # Rounding must decide neither whether a certain statement is certain nor which of two equal ones is taken.
         rounding = 8 * torch.finfo(log_probs.dtype).eps
         sure = probs >= 1.0 - risk - rounding
@@ -249,7 +253,7 @@ class Posterior:
         answers: list[Statement | None] = []
         for row, index in enumerate(best.tolist()):
             kind, label = names[index]
-            statement = Statement(kind, label, min(float(probs[row, index]), 1.0), int(compatible[index]))
+            statement = Statement(kind, label, min(float(probs[row, index]), 1.0), int(compatible[row, index]))
             answers.append(statement if bool(sure[row, index]) else None)
         return answers
 

@@ -20,7 +20,8 @@ from torch import Tensor
 from finegraph.inference.bags import Bags
 from finegraph.inference.derivatives import first_derivatives_only
 from finegraph.inference.plan import Plan
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.tensors import GraphTensors, Way
+from finegraph.inference.weighted import weighted_sum
 
 _MANY_KINDS = 64
 """With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""
@@ -37,8 +38,7 @@ class JointScores(NamedTuple):
 
     Attributes:
         scores: (batch, fine) s in float32, or in float64 with very many kinds; up to a constant per sample.
-        mixing: (batch or 1, edge) log r: the log probability of each parent given its fine label, for the edges of all
-            mixed rows; None where there are none.
+        mixing: as in `Summands`.
     """
 
     scores: Float[Tensor, "batch fine"]
@@ -51,49 +51,64 @@ class Summands(NamedTuple):
     Attributes:
         fine: (batch, fine) the fine scores, in float32 or wider.
         groups: (batch, group) the scores of all groups; None where all are 0.
-        mixing: as in `JointScores`.
+        mixing: (batch or 1, edge) log r: the log probability of each parent given its fine label, for the edges of all
+            mixed rows of kinds in groups; None where there are none.
+        weighted: (batch, coarse) the scores that the weighted kinds need; None where all are 0 or there are none.
         dtype: the number format of the sum.
+        way: how to carry out sums.
     """
 
     fine: Float[Tensor, "batch fine"]
     groups: Float[Tensor, "batch group"] | None
     mixing: Float[Tensor, "_ edge"] | None
+    weighted: Float[Tensor, "batch coarse"] | None
     dtype: torch.dtype
+    way: Way
+
+    def part(self, samples: slice) -> Summands:
+        """The same for some of the samples; without log r, which the job has."""
+        groups = None if self.groups is None else self.groups[samples]
+        weighted = None if self.weighted is None else self.weighted[samples]
+        return self._replace(fine=self.fine[samples], groups=groups, mixing=None, weighted=weighted)
 
 
 def joint_scores(
     tensors: GraphTensors, fine_scores: Float[Tensor, "batch fine"], coarse_scores: Float[Tensor, "batch coarse"] | None
 ) -> JointScores:
     """The joint scores, from fine scores and from coarse scores side by side (None: all 0, as in softmax)."""
-    parts = summands(tensors, fine_scores, coarse_scores)
-    return JointScores(joint_sum(tensors.plan, parts), parts.mixing)
+    parts = summands(tensors, fine_scores, coarse_scores, tensors.way(coarse_scores))
+    return JointScores(joint_sum(parts), parts.mixing)
 
 
-def joint_sum(plan: Plan, parts: Summands) -> Float[Tensor, "batch fine"]:
+def joint_sum(parts: Summands) -> Float[Tensor, "batch fine"]:
     """The sum, differentiable; it shares its memory with the fine scores where there is nothing to add."""
+    fine, plan = parts.fine, parts.way.plan
+    if parts.weighted is not None and parts.way.weighted is not None:
+        fine = fine.double() + weighted_sum(parts.way.weighted, parts.weighted)
     if parts.groups is None:
-        return parts.fine
-    if torch.compiler.is_compiling() or parts.fine.is_meta:
-        return _exact_sum(plan, parts.fine, parts.groups).to(parts.dtype)
-    scores: Tensor = _JointScores.apply(parts.fine, parts.groups, plan, parts.dtype)  # type: ignore[no-untyped-call]
+        return fine.to(parts.dtype)
+    if torch.compiler.is_compiling() or fine.is_meta:
+        return _exact_sum(plan, fine, parts.groups).to(parts.dtype)
+    scores: Tensor = _JointScores.apply(fine, parts.groups, plan, parts.dtype)  # type: ignore[no-untyped-call]
     return scores
 
 
-def summands(tensors: GraphTensors, fine_scores: Tensor, coarse_scores: Tensor | None) -> Summands:
+def summands(tensors: GraphTensors, fine_scores: Tensor, coarse_scores: Tensor | None, way: Way) -> Summands:
     """The scores of fine labels and of groups, differentiable."""
-    plan = tensors.plan
-    fine = fine_scores.double() if plan.kind_count > _MANY_KINDS else wide(fine_scores)
+    plan = way.plan
+    fine = fine_scores.double() if len(tensors.kinds) > _MANY_KINDS else wide(fine_scores)
     if coarse_scores is None:
         mixing = plan.edge_log_weight.to(fine.dtype, copy=True).unsqueeze(0) if len(plan.edge_row) else None
-        return Summands(fine, None, mixing, fine.dtype)
-    if not plan.kind_count:
-        return Summands(fine, None, None, fine.dtype)
+        return Summands(fine, None, mixing, None, fine.dtype, way)
     coarse = wide(coarse_scores)
+    weighted = None if way.weighted is None else coarse
     dtype = fine.dtype if fine.dtype == coarse.dtype else torch.float64
+    if not plan.kind_count:
+        return Summands(fine, None, None, weighted, dtype, way)
     if not len(plan.edge_row):
-        return Summands(fine, coarse, None, dtype)
+        return Summands(fine, coarse, None, weighted, dtype, way)
     groups, mixing = _mix(plan, coarse)
-    return Summands(fine, groups, mixing.to(dtype), dtype)
+    return Summands(fine, groups, mixing.to(dtype), weighted, dtype, way)
 
 
 def _mix(plan: Plan, coarse_scores: Tensor) -> tuple[Float[Tensor, "batch group"], Tensor]:

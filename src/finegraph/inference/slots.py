@@ -1,7 +1,6 @@
 """Which coarse labels the loss looks at, for each fine label: its target slots.
 
-The first slot is the fine label itself. Each kind gives one per parent that a fine label can have, so one in the
-paper's case. The labels and weights of the
+A kind gives one slot per parent that a fine label can have, so one in the paper's case. The labels and weights of the
 slots are kept as a table (fine, slot), but for kinds in which a few fine labels have far more parents than the others:
 their slots are read from lists, as many as a batch needs.
 """
@@ -15,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.graph import Kind, LabelGraph
+from finegraph.graph import Kind
 from finegraph.inference.constants import Constants
 
 _TABLE = 4
@@ -26,10 +25,9 @@ class SlotsOfBatch(NamedTuple):
     """The slots of a batch.
 
     Attributes:
-        column: (batch, slot) the column of the label of each slot; first that of the fine label itself, which comes
-            after all group columns.
+        column: (batch, slot) the coarse column of the label of each slot.
         weight: (batch, slot) the weight of its link in float64, 0 for an empty slot; None where all are 1.
-        kind: per slot, the number of its kind; the fine label counts as one more kind.
+        kind: per slot, the number of its kind.
         of_kind: per kind, which slots are its own.
     """
 
@@ -64,19 +62,24 @@ class Slots(Constants):
     column: Tensor
     weight: Tensor
 
-    def __init__(self, graph: LabelGraph, group_count: int) -> None:
+    def __init__(self, fine_count: int, kinds: list[Kind], starts: list[int]) -> None:
+        """Find the slots.
+
+        Args:
+            fine_count: how many fine labels there are.
+            kinds: the kinds of the plan.
+            starts: the first coarse column of each.
+        """
         super().__init__()
-        kinds = [graph.kind(name) for name in graph.kinds]
-        starts = np.cumsum([0, *(len(kind.labels) for kind in kinds)])
-        columns, weights = [group_count + np.arange(len(graph))[:, None]], [np.ones((len(graph), 1))]
-        self.kind = [len(kinds)]
+        columns, weights = [np.zeros((fine_count, 0), np.int64)], [np.zeros((fine_count, 0))]
+        self.kind: list[int] = []
         self.of_kind = [slice(0, 0)] * len(kinds)
         self.listed: list[_ListedSlots] = []
         self.listed_kinds: list[int] = []
         for index, kind in enumerate(kinds):
             width = max(int(kind.row_sizes.max()), 1)
-            if width > 1 and width * len(graph) > _TABLE * (len(graph) + len(kind.coarse)):
-                self.listed.append(_ListedSlots(kind, int(starts[index])))
+            if width > 1 and width * fine_count > _TABLE * (fine_count + len(kind.coarse)):
+                self.listed.append(_ListedSlots(kind, starts[index]))
                 self.listed_kinds.append(index)
                 continue
             column, weight = _table(kind, width)

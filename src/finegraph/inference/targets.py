@@ -12,17 +12,21 @@ class Targets(NamedTuple):
 
     Attributes:
         fine: (batch) the fine label; anything where it was not observed.
-        column: (batch, slot) the column of the label of each slot; the first slot is the fine label.
-        weight: (batch, slot) the weight of each slot; 0 where it was not observed. None where all weights are 1.
-        kind: per slot, the number of its kind.
+        column: (batch, slot) the coarse column of the label of each slot.
+        weight: (batch, 1 + slot) the weight of the fine label, then of each slot; 0 where it was not observed. None
+            where all weights are 1.
+        kind: per slot, the number of its kind in the plan.
+        weighted: per stack of weighted kinds, (kind, batch, label) the weight of each label.
     """
 
     fine: Tensor
     column: Tensor
     weight: Tensor | None
     kind: list[int]
+    weighted: list[Tensor]
 
     def part(self, samples: slice) -> Targets:
         """The targets of some of the samples."""
         weight = None if self.weight is None else self.weight[samples]
-        return Targets(self.fine[samples], self.column[samples], weight, self.kind)
+        weighted = [target[:, samples] for target in self.weighted]
+        return Targets(self.fine[samples], self.column[samples], weight, self.kind, weighted)

@@ -24,17 +24,17 @@ class Recipe:
     drop_every: int
     warmup: float
     label_smoothing: float
+    view_share: float
     nesterov: bool
     decay_vectors: bool
     scale_rates: bool
     fixed_statistics: bool
-    fit_first: bool
     kind_weight: float | None = None
 
 
 RECIPES = {
     "short": Recipe(
-        epochs=10,
+        epochs=8,
         batch_size=32,
         lr=0.01,
         new_rate=5.0,
@@ -44,11 +44,11 @@ RECIPES = {
         drop_every=20,
         warmup=0.2,
         label_smoothing=0.1,
+        view_share=0.3,
         nesterov=True,
         decay_vectors=False,
         scale_rates=True,
         fixed_statistics=False,
-        fit_first=True,
     ),
     "paper": Recipe(
         epochs=100,
@@ -61,11 +61,11 @@ RECIPES = {
         drop_every=20,
         warmup=0.0,
         label_smoothing=0.0,
+        view_share=1.0,
         nesterov=False,
         decay_vectors=True,
         scale_rates=False,
         fixed_statistics=False,
-        fit_first=False,
         kind_weight=1.0,
     ),
 }

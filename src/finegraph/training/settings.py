@@ -89,13 +89,15 @@ class TrainSettings:
     label_smoothing: float | None = _setting(
         None, "the share of the fine target spread over all labels", least=0, below=1
     )
+    view_share: float | None = _setting(
+        None, "the smallest share of a photo that a random view shows; 1 for the paper's views", least=0.01
+    )
     nesterov: bool | None = _setting(None, "look ahead with the momentum")
     decay_vectors: bool | None = _setting(None, "let weight decay act on biases and normalisation layers too")
     scale_rates: bool | None = _setting(
         None, "divide the head's rate by kinds + 1, so that it means the same everywhere"
     )
     fixed_statistics: bool | None = _setting(None, "keep the batch statistics of the pretrained network")
-    fit_first: bool | None = _setting(None, "start from a head that was fitted to stored features, as tune = head does")
     best_by: Literal["top1", "nll"] = _setting(
         "top1", "which validation figure says which epoch is best; the other decides between equals"
     )

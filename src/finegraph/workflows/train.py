@@ -14,7 +14,6 @@ import torch
 from finegraph._version import __version__
 from finegraph.errors import SettingsError
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.training.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.run_folder import RunFolder
@@ -123,8 +122,6 @@ def _train(
             strengths = {**asdict(tuned.fit), "kind_weight": tuned.fit.kind_weights(data.graph)}
             result.update(figures=tuned.figures, strengths=strengths, bad=[str(error) for error in tuned.bad])
     else:
-        if settings.numbers().fit_first and CheckpointFolder(folder.checkpoints).last() is None:
-            tune_head(network, data, views, settings, ranks, _stages(watcher, ranks))
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
         trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
         result["finished"] = trained is not None

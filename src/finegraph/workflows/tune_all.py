@@ -54,8 +54,10 @@ def tune_all(
     workers = settings.workers or 1
 
     def photos(samples: Samples, view: View) -> PhotoDataset:
-        bad = settings.on_bad_file
-        return PhotoDataset(samples, data.graph, views, view=view, seed=settings.seed, on_bad_file=bad)
+        bad, share = settings.on_bad_file, settings.numbers().view_share
+        return PhotoDataset(
+            samples, data.graph, views, view=view, seed=settings.seed, view_share=share, on_bad_file=bad
+        )
 
     validation = None
     if data.val is not None:
