@@ -8,6 +8,7 @@ a scatter of its own, and training touches only the children of the true label.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +83,6 @@ class Columns(Constants):
     Attributes:
         dense_kinds, listed_kinds: the numbers of the kinds.
         matrix: (dense group, block) 0/1: which blocks are in each group of the dense kinds.
-        wide_matrix: the same in float64.
         dense_columns: the group column of each row of `matrix`.
         block: the block of each fine label; None where every fine label is a block of its own.
         place: for each group column its place among `place_count` groups whose probabilities the loss computes: those
@@ -90,7 +90,6 @@ class Columns(Constants):
     """
 
     matrix: Tensor
-    wide_matrix: Tensor
     dense_columns: Tensor
     place: Tensor
 
@@ -110,7 +109,7 @@ class Columns(Constants):
         matrix = np.zeros((len(columns), self.block_count), np.float32)
         for start, kind in zip(starts, dense, strict=False):
             matrix[start + kind.group, block] = 1.0
-        self.keep({"matrix": matrix, "wide_matrix": matrix.astype(np.float64), "dense_columns": columns})
+        self.keep({"matrix": matrix, "dense_columns": columns})
         self._set_places(columns)
         self._divided: dict[tuple[int, ...], DividedSlots] = {}
 
@@ -134,7 +133,12 @@ class Columns(Constants):
 
     def matrix_of(self, dtype: torch.dtype) -> Tensor:
         """The 0/1 matrix of the dense kinds in a number format."""
-        return self.wide_matrix if dtype == torch.float64 else self.matrix
+        return self._wide_matrix if dtype == torch.float64 else self.matrix
+
+    @cached_property
+    def _wide_matrix(self) -> Tensor:
+        with torch.inference_mode(False):
+            return self.matrix.double()
 
     def scores(
         self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], out: Tensor | None = None

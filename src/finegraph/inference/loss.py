@@ -164,13 +164,12 @@ def _targets(
     complete = _check_labels("target", target, batch, len(posterior.graph), ignore_index)
     observed = None if complete else target != ignore_index
     fine = (target if observed is None else target.masked_fill(~observed, 0)).long()
-    plain = complete and not kind_targets and kind_weights is None
-    own = way.slots.of_batch(fine, weighted=not plain)
+    own = way.slots.of_batch(fine, weighted=not complete or bool(kind_targets))
     weighted = [] if way.weighted is None else [stack.targets(fine) for stack in way.weighted.stacks]
-    if own.weight is None and plain:
-        return Targets(fine, own.column, None, own.kind, weighted), None
-    weight = (torch.ones_like(own.column) if own.weight is None else own.weight).to(parts.dtype)
-    weight = torch.cat([weight.new_ones(batch, 1), weight], dim=1)
+    if own.weight is None:
+        targets = Targets(fine, own.column, None, own.kind, weighted)
+        return targets if kind_weights is None else _times(targets, way, kind_weights, parts.dtype), None
+    weight = torch.cat([own.weight.new_ones(batch, 1), own.weight], dim=1).to(parts.dtype)
     if observed is not None:
         weight = weight * observed.unsqueeze(1)
         weighted = [part * observed.unsqueeze(1) for part in weighted]
@@ -178,14 +177,14 @@ def _targets(
     for name, labels in (kind_targets or {}).items():
         seen = _put_image_labels(posterior.tensors, way, name, labels, ignore_index, own, targets)
         observed = None if observed is None else observed | seen
-    return targets if kind_weights is None else _times(targets, way, kind_weights), observed
+    return targets if kind_weights is None else _times(targets, way, kind_weights, parts.dtype), observed
 
 
-def _times(targets: Targets, way: Way, kind_weights: list[float]) -> Targets:
+def _times(targets: Targets, way: Way, kind_weights: list[float], dtype: torch.dtype) -> Targets:
     """Targets with the weights of their kinds."""
-    assert targets.weight is not None
     factors = [1.0, *(kind_weights[way.numbers[kind]] for kind in targets.kind)]
-    weight = targets.weight * targets.weight.new_tensor(factors)
+    row = torch.tensor([factors], dtype=dtype, device=targets.fine.device)
+    weight = row if targets.weight is None else targets.weight * row
     stacks = [] if way.weighted is None else way.weighted.stacks
     weighted = [
         part * part.new_tensor([kind_weights[number] for number in stack.numbers]).view(-1, 1, 1)

@@ -69,24 +69,32 @@ class LossByBags:
         """dL/ds (batch, fine) from - w / p_t of the fine label and of each slot; overwrites the probabilities."""
         targets, pull = self.job.targets, pull.t()
         at_target = self.fine_probs.mul_(pull[:1])
-        if weight is not None or self.job.mixing is not None or not isinstance(self.job.scale, float):
-            self.probs.mul_(self.bags.down(self._weighted_back(targets.column.t(), pull, weight)))
+        if (weight is None or len(weight) == 1) and self.job.mixing is None and isinstance(self.job.scale, float):
+            self._multiply(targets.column.t(), pull[1:], weight, self.job.scale)
         else:
-            parts = self._parts(self.bags.down_rows)
-            pieces = zip(
-                *(table.chunk(parts, dim=1) for table in (self.probs, targets.column.t(), pull[1:])), strict=True
-            )
-            for probs, column, part in pieces:
-                # Each kind has a weight of 1, and so has the fine label.
-                back = part.new_full((self.plan.group_count, part.shape[1]), self.job.scale)
-                probs.mul_(self.bags.down(back.scatter_add_(0, column, part)).add_(self.job.scale))
+            self.probs.mul_(self.bags.down(self._any_back(targets.column.t(), pull, weight)))
         return self.probs.scatter_add_(0, targets.fine.unsqueeze(0), at_target).t()
 
-    def _weighted_back(self, column: Tensor, pull: Tensor, weight: Tensor | None) -> Tensor:
+    def _multiply(self, column: Tensor, pull: Tensor, weight: Tensor | None, scale: float) -> None:
+        """Multiply the probabilities by what pulls at them, where all samples have the same weights."""
+        own, first = scale, None
+        if weight is not None:
+            own = float(weight[0, 0]) * scale
+            first = self._weight_of_kinds(weight.t()[1:], self.job.targets.kind)[self.plan.kind_of_column]
+        parts = self._parts(self.bags.down_rows)
+        for probs, columns, part in zip(*(table.chunk(parts, 1) for table in (self.probs, column, pull)), strict=True):
+            shape = self.plan.group_count, part.shape[1]
+            back = part.new_full(shape, scale) if first is None else first.repeat(1, part.shape[1])
+            probs.mul_(self.bags.down(back.scatter_add_(0, columns, part)).add_(own))
+
+    def _any_back(self, column: Tensor, pull: Tensor, weight: Tensor | None) -> Tensor:
         """(group, batch) what each group adds to what pulls at its fine labels, for any weights and mixed rows."""
         back = pull.new_zeros(self.plan.group_count, pull.shape[1]).scatter_add_(0, column, pull[1:])
         self._mix_back(back)
-        return back.add_(self._weight_of_kinds(pull, weight).index_select(0, self.plan.kind_of_column))
+        part = torch.ones_like(pull) if weight is None else weight.t()
+        # The weight of the fine label goes to the first kind.
+        kinds = self._weight_of_kinds(part, [0, *self.job.targets.kind])
+        return back.add_(kinds.index_select(0, self.plan.kind_of_column))
 
     def _mix_back(self, back: Tensor) -> None:
         """Give mixed rows what their labels have, and find the gradient for log r."""
@@ -95,12 +103,10 @@ class LossByBags:
             self.mixing_grad = (self.edge_probs * at_edges).t()
             back.index_add_(0, self.plan.edge_row, self.edge_share * at_edges)
 
-    def _weight_of_kinds(self, pull: Tensor, weight: Tensor | None) -> Tensor:
-        """(kind, batch) the weight of each kind's targets; that of the fine label goes to the first kind."""
-        kinds = torch.tensor([0, *self.job.targets.kind], device=pull.device)
-        part = torch.ones_like(pull) if weight is None else weight.t()
-        total = pull.new_zeros(self.plan.kind_count, pull.shape[1])
-        return total.index_add_(0, kinds, part * self.job.scale)
+    def _weight_of_kinds(self, weight: Tensor, kinds: list[int]) -> Tensor:
+        """(kind, batch or 1) the weight of each kind times the scale, from that of each slot."""
+        total = weight.new_zeros(self.plan.kind_count, weight.shape[1])
+        return total.index_add_(0, torch.tensor(kinds, device=weight.device), weight * self.job.scale)
 
     def group_grads(self, exact: bool) -> Tensor:
         """(batch, group) dL/ds summed over the fine labels of each group."""

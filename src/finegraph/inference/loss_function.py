@@ -90,9 +90,8 @@ class _MarginalLoss(torch.autograd.Function):
 def _compiled(tensors: GraphTensors, scores: Tensor, mixing: Tensor | None, targets: Targets) -> Tensor:
     """The loss of each sample from joint scores, inside a compiled program."""
     mixed = scores.new_zeros(len(scores), 0) if mixing is None else mixing.contiguous()
-    weight = targets.weight
-    if weight is None:
-        weight = scores.new_ones(len(scores), 1 + targets.column.shape[1])
+    ones = scores.new_ones(len(scores), 1 + targets.column.shape[1])
+    weight = ones if targets.weight is None else targets.weight * ones
     loss: Tensor = _compiled_loss(scores, mixed, targets.fine, targets.column, weight, tensors.key)[0]
     return loss
 

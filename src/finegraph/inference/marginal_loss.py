@@ -89,18 +89,18 @@ def loss_and_grad(job: Job, scores: Tensor, memory: Grads, again: Callable[[Tens
     work = (LossByBags if by_bags else LossByColumns)(job, scores, memory)
     probs = work.target_probs()
     kept, underflow = weight, None
-    if weight is not None:
+    if weight is not None and not bool((weight > 0).all()):
         probs = torch.where(weight > 0, probs, 1.0)
     tiny = _TINY[scores.dtype]
     if probs.numel() and probs.amin().item() < tiny:
         underflow = probs < tiny
         probs = probs.masked_fill(underflow, 1.0)
-        weight = torch.ones_like(probs) if weight is None else weight
+        weight = torch.ones_like(probs) if weight is None else weight.expand_as(probs)
         kept = weight.masked_fill(underflow, 0.0)
     logs = probs.log() if kept is None else probs.log().mul_(kept)
     grad = None
     if job.grads:
-        pull = (kept * -job.scale).div_(probs) if kept is not None else probs.reciprocal().mul_(-job.scale)
+        pull = (kept * -job.scale) / probs if kept is not None else probs.reciprocal().mul_(-job.scale)
         grad = work.grad(pull, weight)
     if underflow is None:
         loss = logs.sum().mul_(-job.scale) if job.summed else logs.sum(dim=1).neg_()

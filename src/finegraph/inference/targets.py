@@ -13,8 +13,8 @@ class Targets(NamedTuple):
     Attributes:
         fine: (batch) the fine label; anything where it was not observed.
         column: (batch, slot) the coarse column of the label of each slot.
-        weight: (batch, 1 + slot) the weight of the fine label, then of each slot; 0 where it was not observed. None
-            where all weights are 1.
+        weight: (batch, 1 + slot) the weight of the fine label, then of each slot; 0 where it was not observed. One row
+            where all samples have the same weights, None where all are 1.
         kind: per slot, the number of its kind in the plan.
         weighted: per stack of weighted kinds, (kind, batch, label) the weight of each label.
     """
@@ -27,6 +27,6 @@ class Targets(NamedTuple):
 
     def part(self, samples: slice) -> Targets:
         """The targets of some of the samples."""
-        weight = None if self.weight is None else self.weight[samples]
+        weight = self.weight if self.weight is None or len(self.weight) == 1 else self.weight[samples]
         weighted = [target[:, samples] for target in self.weighted]
         return Targets(self.fine[samples], self.column[samples], weight, self.kind, weighted)

@@ -48,8 +48,7 @@ class Head(nn.Module):
         """Let what is made from the graph be where the weights are, and be what it should, wherever they come from."""
         device = self.fine.weight.device
         self.graph_digest = torch.tensor(list(bytes.fromhex(self.graph.digest)), dtype=torch.uint8, device=device)
-        device = CPU if device.type == "meta" else device
-        self._constants = graph_tensors(self.graph, device), laplacian_edges(self.graph, device)
+        self._tensors = graph_tensors(self.graph, CPU if device.type == "meta" else device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Head:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -57,7 +56,7 @@ class Head(nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_constants"}
+        return {name: value for name, value in vars(self).items() if name not in ("_tensors", "_edges")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -67,13 +66,7 @@ class Head(nn.Module):
     def tensors(self) -> GraphTensors:
         """The graph as index tensors, where the weights are; heads of one graph share them."""
         device = self.fine.weight.device
-        return self._constants[0] if self._constants[0].device == device else graph_tensors(self.graph, device)
-
-    @property
-    def edges(self) -> LaplacianEdges:
-        """The edges of the graph for the weight prior, where the weights are; heads of one graph share them."""
-        device = self.fine.weight.device
-        return self._constants[1] if self._constants[0].device == device else laplacian_edges(self.graph, device)
+        return self._tensors if self._tensors.device == device else graph_tensors(self.graph, device)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(prefix + "graph_digest")
@@ -189,6 +182,16 @@ class BipartiteHead(Head):
         # whatever the number of kinds.
         for parameter in self.coarse.parameters():
             nn.init.zeros_(parameter)
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._edges = laplacian_edges(self.graph, self._tensors.device)
+
+    @property
+    def edges(self) -> LaplacianEdges:
+        """The edges of the graph for the weight prior, where the weights are; heads of one graph share them."""
+        device = self.fine.weight.device
+        return self._edges if self._tensors.device == device else laplacian_edges(self.graph, device)
 
     def scores(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None
