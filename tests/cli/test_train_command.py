@@ -35,7 +35,7 @@ def test_a_model_in_one_command(finegraph, manifest, tmp_path):
     assert result.code == 0, result.err
     assert "35 photos of 5 labels to train on, 10 photos to validate on" in result.err
     assert "top-1" in result.out
-    assert f"next: finegraph evaluate {run}" in result.out
+    assert f"next: finegraph evaluate {run} --split val" in result.out
     again = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)
     assert again.code == 3
     assert "this run exists already" in again.err

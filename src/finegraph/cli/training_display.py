@@ -153,7 +153,10 @@ def print_result(result: TrainResult) -> None:
         kinds = f", weight of each kind {' / '.join(sorted(weight))}" if weight else ""
         to.print(f"strength of the prior {result.strengths['l2']:.3g}{kinds}")
     to.print(f"{count(result.photos, 'photo')} in {_clock(result.seconds)}; model: {printable(result.model or '')}")
-    to.print(f"next: finegraph evaluate {printable(result.run)}   or: finegraph predict {printable(result.run)} PHOTO")
+    run = printable(result.run)
+    split = "" if result.to_evaluate == "test" else f" --split {result.to_evaluate}"
+    evaluate = "" if result.to_evaluate is None else f"finegraph evaluate {run}{split}   or: "
+    to.print(f"next: {evaluate}finegraph predict {run} PHOTO")
 
 
 _NAMES = {"top1": "top-1", "nll": "negative log-likelihood"}

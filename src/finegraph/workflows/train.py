@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from finegraph._version import __version__
+from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import SettingsError
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.distributed import Ranks, joined_ranks
@@ -48,6 +49,7 @@ class TrainResult:
         model: the model folder in it; None where training was interrupted.
         finished: whether it came to its end; if not, it can be resumed.
         photos: how many photos were trained on.
+        to_evaluate: a split to evaluate on, `test` or else what was validated on; None where there is none.
         figures: on the validation photos; empty where there are none.
         strengths: of the priors that the head was fitted with, where the head alone was tuned.
         bad: photos that could not be read.
@@ -58,6 +60,7 @@ class TrainResult:
     model: str | None
     finished: bool
     photos: int
+    to_evaluate: str | None
     figures: dict[str, float]
     strengths: dict[str, Any] | None
     bad: list[str]
@@ -95,7 +98,14 @@ def train_run(
             quick = replace(settings, workers=settings.workers or torch.get_num_threads())
             result = _train(quick, data, folder, ranks, device, watcher, resume)
         ranks.wait()
-    return TrainResult(**result, run=str(folder.path), photos=len(data.train), seconds=monotonic() - began)
+    held_out = settings.val_split or DEFAULT_VAL if data.val is not None else None
+    return TrainResult(
+        **result,
+        run=str(folder.path),
+        photos=len(data.train),
+        to_evaluate="test" if "test" in data.splits else held_out,
+        seconds=monotonic() - began,
+    )
 
 
 def _train(

@@ -24,11 +24,13 @@ class TrainingData:
         train: the photos to train on.
         val: the photos to validate on, if there are any.
         graph: their labels.
+        splits: all splits of the source.
     """
 
     train: Samples
     val: Samples | None
     graph: LabelGraph
+    splits: tuple[str, ...] = ()
 
 
 def read_training_data(settings: TrainSettings) -> TrainingData:
@@ -50,7 +52,7 @@ def read_training_data(settings: TrainSettings) -> TrainingData:
     if not len(train):
         which = f" with a label in {settings.data}" if settings.photos_per_class else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
-    return TrainingData(train=train, val=val, graph=graph)
+    return TrainingData(train=train, val=val, graph=graph, splits=samples.splits)
 
 
 def with_whole_paths(settings: TrainSettings) -> TrainSettings:
