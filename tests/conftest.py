@@ -1,6 +1,7 @@
 """Shapes and types in signatures are checked while tests run; torch uses one thread."""
 
 import os
+import signal
 
 import jaxtyping
 import pytest
@@ -10,6 +11,9 @@ if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
     jaxtyping.install_import_hook(["finegraph.inference", "finegraph.nn"], "beartype.beartype")
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Tests that run in the background are started so; those of stopping a run would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tiny
 import torch
 
+from finegraph.cli.process import leave
 from finegraph.errors import FinegraphError
 from finegraph.training import loop
 from finegraph.training.distributed import joined_ranks
@@ -111,3 +112,4 @@ if __name__ == "__main__":
         results = [carry_out(run, ranks) for run in job["runs"]]
         if ranks.first:
             Path(job["out"]).write_text(json.dumps(results))
+    leave(0)

@@ -20,7 +20,7 @@ from finegraph.cli.doctor import doctor
 from finegraph.cli.evaluate import evaluate
 from finegraph.cli.graph import graph_app
 from finegraph.cli.predict import predict
-from finegraph.cli.process import prepare_process
+from finegraph.cli.process import leave, prepare_process
 from finegraph.cli.train import train
 
 app = typer.Typer(
@@ -89,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> NoReturn:
     """The entry point of the command."""
     prepare_process()
-    sys.exit(run(sys.argv[1:]))
+    leave(run(sys.argv[1:]))
 
 
 def _report(error: BaseException, debug: bool) -> None:

@@ -12,9 +12,12 @@ What the user has set in the environment is left alone.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 """Numbers of settings in the header malloc.h of glibc."""
@@ -29,6 +32,20 @@ def prepare_process() -> None:
     """Choose memory and thread settings that are good for networks on the CPU; call it before torch is imported."""
     keep_memory()
     limit_threads()
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with an exit code.
+
+    One of several processes of a job leaves without the interpreter's own end: threads through which processes talk may
+    still be there, and would abort a process whose work is done and saved.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def keep_memory() -> bool:
