@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.errors import DataError, RunFolderError, SettingsError
+from finegraph.errors import DataError, RunFolderError, SettingsError, WeightsError
 from finegraph.training.settings import TrainSettings, check_used
 from finegraph.workflows.train import choose_device, resume_settings, train_run
 from training import tiny
@@ -184,6 +184,8 @@ def test_two_networks(manifest, tmp_path):
 def test_what_is_missing_is_said(manifest, tmp_path):
     with pytest.raises(SettingsError, match="data: expected the photos to train on"):
         train_run(TrainSettings(), Silent(), run=tmp_path / "run")
+    with pytest.raises(WeightsError, match="no weights of vgg16 come with finegraph"):
+        train_run(settings(manifest, network="vgg16", weights="default"), Silent(), run=tmp_path / "run")
     with pytest.raises(SettingsError, match="device: 'cude' cannot be used here"):
         choose_device("cude")
     with pytest.raises(SettingsError, match="name its folder"):

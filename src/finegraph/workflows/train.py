@@ -15,6 +15,7 @@ from finegraph._version import __version__
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import SettingsError
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.run_folder import RunFolder
@@ -91,12 +92,14 @@ def train_run(
     device = choose_device(settings.device)
     with joined_ranks(device.type) as ranks:
         data = read_training_data(settings)
+        torch.manual_seed(settings.seed)  # the head's first weights
+        network = make_network(settings, data.graph)  # before the folder: without weights there is no run
         folder = _run_folder(settings, run, resume, ranks)
         with folder.lock() if ranks.first else nullcontext():
             if ranks.first:
                 watcher.data(data, str(folder.path))
             quick = replace(settings, workers=settings.workers or torch.get_num_threads())
-            result = _train(quick, data, folder, ranks, device, watcher, resume)
+            result = _train(quick, network, data, folder, ranks, device, watcher, resume)
         ranks.wait()
     held_out = settings.val_split or DEFAULT_VAL if data.val is not None else None
     return TrainResult(
@@ -110,6 +113,7 @@ def train_run(
 
 def _train(
     settings: TrainSettings,
+    network: Network,
     data: TrainingData,
     folder: RunFolder,
     ranks: Ranks,
@@ -118,8 +122,6 @@ def _train(
     resume: bool,
 ) -> dict[str, Any]:
     """Train, and save the model; returns the rest of the result."""
-    torch.manual_seed(settings.seed)  # the head's first weights
-    network = make_network(settings, data.graph)
     views = make_views(settings, network)
     result: dict[str, Any] = {"model": None, "finished": True, "figures": {}, "strengths": None, "bad": []}
     if settings.tune == "head":
