@@ -176,3 +176,10 @@ def unknown_name(what: str, name: object, choices: Sequence[str], where: str = "
     else:
         hint = f"there are {len(choices)}, the first is {choices[0]!r}"
     return UnknownNameError(f"unknown {what} {name!r}{place}; {hint}")
+
+
+def refuse_unknown(noun: str, given: Iterable[str], known: Sequence[str], where: str = "") -> None:
+    """Raise where a name that is given is not among those that are known; `noun` and `where` as for `unknown_name`."""
+    for name in given:
+        if name not in known:
+            raise unknown_name(noun, name, known, where)

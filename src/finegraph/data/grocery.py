@@ -14,10 +14,8 @@ from pathlib import Path
 
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataFileError
-from finegraph.graph.builders.grocery import read_grocery_classes, read_grocery_list
+from finegraph.graph.builders.grocery import SPLITS, read_grocery_classes, read_grocery_list
 from finegraph.graph.builders.text_files import SourceFaults
-
-SPLITS = ("train", "val", "test")
 
 
 def read_grocery(folder: str | os.PathLike[str]) -> Samples:

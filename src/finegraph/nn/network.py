@@ -17,7 +17,7 @@ from typing import Any
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from finegraph.errors import InputError, unknown_name
+from finegraph.errors import InputError, refuse_unknown, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.nn.backbones import Backbone, build_backbone
@@ -53,10 +53,7 @@ class NetworkDesign:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkDesign:
         """From the form that `dataclasses.asdict` gives."""
-        names = [field.name for field in fields(cls)]
-        for name in values:
-            if name not in names:
-                raise unknown_name("setting", name, names, "of the network")
+        refuse_unknown("setting", values, [field.name for field in fields(cls)], "of the network")
         return cls(**values)
 
 

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from finegraph.errors import SettingsError, unknown_name
+from finegraph.errors import SettingsError, refuse_unknown
 from finegraph.training.recipes import RECIPES, Recipe
 
 
@@ -128,10 +128,7 @@ class TrainSettings:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "") -> TrainSettings:
         """Settings from names and values; unknown names are refused with what may be meant."""
-        names = [one.name for one in fields(cls)]
-        for name in values:
-            if name not in names:
-                raise unknown_name("setting", name, names, f"in {where}" if where else "")
+        refuse_unknown("setting", values, [one.name for one in fields(cls)], f"in {where}" if where else "")
         return cls(**values)
 
     def resolve(self) -> TrainSettings:
@@ -197,10 +194,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise SettingsError(f"{os.fspath(path)}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{os.fspath(path)}: this is no TOML: {error}") from error
-    names = [one.name for one in fields(TrainSettings)]
-    for name in values:
-        if name not in names:
-            raise unknown_name("setting", name, names, f"in {os.fspath(path)}")
+    refuse_unknown("setting", values, [one.name for one in fields(TrainSettings)], f"in {os.fspath(path)}")
     return values
 
 

@@ -19,7 +19,7 @@ from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import name_fault
 
 _COLUMNS = ("Class Name (str)", "Class ID (int)", "Coarse Class Name (str)", "Coarse Class ID (int)")
-_SPLITS = ("train", "val", "test")
+SPLITS = ("train", "val", "test")
 
 Classes = dict[int, tuple[str, str]]
 """The number of a class -> its name and the name of its coarse class."""
@@ -38,7 +38,7 @@ def graph_from_grocery(folder: str | os.PathLike[str]) -> LabelGraph:
     faults = SourceFaults(f"the grocery folder {folder}")
     classes = read_grocery_classes(folder, faults)
     groups: dict[str, set[str]] = {}
-    for split in _SPLITS:
+    for split in SPLITS:
         for path, label in read_grocery_list(folder, split, classes, faults):
             groups.setdefault(label, set()).add(Path(path).parts[1])
     for label, found in groups.items():

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from finegraph.errors import InputError, unknown_name
+from finegraph.errors import InputError, refuse_unknown, unknown_name
 
 INTERPOLATIONS = ("bilinear", "bicubic")
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -59,9 +59,7 @@ class Preprocessing:
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
         """From the JSON form. All names must be there, and no others: a guess would spoil every answer quietly."""
         names = [field.name for field in fields(cls)]
-        for name in values:
-            if name not in names:
-                raise unknown_name("setting", name, names, "of the preprocessing")
+        refuse_unknown("setting", values, names, "of the preprocessing")
         missing = [name for name in names if name not in values]
         if missing:
             raise InputError(f"preprocessing: expected the settings {', '.join(names)}; missing: {', '.join(missing)}")
