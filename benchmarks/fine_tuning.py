@@ -3,8 +3,8 @@
     python benchmarks/fine_tuning.py --data grocery:FOLDER                  some ten minutes on two cores
     python benchmarks/fine_tuning.py --data grocery:FOLDER --head softmax
 
-It runs the commands themselves, `finegraph train` and `finegraph evaluate`, and prints the figures of the test photos. One
-run each: differences of a point or two are chance.
+It runs the commands themselves, `finegraph train` and `finegraph evaluate`, and prints the figures of the test photos.
+One run each: differences of a point or two are chance.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ def main() -> None:
             command("train", options.data, *own)
             minutes = (time.perf_counter() - began) / 60
             found = command("evaluate", f"{folder}/{tune}")
-            table.add_row(
-                tune, *(f"{found[name]:.1%}" for name in ("top1", "top5")), f"{found['nll']:.3f}", f"{minutes:.1f}"
-            )
+            shares = (f"{found[name]:.1%}" for name in ("top1", "top5"))
+            table.add_row(tune, *shares, f"{found['nll']:.3f}", f"{minutes:.1f}")
     Console().print(table)
 
 
