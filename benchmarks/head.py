@@ -210,7 +210,7 @@ def ratios(bench: Bench) -> list[tuple[str, float, float | None]]:
         ("head and loss / softmax head and loss", step["bipartite"] / step["softmax"], case.head_limit),
         ("folded head, forward / softmax head", forward["folded"] / forward["softmax"], 1.0),
         ("extra memory, loss from joint scores / score matrix", bench.extra_memory(coarse=False), 3.0),
-        ("extra memory, from fine and coarse scores / score matrix", bench.extra_memory(coarse=True), None),
+        ("extra memory, from fine and coarse scores / fine scores", bench.extra_memory(coarse=True), 3.0),
     ]
     if naive is not None:
         rows.append(("naive loss from fine and coarse scores / cross-entropy", naive, None))

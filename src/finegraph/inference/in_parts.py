@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from finegraph.inference.marginal_loss import Grads, Job, loss_and_grad
+from finegraph.inference.marginal_loss import NO_GRADS, Grads, Job, loss_and_grad
 from finegraph.inference.scores import Summands, full_precision, sum_scores, sum_to_groups
 from finegraph.inference.weighted import WeightedBatch
 from finegraph.inference.weighted_loss import WeightedLoss
@@ -25,7 +25,7 @@ def find_loss(job: Job, parts: Summands) -> tuple[Tensor, Grads]:
     batch, most = len(parts.fine), _most_samples(job, parts)
     with full_precision(parts.fine.device):
         if batch <= most:
-            return _find(job, parts, Grads())
+            return _find(job, parts)
         memory = Grads(
             scores=parts.fine.new_empty(parts.fine.shape, dtype=parts.dtype) if job.grads else None,
             groups=parts.fine.new_empty((batch, job.plan.group_count), dtype=parts.dtype) if job.group_grads else None,
@@ -62,19 +62,19 @@ def _most_samples(job: Job, parts: Summands) -> int:
     return max(1, _PART // size) * torch.get_num_threads()
 
 
-def _find(job: Job, parts: Summands, memory: Grads) -> tuple[Tensor, Grads]:
+def _find(job: Job, parts: Summands, memory: Grads = NO_GRADS) -> tuple[Tensor, Grads]:
     """The same for a part of the batch, with memory for what is found or without."""
     if parts.way.weighted is not None:
         return _find_weighted(job, parts, memory)
     fine, groups, dtype = parts.fine, parts.groups, parts.dtype
     if groups is None:
-        return loss_and_grad(job, fine, memory, again=lambda sample: fine[sample])
-    scores = sum_scores(job.plan, fine, groups, dtype, memory.scores)
+        return loss_and_grad(job, lambda: fine, lambda sample: fine[sample], memory)
     return loss_and_grad(
         job,
-        scores,
-        memory._replace(scores=scores),
-        again=lambda sample: sum_scores(job.plan, fine[sample], groups[sample], dtype),
+        lambda: sum_scores(job.plan, fine, groups, dtype, memory.scores),
+        lambda sample: sum_scores(job.plan, fine[sample], groups[sample], dtype),
+        memory,
+        overwrite=True,
     )
 
 
@@ -86,7 +86,7 @@ def _find_weighted(job: Job, parts: Summands, memory: Grads) -> tuple[Tensor, Gr
     scores = fine if parts.groups is None else sum_scores(job.plan, fine, parts.groups, torch.float64)
     own = WeightedLoss(sums, job.targets.weighted, torch.softmax(scores, dim=1))
     scores = scores.to(parts.dtype)
-    loss, found = loss_and_grad(job, scores, memory, again=lambda sample: scores[sample])
+    loss, found = loss_and_grad(job, lambda: scores, lambda sample: scores[sample], memory)
     loss = loss + (own.loss.sum() * job.scale if job.summed else own.loss).to(loss.dtype)
     if found.scores is None:
         return loss, found

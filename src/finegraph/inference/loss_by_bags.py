@@ -11,26 +11,28 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from finegraph.inference.marginal_loss import Grads, Job
+from finegraph.inference.turned import turned
 
-_FEW_KINDS, _SOME_KINDS = 3, 32
-"""With more kinds, what rounding does to all of them alike must be corrected: softmax over rows sums one by one."""
-_MORE_ROWS, _MANY_SAMPLES = 1.7, 16
-"""Tables with so many times more rows than there are fine labels are made for a part of so many samples at a time."""
+if TYPE_CHECKING:
+    from finegraph.inference.marginal_loss import Job
+
+_SOME_KINDS = 32
+"""With more kinds, what rounding does to all of them alike must be corrected."""
+_MORE_ROWS, _MANY_SAMPLES = 2.7, 16
+"""Tables with more rows than so many times the fine labels are made for a part of the samples at a time, if many."""
 
 
 class LossByBags:
     """The probabilities of one batch and the sums that the loss needs of them."""
 
-    def __init__(self, job: Job, scores: Tensor, memory: Grads) -> None:
+    def __init__(self, job: Job, probs: Tensor) -> None:
+        """Begin, from the fine probabilities (batch, fine)."""
         self.job, self.plan, self.bags = job, job.plan, job.plan.bags
-        table = scores.t()
-        if memory.scores is scores and table.is_contiguous():
-            self.probs, few = torch.softmax(table, dim=0, out=table), _FEW_KINDS
-        else:
-            self.probs, few = torch.softmax(scores, dim=1).t().contiguous(), _SOME_KINDS
-        self.correct = self.plan.kind_count > few
+        # Rounding makes the sum of all probabilities a little more or less than 1. An error that all kinds have in
+        # common would add up in the gradient, so they are related to that very sum.
+        many = self.plan.kind_count > _SOME_KINDS
+        self.total = probs.sum(dim=1, dtype=torch.float64) if many else None
+        self.probs = turned(probs)
         self.mixing_grad: Tensor | None = None
 
     def target_probs(self) -> Tensor:
@@ -44,10 +46,8 @@ class LossByBags:
             pieces = zip(self.probs.chunk(parts, dim=1), targets.column.t().chunk(parts, dim=1), strict=True)
             kinds = torch.cat([self.bags.up(own.contiguous()).gather(0, column) for own, column in pieces], dim=1)
         probs = torch.cat([self.fine_probs, kinds])
-        if self.correct:
-            # Rounding makes the sum of all probabilities a little more or less than 1. An error that all kinds have
-            # in common would add up in the gradient, so they are related to that very sum.
-            probs.div_(self.probs.sum(dim=0, dtype=torch.float64))
+        if self.total is not None:
+            probs.div_(self.total)
         return probs.t()
 
     def _label_probs(self) -> Tensor:
@@ -73,19 +73,27 @@ class LossByBags:
             self._multiply(targets.column.t(), pull[1:], weight, self.job.scale)
         else:
             self.probs.mul_(self.bags.down(self._any_back(targets.column.t(), pull, weight)))
-        return self.probs.scatter_add_(0, targets.fine.unsqueeze(0), at_target).t()
+        return turned(self.probs.scatter_add_(0, targets.fine.unsqueeze(0), at_target))
 
     def _multiply(self, column: Tensor, pull: Tensor, weight: Tensor | None, scale: float) -> None:
         """Multiply the probabilities by what pulls at them, where all samples have the same weights."""
-        own, first = scale, None
+        own, kinds = scale, None
         if weight is not None:
             own = float(weight[0, 0]) * scale
-            first = self._weight_of_kinds(weight.t()[1:], self.job.targets.kind)[self.plan.kind_of_column]
-        parts = self._parts(self.bags.down_rows)
-        for probs, columns, part in zip(*(table.chunk(parts, 1) for table in (self.probs, column, pull)), strict=True):
+            kinds = self._weight_of_kinds(weight.t()[1:], self.job.targets.kind)[self.plan.kind_of_column]
+
+        def back(columns: Tensor, part: Tensor) -> Tensor:
             shape = self.plan.group_count, part.shape[1]
-            back = part.new_full(shape, scale) if first is None else first.repeat(1, part.shape[1])
-            probs.mul_(self.bags.down(back.scatter_add_(0, columns, part)).add_(own))
+            first = part.new_full(shape, scale) if kinds is None else kinds.repeat(1, part.shape[1])
+            return first.scatter_add_(0, columns, part)
+
+        # Nobody keeps what is given to `down`, so that its memory is free soon.
+        parts = self._parts(self.bags.down_rows)
+        if parts == 1:
+            self.probs.mul_(self.bags.down(back(column, pull)).add_(own))
+            return
+        for probs, columns, part in zip(*(table.chunk(parts, 1) for table in (self.probs, column, pull)), strict=True):
+            probs.mul_(self.bags.down(back(columns, part)).add_(own))
 
     def _any_back(self, column: Tensor, pull: Tensor, weight: Tensor | None) -> Tensor:
         """(group, batch) what each group adds to what pulls at its fine labels, for any weights and mixed rows."""
@@ -108,6 +116,11 @@ class LossByBags:
         total = weight.new_zeros(self.plan.kind_count, weight.shape[1])
         return total.index_add_(0, torch.tensor(kinds, device=weight.device), weight * self.job.scale)
 
-    def group_grads(self, exact: bool) -> Tensor:
-        """(batch, group) dL/ds summed over the fine labels of each group."""
-        return self.bags.up(self.probs).t()
+    def group_grads(self, grad: Tensor, changed: bool) -> Tensor:
+        """(batch, group) dL/ds summed over the fine labels of each group.
+
+        Args:
+            grad: (batch, fine) dL/ds.
+            changed: whether it is no longer what `grad` has found.
+        """
+        return turned(self.bags.up(turned(grad) if changed else self.probs))

@@ -9,17 +9,23 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from finegraph.inference.columns import ListedKind
-    from finegraph.inference.marginal_loss import Grads, Job
+    from finegraph.inference.marginal_loss import Job
 
 
 class LossByColumns:
     """The probabilities of one batch and the sums that the loss needs of them."""
 
-    def __init__(self, job: Job, scores: Tensor, memory: Grads) -> None:
+    def __init__(self, job: Job, probs: Tensor, group_memory: Tensor | None) -> None:
+        """Begin.
+
+        Args:
+            job: what to compute.
+            probs: (batch, fine) the fine probabilities; they become the gradient.
+            group_memory: where to put the gradients for the scores of groups; None where it does not matter.
+        """
         self.job, self.plan, self.columns = job, job.plan, job.plan.columns
         self.slots = self.columns.divide_slots(tuple(job.targets.kind))
-        self.memory = memory
-        self.probs = torch.softmax(scores, dim=1, out=memory.scores)
+        self.probs, self.group_memory = probs, group_memory
         self.shares: list[tuple[Tensor, Tensor]] = []
         self.mixing_grad: Tensor | None = None
         self.block_grads: Tensor | None = None
@@ -100,12 +106,11 @@ class LossByColumns:
         if self.block_grads is not None and self.columns.block is not None:
             self.block_grads.scatter_add_(1, self.columns.block[fine], values)
 
-    def group_grads(self, exact: bool) -> Tensor:
+    def group_grads(self, grad: Tensor, changed: bool) -> Tensor:
         """(batch, group) dL/ds summed over the fine labels of each group.
 
         Args:
-            exact: whether the gradient is still what `grad` has found.
+            grad: (batch, fine) dL/ds.
+            changed: whether it is no longer what `grad` has found.
         """
-        columns, grad = self.columns, self.probs
-        blocks = None if self.block_grads is None or not exact else self.block_grads
-        return columns.sum_to_groups(grad, blocks, self.memory.groups)
+        return self.columns.sum_to_groups(grad, None if changed else self.block_grads, self.group_memory)

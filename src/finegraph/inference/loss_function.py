@@ -110,10 +110,10 @@ def _compiled_loss(
     targets = Targets(fine, column, weight, tensors.exact.slots.all_kinds(), [])
     job = Job(tensors.exact.plan, mixing if mixing.shape[1] else None, targets)
     with full_precision(scores.device):
-        loss, found = loss_and_grad(job, scores, Grads(), again=lambda sample: scores[sample])
+        loss, found = loss_and_grad(job, lambda: scores, lambda sample: scores[sample])
     assert found.scores is not None
     mixing_grad = torch.zeros_like(mixing) if found.mixing is None else found.mixing.contiguous()
-    return loss, found.scores.contiguous(), mixing_grad
+    return loss, found.scores, mixing_grad
 
 
 @_compiled_loss.register_fake

@@ -46,6 +46,9 @@ class Grads(NamedTuple):
     weighted: Tensor | None = None
 
 
+NO_GRADS = Grads()
+
+
 class Job(NamedTuple):
     """What to compute.
 
@@ -75,39 +78,55 @@ class Job(NamedTuple):
         return self._replace(mixing=mixing, targets=self.targets.part(samples))
 
 
-def loss_and_grad(job: Job, scores: Tensor, memory: Grads, again: Callable[[Tensor], Tensor]) -> tuple[Tensor, Grads]:
+def loss_and_grad(
+    job: Job,
+    scores: Callable[[], Tensor],
+    again: Callable[[Tensor], Tensor],
+    memory: Grads = NO_GRADS,
+    overwrite: bool = False,
+) -> tuple[Tensor, Grads]:
     """The loss and its gradients.
 
     Args:
         job: what to compute.
-        scores: (batch, fine) joint scores.
-        memory: where to put gradients, as far as it is given; that of the scores may be the scores themselves.
+        scores: makes the joint scores, (batch, fine); nobody else keeps them, so that their memory is free soon.
         again: gives the scores of some samples again, (sample, fine).
+        memory: where to put gradients, as far as it is given.
+        overwrite: whether the scores may be overwritten.
     """
     weight = job.targets.weight
-    by_bags = job.plan.goes_by_bags(scores.dtype, job.coarse_scores)
-    work = (LossByBags if by_bags else LossByColumns)(job, scores, memory)
+    work = _work(job, scores(), memory, overwrite)
     probs = work.target_probs()
     kept, underflow = weight, None
     if weight is not None and not bool((weight > 0).all()):
         probs = torch.where(weight > 0, probs, 1.0)
-    tiny = _TINY[scores.dtype]
+    tiny = _TINY[probs.dtype]
     if probs.numel() and probs.amin().item() < tiny:
         underflow = probs < tiny
         probs = probs.masked_fill(underflow, 1.0)
         weight = torch.ones_like(probs) if weight is None else weight.expand_as(probs)
         kept = weight.masked_fill(underflow, 0.0)
     logs = probs.log() if kept is None else probs.log().mul_(kept)
+    total = job.summed and underflow is None
+    loss = logs.sum().mul_(-job.scale) if total else logs.sum(dim=1).neg_()
+    del logs
     grad = None
     if job.grads:
-        pull = (kept * -job.scale) / probs if kept is not None else probs.reciprocal().mul_(-job.scale)
-        grad = work.grad(pull, weight)
-    if underflow is None:
-        loss = logs.sum().mul_(-job.scale) if job.summed else logs.sum(dim=1).neg_()
-    else:
-        loss = logs.sum(dim=1).neg_()
+        pull = probs.reciprocal_().mul_(-job.scale)
+        grad = work.grad(pull if kept is None else pull.mul_(kept), weight)
+    if underflow is not None:
         assert weight is not None
         redo(job, work.mixing_grad, weight, underflow, again, loss, grad)
         loss = loss.sum() * job.scale if job.summed else loss
-    groups = work.group_grads(exact=underflow is None) if job.grads and job.group_grads else None
+    groups = None
+    if grad is not None and job.group_grads:
+        groups = work.group_grads(grad, changed=underflow is not None)
     return loss, Grads(grad, groups, work.mixing_grad)
+
+
+def _work(job: Job, scores: Tensor, memory: Grads, overwrite: bool) -> LossByBags | LossByColumns:
+    """The steps of the loss, in the way that is cheaper for this graph."""
+    probs = torch.softmax(scores, dim=1, out=scores if overwrite else memory.scores)
+    if job.plan.goes_by_bags(scores.dtype, job.coarse_scores):
+        return LossByBags(job, probs)
+    return LossByColumns(job, probs, memory.groups)

@@ -21,6 +21,7 @@ from finegraph.inference.bags import Bags
 from finegraph.inference.derivatives import first_derivatives_only
 from finegraph.inference.plan import Plan
 from finegraph.inference.tensors import GraphTensors, Way
+from finegraph.inference.turned import turned
 from finegraph.inference.weighted import weighted_sum
 
 _MANY_KINDS = 64
@@ -157,7 +158,7 @@ class _JointScores(torch.autograd.Function):
 def sum_to_groups(plan: Plan, grad: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
     """For every group the sum over its children."""
     if plan.goes_by_bags(grad.dtype):
-        return plan.bags.up(grad.t().contiguous()).t()
+        return turned(plan.bags.up(turned(grad)))
     return plan.columns.sum_to_groups(grad)
 
 
@@ -175,7 +176,7 @@ def sum_scores(
         fine_scores: the fine scores.
         groups: the scores of groups.
         dtype: the number format of the result.
-        out: memory for the result; it has memory of its own otherwise. With bags, samples are its inner axis.
+        out: memory for the result; it has memory of its own otherwise.
     """
     coarse = _largest(groups)
     if coarse < math.inf and fine_scores.dtype == groups.dtype == torch.float32 and fine_scores.numel():
@@ -189,7 +190,7 @@ def sum_scores(
 def _wide_sum(plan: Plan, fine_scores: Tensor, groups: Tensor) -> Tensor:
     """The sum in float64, of group scores that are finite."""
     if plan.goes_by_bags(torch.float64):
-        total = plan.bags.down(_turned(groups.double())).add_(fine_scores.t()).t()
+        total = turned(plan.bags.down(turned(groups.double()))).add_(fine_scores)
     else:
         total = plan.columns.scores(fine_scores.double(), groups.double())
     top = total.amax(dim=1, keepdim=True)
@@ -225,8 +226,8 @@ def _narrow_sum(plan: Plan, fine: Tensor, groups: Tensor, coarse: float, out: Te
 
 
 def _bag_sum(bags: Bags, fine: Tensor, groups: Tensor) -> Tensor:
-    """The sum by bags; the result has samples as its inner axis."""
-    return bags.down(_turned(groups)).add_(fine.t()).t()
+    """The sum by bags."""
+    return turned(bags.down(turned(groups))).add_(fine)
 
 
 def _split_sum(bags: Bags, fine: Tensor, groups: Tensor, split_fine: bool) -> Tensor:
@@ -238,16 +239,17 @@ def _split_sum(bags: Bags, fine: Tensor, groups: Tensor, split_fine: bool) -> Te
         groups: (batch, group) group scores.
         split_fine: whether the fine scores are so large that they must be split too.
     """
-    low_groups, low = _turned(groups), fine.t()
+    low_groups = turned(groups)
     high_groups = (low_groups + _SPLITTER).sub_(_SPLITTER)
     low_groups -= high_groups
-    high = bags.down(high_groups)
+    high = turned(bags.down(high_groups))
+    del high_groups
     if split_fine:
         high_fine = (fine + _SPLITTER).sub_(_SPLITTER)
-        high += high_fine.t()
-        low = (fine - high_fine).t()
-    high -= high.amax(dim=0)
-    return high.add_(bags.down(low_groups)).add_(low).t()
+        high += high_fine
+        fine = fine - high_fine
+    high -= high.amax(dim=1, keepdim=True)
+    return high.add_(turned(bags.down(low_groups))).add_(fine)
 
 
 def _error_estimate(plan: Plan, largest: float, coarse: float) -> float:
@@ -263,8 +265,3 @@ def _largest(values: Tensor) -> float:
     low, high = torch.aminmax(values)
     largest = max(-low.item(), high.item())
     return largest if largest == largest else math.inf
-
-
-def _turned(values: Tensor) -> Tensor:
-    """The matrix with rows and columns exchanged, in memory of its own."""
-    return values.t().clone(memory_format=torch.contiguous_format)
