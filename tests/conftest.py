@@ -10,6 +10,8 @@ import torch
 if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
     jaxtyping.install_import_hook(["finegraph.inference", "finegraph.nn"], "beartype.beartype")
 
+pytest_plugins = ["browser"]
+
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Tests that run in the background are started so; those of stopping a run would wait for ever.

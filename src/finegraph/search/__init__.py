@@ -1,0 +1,1 @@
+"""Search by image: an index folder of embeddings, and questions to it."""

@@ -1,0 +1,1 @@
+"""The web server and its pages: thin doors to the workflows."""
