@@ -157,3 +157,14 @@ def test_rights_and_links_are_kept(tmp_path):
     assert link.is_symlink()
     assert read_graph(path) == OTHER
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_misspelt_labels_are_found_beside_errors(tmp_path):
+    path = tmp_path / "menu.csv"
+    path.write_text(
+        "fine,dish,tofu\na,kung pao,yes\nb,kung pao,perhaps\nc,kung poa,no\nd,kung pao,no\na,mapo tofu,no\n"
+    )
+    found = [(fault.rule, fault.line, fault.severity) for fault in check_graph_file(path)]
+    assert ("misspelt-label", 4, "warning") in found
+    assert {line for _, line, severity in found if severity == "error"} == {3, 6}
+    assert found == sorted(found, key=lambda each: each[1])

@@ -11,6 +11,7 @@ from finegraph.graph.spelling import Suggestions, misspelt, near
         ("nodles", "noodles"),  # one less
         ("noodlas", "noodles"),  # another one
         ("nooldes", "noodles"),  # two swapped
+        ("kung poa", "kung pao"),  # two swapped, in a short word
         ("resteraunt", "restaurant"),  # other vowels
         ("mapo tofu", "mapotofu"),
         ("crème brûlée", "creme brulee"),
@@ -30,6 +31,7 @@ def test_near_names(one, other):
         ("platter12", "platter13"),  # other digits
         ("type a soup", "type b soup"),  # a short word is another word
         ("beef", "beet"),
+        ("plan ab", "plan ba"),
         ("北京烤鸭面条", "北京烤鸡面条"),  # one sign is a word
     ],
 )

@@ -12,7 +12,7 @@ file are found before one error is raised. Time is linear in the cells; 100,000 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from finegraph.errors import GraphError, near_matches
 from finegraph.graph.cells import CellError, parse_name
@@ -29,18 +29,21 @@ LABELS_ROW = "#labels"
 _LIKE_FINE = frozenset({"fine", "label", "labels", "name", "class", "fine label", "fine_label", "fine-label", "id"})
 
 
-def parse_csv(text: str, path: str, faults: FaultList | None = None) -> tuple[LabelGraph, list[int]]:
+def parse_csv(
+    text: str, path: str, faults: FaultList | None = None, without: Collection[int] = ()
+) -> tuple[LabelGraph, list[int]]:
     """The graph in the text of a CSV file, and the line of each fine label.
 
     Args:
         text: the content of the file.
         path: the name of the file, for messages.
         faults: what was found already, if anything.
+        without: lines of rows to leave out.
 
     Raises:
         GraphFileError: with all faults of the file.
     """
-    return _Reader(text, path, FaultList() if faults is None else faults).read()
+    return _Reader(text, path, FaultList() if faults is None else faults).read(without)
 
 
 class _Reader:
@@ -57,10 +60,11 @@ class _Reader:
         self.lines: list[int] = []
         self.labels_line = 0
 
-    def read(self) -> tuple[LabelGraph, list[int]]:
+    def read(self, without: Collection[int]) -> tuple[LabelGraph, list[int]]:
         if self._read_header():
             for number, (line, cells) in enumerate(self.rows):
-                self._read_row(number, line, cells)
+                if line not in without:
+                    self._read_row(number, line, cells)
             self._check_fine()
         kinds = self._kinds() if not self.faults.full else []
         self.faults.raise_if_any(self.path)

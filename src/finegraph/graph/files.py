@@ -7,6 +7,7 @@ equal graph, and appears whole or not at all.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from finegraph.errors import GraphFileError
 from finegraph.graph.csv_file import parse_csv
@@ -17,6 +18,10 @@ from finegraph.graph.json_reader import parse_json
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.lint import lint
 from finegraph.graph.text_file import decode, read_bytes, write_text
+
+_NAME_RULES = frozenset({"misspelt-label", "alike-names"})
+_MOST_WRONG = 1000
+"""With so many lines that have errors, there is enough to do."""
 
 
 def read_graph(path: str | os.PathLike[str]) -> LabelGraph:
@@ -41,12 +46,31 @@ def write_graph(graph: LabelGraph, path: str | os.PathLike[str]) -> None:
 
 
 def check_graph_file(path: str | os.PathLike[str]) -> list[Fault]:
-    """What is wrong with a graph file: all errors or, where there are none, what is legal but doubtful."""
+    """What is wrong with a graph file: all errors, and what is legal but doubtful.
+
+    Where there are errors, only doubtful names are looked for, in the lines without one: what is said of a whole kind
+    could change once the errors are mended.
+    """
+    name = os.fspath(path)
     try:
-        graph, lines = _read(os.fspath(path))
+        graph, lines = _read(name)
     except GraphFileError as error:
-        return list(error.faults)
+        faults = list(error.faults)
+        return sorted(faults + _doubtful_names(name, faults), key=lambda fault: fault.line or 0)
     return lint(graph, lines)
+
+
+def _doubtful_names(path: str, faults: Sequence[Fault]) -> list[Fault]:
+    """The warnings about names in the lines of a CSV file that have no error; none where nothing can be read."""
+    wrong = {fault.line for fault in faults if fault.line is not None}
+    if not path.lower().endswith(".csv") or len(wrong) >= _MOST_WRONG:
+        return []
+    try:
+        text = decode(read_bytes(path), FaultList())
+        graph, lines = parse_csv(text or "", path, without=wrong - {1})
+    except GraphFileError:
+        return []
+    return [fault for fault in lint(graph, lines) if fault.rule in _NAME_RULES]
 
 
 def _read(path: str) -> tuple[LabelGraph, list[int] | None]:

@@ -2,8 +2,8 @@
 
 Two names are near when they differ by one letter that is added, left out, changed or swapped with the next one, or when
 they agree but for accents, vowels and doubled letters and are alike in all. Names that differ in their digits are never
-near ("table 1", "table 2"), nor those that differ in a short word ("type A", "type B"), nor those in scripts that write
-a word with one sign. To find the near ones among many, every name is hashed with each of its letters left out: names
+near ("table 1", "table 2"), nor those that differ in a short word ("type A", "type B") by more than a swap, nor those in
+scripts that write a word with one sign. To find the near ones among many, every name is hashed with each of its letters left out: names
 that share a hash are compared, no others. So the time is linear in the letters, not quadratic in the names.
 """
 
@@ -98,11 +98,21 @@ def near(one: str, other: str) -> bool:
     words, others = _BREAKS.split(one), _BREAKS.split(other)
     if len(words) == len(others):
         changed = [(a, b) for a, b in zip(words, others, strict=True) if a != b]
-        if any(min(len(a), len(b)) < _SHORT_WORD - 1 or max(len(a), len(b)) < _SHORT_WORD for a, b in changed):
+        if any(_short(a, b) and not _swapped(a, b) for a, b in changed):
             return False
     if _one_edit(one, other):
         return True
     return _skeleton(one) == _skeleton(other) and SequenceMatcher(None, one, other, autojunk=False).ratio() >= _ALIKE
+
+
+def _short(one: str, other: str) -> bool:
+    """Whether two words are so short that a letter more or less makes another word."""
+    return min(len(one), len(other)) < _SHORT_WORD - 1 or max(len(one), len(other)) < _SHORT_WORD
+
+
+def _swapped(one: str, other: str) -> bool:
+    """Whether two words of three letters or more have the same letters, and so can only be one edit apart by a swap."""
+    return len(one) == len(other) >= 3 and sorted(one) == sorted(other)
 
 
 def _one_edit(one: str, other: str) -> bool:

@@ -28,7 +28,7 @@ class GraphCheck:
         file: the path, as it was given.
         fine: the number of fine labels; None where errors keep the graph from being read.
         kinds: the number of kinds; None likewise.
-        findings: all errors or, where there are none, all warnings, in the order of the file.
+        findings: all errors and warnings, in the order of the file; where there are errors, only warnings about names.
     """
 
     file: str
