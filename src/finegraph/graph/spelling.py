@@ -2,9 +2,10 @@
 
 Two names are near when they differ by one letter that is added, left out, changed or swapped with the next one, or when
 they agree but for accents, vowels and doubled letters and are alike in all. Names that differ in their digits are never
-near ("table 1", "table 2"), nor those that differ in a short word ("type A", "type B") by more than a swap, nor those in
-scripts that write a word with one sign. To find the near ones among many, every name is hashed with each of its letters left out: names
-that share a hash are compared, no others. So the time is linear in the letters, not quadratic in the names.
+near ("table 1", "table 2"), nor those that differ in a short word ("type A", "type B") by more than a swap, nor those
+in scripts that write a word with one sign. To find the near ones among many, every name is hashed with each of its
+letters left out: names that share a hash are compared, no others. So the time is linear in the letters, not quadratic
+in the names.
 """
 
 from __future__ import annotations
