@@ -102,7 +102,8 @@ class Objective:
         fine = scores[:, : self._rows.fine_count] if unfolded else scores
         posterior = Posterior(self._graph, fine, unfolded)
         loss = joint_loss(posterior, samples.target, samples.kind_targets, self._kind_weights, reduction="none")
-        (grad,) = torch.autograd.grad(loss, scores, samples.weight)
+        # A gradient handed to autograd would be compared with `loss` symbolically, for which it loads a large library.
+        (grad,) = torch.autograd.grad((loss * samples.weight).sum(), scores)
         return float(loss.detach().double() @ samples.weight.double()), grad
 
 
