@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -253,7 +254,7 @@ def test_without_locks_of_the_system_the_living_are_respected_and_the_dead_are_n
     monkeypatch.setattr("fcntl.lockf", refuse)
     run = new_run(tmp_path)
     file = run.path / ".lock"
-    host = run_lock.socket.gethostname()
+    host = socket.gethostname()
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     file.write_text(f'{{"pid": {os.getppid()}, "host": "{host}"}}')
@@ -281,3 +282,15 @@ def test_the_checkpoints_of_a_run(tmp_path):
     folder = new_run(tmp_path).checkpoint_folder(keep=2)
     assert folder.path == tmp_path / "runs" / "menu" / "checkpoints"
     assert folder.keep == 2
+
+
+def test_a_run_of_which_something_came_is_never_forgotten(tmp_path):
+    run = RunFolder.create(tmp_path / "run")
+    with run.lock():
+        run.write_config({"seed": 0})
+        run.log_file.write_text("{}\n")
+        run.forget_if_nothing_came_of_it()
+        assert run.config_file.is_file()
+        run.log_file.unlink()
+        run.forget_if_nothing_came_of_it()
+    assert not run.path.exists()

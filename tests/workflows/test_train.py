@@ -160,7 +160,8 @@ def test_bad_photos_are_named_or_end_the_run(manifest, tmp_path):
     shutil.copytree(manifest.parent, photos)
     (photos / "grey-1.png").write_bytes(b"<html>")
     with pytest.raises(DataError, match=r"grey-1\.png"):
-        train_run(settings(photos / "images.csv"), Silent(), run=tmp_path / "error")
+        train_run(settings(photos / "images.csv"), Silent(), run=tmp_path / "skip")
+    assert not (tmp_path / "skip").exists()  # so that the name is free again
     result = train_run(settings(photos / "images.csv", on_bad_file="skip"), Silent(), run=tmp_path / "skip")
     assert len(result.bad) == 1
     assert "grey-1.png" in result.bad[0]

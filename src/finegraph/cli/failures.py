@@ -7,6 +7,9 @@ import traceback
 
 from finegraph.cli.exit_codes import BAD_INPUT, INTERNAL, exit_code_of
 from finegraph.cli.terminal import console, printable
+from finegraph.errors import ImageFileError
+
+SKIP = "--on-bad-file skip"
 
 
 def print_failure(error: BaseException, debug: bool) -> None:
@@ -35,7 +38,12 @@ def _lines(error: BaseException) -> list[str]:
     if isinstance(error, OSError) and error.filename is not None:
         reason = error.strerror or type(error).__name__
         return [f"{os.fspath(error.filename)!s}: {reason[:1].lower()}{reason[1:]}; check the path and its rights"]
-    return str(error).splitlines() or [type(error).__name__]
+    lines = str(error).splitlines() or [type(error).__name__]
+    if isinstance(error, ImageFileError):
+        lines.append(
+            f"Mend, replace or remove the file, or leave such files out: {SKIP}. `finegraph data check` lists all."
+        )
+    return lines
 
 
 def _internal(error: BaseException, debug: bool) -> list[str]:

@@ -145,7 +145,7 @@ def print_result(result: TrainResult) -> None:
         ]
         print_table(to, ("on validation photos", ""), rows, right=(1,))
     if result.bad:
-        to.print(f"{count(len(result.bad), 'photo')} could not be read and were left out:")
+        to.print(f"left out as they cannot be read: {count(len(result.bad), 'photo')}")
         for line in result.bad[:20]:
             to.print("  " + printable(line))
     if result.strengths:

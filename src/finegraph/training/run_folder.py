@@ -13,6 +13,7 @@ A folder with a `config.toml` is a run. Things are added to it and nothing is ov
 from __future__ import annotations
 
 import os
+import shutil
 import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -21,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finegraph._version import __version__
+from finegraph.data.storage.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
 from finegraph.errors import RunFolderError, near_matches
-from finegraph.training.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
 from finegraph.training.run_lock import LOCK_FILE, RunLock
 from finegraph.training.toml_text import toml_text
 
@@ -167,6 +168,11 @@ class RunFolder:
                 f"{self.path}: what an interrupted process left cannot be removed: {reason_of(error)}"
             ) from error
         return lock
+
+    def forget_if_nothing_came_of_it(self) -> None:
+        """Remove the folder of a run that holds nothing but its settings, so that its name can be used again."""
+        if [name for name in os.listdir(self.path) if not _is_leftover(name)] == [_CONFIG]:
+            shutil.rmtree(self.path)
 
     def write_config(self, settings: Mapping[str, object]) -> None:
         """Write the settings as `config.toml`, once.

@@ -13,7 +13,7 @@ import torch
 
 from finegraph._version import __version__
 from finegraph.data.splits import DEFAULT_VAL
-from finegraph.errors import SettingsError
+from finegraph.errors import FinegraphError, SettingsError
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks
@@ -99,7 +99,12 @@ def train_run(
             if ranks.first:
                 watcher.data(data, str(folder.path))
             quick = replace(settings, workers=settings.workers or torch.get_num_threads())
-            result = _train(quick, network, data, folder, ranks, device, watcher, resume)
+            try:
+                result = _train(quick, network, data, folder, ranks, device, watcher, resume)
+            except FinegraphError:
+                if ranks.first and not resume:
+                    folder.forget_if_nothing_came_of_it()
+                raise
         ranks.wait()
     held_out = settings.val_split or DEFAULT_VAL if data.val is not None else None
     return TrainResult(
