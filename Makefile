@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test test-all check format bench clean
 
 help:
-	@echo "make demo      a short tour on a small menu (sets up $(VENV))"
+	@echo "make demo      from nothing to a result on a drawn menu (sets up $(VENV))"
 	@echo "make test      the fast tests"
 	@echo "make test-all  all tests, with the large counts"
 	@echo "make check     format, lint, types and layers"

@@ -19,7 +19,11 @@
     ├── CheckpointError             a checkpoint that cannot be saved, or that is damaged (`.damaged`) or cannot be read
     ├── RunFolderError              a run folder that is taken, missing, in use, or cannot be written
     ├── ModelFolderError            a model folder that is damaged, of another version, or may not be written
+    ├── IndexFolderError            a search index that is missing, damaged, in use, or of another model
+    ├── ExportError                 an exported file that cannot be made or written, or that answers differently
     ├── NonFiniteError              training met NaN or infinity; names the step, the layer and the photos
+    ├── LabelStoreError             a store of label decisions that cannot be opened, is of another version or in use
+    ├── ConflictError               an edit of something that somebody else changed; `.conflicts` has both values
     ├── JobError                    another process of a job of several ended, or they do not agree
     └── MissingExtraError           an optional dependency is not installed (also an ImportError)
 
@@ -35,6 +39,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from finegraph.graph.faults import Fault
+    from finegraph.labelling.records import Conflict
 
 
 class FinegraphError(Exception):
@@ -144,8 +149,32 @@ class ModelFolderError(FinegraphError):
     """A model folder that cannot be read, is damaged or of another version, or that may not be written."""
 
 
+class IndexFolderError(FinegraphError):
+    """A search index that is missing, damaged, of another version, in use, or made with another model."""
+
+
+class ExportError(FinegraphError):
+    """An exported file that cannot be made or written, or whose answers are not those of the model."""
+
+
 class NonFiniteError(FinegraphError):
     """Training met NaN or infinity."""
+
+
+class LabelStoreError(FinegraphError):
+    """A store of label decisions that cannot be opened, is of another version, in use, or did not answer in time."""
+
+
+class ConflictError(FinegraphError):
+    """An edit of something that somebody else has changed since it was looked at. Nothing was changed.
+
+    Attributes:
+        conflicts: what was changed, with both values.
+    """
+
+    def __init__(self, message: str, conflicts: Sequence[Conflict] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = tuple(conflicts)
 
 
 class JobError(FinegraphError):

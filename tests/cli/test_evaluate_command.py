@@ -91,3 +91,13 @@ def test_errors(finegraph, run, tmp_path):
         assert outcome.code == 3
         assert message in outcome.err
     assert finegraph("evaluate", run, "--risk", 2).code == 2
+
+
+def test_how_good_features_are_for_search(finegraph, run):
+    outcome = finegraph("evaluate", run, "--retrieval", "--name", "search")
+    assert outcome.code == 0
+    found = EvaluationResult.read(run / "evaluations/search/result.json").retrieval
+    assert (
+        f"search among 12 photos (12 asked): mean average precision {found.mean_average_precision:.1%}, " in outcome.out
+    )
+    assert f"{found.hierarchical_precision['10']:.1%} of the first 10" in outcome.out

@@ -1,10 +1,11 @@
 """Which photos are trained on and which are held out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from finegraph.data.samples import Sample, Samples
+from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.splits import choose_splits, draw_per_class, hold_out
 from finegraph.errors import DataError, UnknownNameError
 
@@ -82,3 +83,12 @@ def test_a_draw_of_more_than_there_are_takes_all_that_have_a_label():
     samples = Samples([*photos({"a": 2}), Sample(Path("x/no label.jpg"))])
     assert draw_per_class(samples, 5, 0).counts() == {"a": 2}
     assert len(draw_per_class(samples, 5, 0)) == 2
+
+
+def test_the_boxes_of_a_photo_stay_on_one_side():
+    boxes = [Box(0, 0, 5, 5), Box(5, 5, 5, 5)]
+    samples = Samples(replace(sample, box=box) for sample in photos({"a": 10, "b": 7}) for box in boxes)
+    train, val = hold_out(samples, 0.3, seed=0)
+    assert len(train) + len(val) == len(samples)
+    assert len(val) == 2 * (3 + 2)
+    assert not {sample.path for sample in train} & {sample.path for sample in val}

@@ -9,6 +9,7 @@ import pytest
 from finegraph.evaluation.calibration_error import Bin, Calibration
 from finegraph.evaluation.metrics import Mistakes
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
+from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sample_results import COLUMNS
 from finegraph.evaluation.sure import Sure
 from finegraph.evaluation.temperature import TemperatureFit
@@ -47,6 +48,7 @@ def names_after(start):
         ("Each of `bins`:", Bin),
         ("`sure`: for each photo", Sure),
         ("`unknown`:", Unknown),
+        ("photo). Of more than 2,000 photos", Retrieval),
     ],
 )
 def test_every_name_is_documented(start, kind):

@@ -9,6 +9,7 @@ from torch.autograd import gradcheck
 
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError, TargetError, UnknownNameError
+from finegraph.inference.targets import FROM_FINE
 from finegraph.inference.tensors import GraphTensors
 
 GRAPH = fg.LabelGraph.from_table(
@@ -194,3 +195,23 @@ def test_one_row_with_very_many_parents_does_not_widen_all():
         [kind[0, 5], kind[1].mean(), kind[2, 3], kind[3].mean()]
     )
     assert torch.allclose(fg.joint_loss(posterior, target, reduction="none"), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("as_sets", [False, True])
+def test_a_photo_without_a_label_of_its_own_has_what_the_graph_says_of_its_class(weighted, as_sets):
+    rows = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.1, 0.9]]).numpy()
+    if not weighted:
+        rows = (rows > 0).astype(float)
+    graph = fg.LabelGraph.from_matrix(["a", "b", "c", "d"], {"dish": rows}, {"dish": ("x", "y", "z")})
+    torch.manual_seed(0)
+    posterior = fg.Posterior(graph, torch.randn(4, 4), {"dish": torch.randn(4, 3)})
+    target = torch.tensor([0, 1, 2, 3])
+    target = torch.eye(4, dtype=torch.bool) if as_sets else target
+    seen = {"dish": torch.tensor([FROM_FINE, 0, FROM_FINE, -100])}
+    found = fg.joint_loss(posterior, target, seen, reduction="none")
+    of_class = fg.joint_loss(posterior, target, reduction="none")
+    of_photo = fg.joint_loss(posterior, target, {"dish": torch.tensor([0, 0, 0, -100])}, reduction="none")
+    expected = torch.stack([of_class[0], of_photo[1], of_class[2], of_photo[3]])
+    torch.testing.assert_close(found, expected)
+    assert (of_class[0] - of_photo[0]).abs() > 1e-3

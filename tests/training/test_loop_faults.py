@@ -97,6 +97,20 @@ def test_a_rate_that_is_far_too_high(manifest, tmp_path):
     assert checkpoint is None or all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
 
 
+def test_weights_that_are_finite_but_answer_nan_are_not_saved(tmp_path):
+    tiny.register()
+    manifest = tiny.make_photos(tmp_path / "photos", val=0)
+    network = []
+
+    def on_step(done):
+        if done == 2 * PER_EPOCH:
+            poison("head.fine.weight", 3e38)(network[0])  # finite, but its products are not
+
+    with pytest.raises(NonFiniteError, match=r"^step 10: the answer became NaN or infinite, first in head"):
+        tiny.tune(manifest, tmp_path / "run", watcher=tiny.Watcher(on_step), alter=network.append)
+    assert tiny.last(tmp_path / "run").step == PER_EPOCH
+
+
 # ---- photos that cannot be read --------------------------------------------------------------------------------------
 
 

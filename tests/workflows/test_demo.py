@@ -1,54 +1,101 @@
-"""The tour: everything it prints is computed in the run."""
-
+import csv
 import json
-import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-import torch
 
+import finegraph as fg
 from finegraph.cli.main import run
+from finegraph.data.menu import Menu
+from finegraph.errors import RunFolderError
+from finegraph.workflows import demo as demo_module
 from finegraph.workflows.demo import run_demo
+
+PER_SPLIT = {"train": 4, "val": 1, "test": 2, "wild": 1}
+
+
+class Silent:
+    def __init__(self):
+        self.stages = set()
+
+    def stage(self, name, done, total):
+        self.stages.add(name)
+
+    def data(self, data, folder):
+        pass
+
+    def note(self, text):
+        pass
+
+
+def few_photos(folder, size, progress):
+    """The first eight items of the small menu, with few photos each, drawn for real."""
+    menu = Menu(size, 0)
+    graph = menu.graph()
+    some = set(graph.fine[:8])
+    rows, counts = [], {}
+    for photo in menu.photos:
+        place = photo.label, photo.split
+        if photo.label in some and counts.get(place, 0) < PER_SPLIT[photo.split]:
+            counts[place] = counts.get(place, 0) + 1
+            (folder / photo.path).parent.mkdir(parents=True, exist_ok=True)
+            menu.draw(photo).save(folder / photo.path)
+            rows.append((photo.path, photo.label, photo.split))
+    with (folder / "images.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("path", "label", "split"), *rows])
+    graph.write(folder / "graph.csv")
+    progress(len(rows), len(rows))
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    torch.manual_seed(5)
-    return run_demo(tmp_path_factory.mktemp("demo"), draws=1)
+    folder = tmp_path_factory.mktemp("demo") / "runs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo_module, "write_menu", few_photos)
+        patch.setenv("FINEGRAPH_CACHE", str(folder / "cache"))
+        watcher = Silent()
+        found = run_demo(folder, watcher)
+    assert {"photos drawn", "test", "wild"} <= watcher.stages
+    return found
 
 
-def test_the_answers_belong_together(demo):
-    assert demo.truth in demo.graph.fine
-    assert demo.top_given[0].label.endswith(demo.known["restaurant"])
-    assert (demo.explanation.first, demo.explanation.second) == tuple(answer.label for answer in demo.top_given[:2])
-    assert demo.explanation.log_odds > 0
-    for score in demo.scores:
-        assert 1 / len(demo.graph) < score.fine <= score.dish <= 1
-    assert 0 <= demo.new_item_first <= demo.new_item_third <= 1
+def test_the_figures_belong_together(demo):
+    assert demo.photos["train"] == 32
+    for one in demo.comparisons:
+        softmax, bipartite = (one.results[head].top1 for head in ("softmax", "bipartite"))
+        assert one.gain.mean == pytest.approx(bipartite - softmax)
+        assert (one.fixed - one.broken) / one.results["softmax"].photos == pytest.approx(bipartite - softmax)
 
 
-def test_it_is_the_same_again_and_leaves_random_numbers_alone(demo, tmp_path):
-    torch.manual_seed(7)
-    expected = torch.rand(1)
-    torch.manual_seed(7)
-    again = run_demo(tmp_path, draws=1)
-    assert torch.equal(torch.rand(1), expected)
-    assert again.scores == demo.scores
-    assert again.top == demo.top
+def test_the_photo_is_asked_about_for_real(demo):
+    question = demo.question
+    again = fg.load(f"{demo.folder}/bipartite").predict(question.photo, given={"restaurant": question.known})
+    assert again.top[0].probability == pytest.approx(question.after.top[0].probability, abs=1e-6)
+    assert question.truth.endswith(question.known)
+    assert question.after.top[0].label.endswith(question.known)
 
 
-def test_the_drawing_is_written(demo):
-    ElementTree.parse(demo.drawing)
+def test_a_report_is_written_and_nothing_is_overwritten(demo):
+    assert "<html" in Path(demo.report).read_text(encoding="utf-8")
+    with pytest.raises(RunFolderError, match="a demo was here already; choose another name"):
+        run_demo(demo.folder, Silent())
 
 
-def test_the_command_prints_json(tmp_path, capsys):
-    assert run(["demo", "--json", "--out", str(tmp_path)]) == 0
+def test_it_is_printed_with_what_to_do_next(demo, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo_module, "run_demo", lambda out, watcher: replace(demo, folder=str(out)))
+    (tmp_path / "runs" / "demo").mkdir(parents=True)
+    assert run(["demo"]) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "softmax",
+        "bipartite against softmax:",
+        "you know the restaurant",
+        "finegraph serve runs/demo-2/bip",
+    ):
+        assert words in out
+    assert run(["demo", "--json", "--out", "here"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [score["head"] for score in document["scores"]] == ["softmax", "bipartite"]
-    assert document["drawing"] == str(tmp_path / "menu.svg")
-
-
-def test_the_command_prints_a_tour(tmp_path, capsys):
-    assert run(["demo", "--out", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    for line in ("A menu as a label graph", "Two heads", "Why", "A new menu item", "finegraph graph check"):
-        assert line in text
+    assert document["folder"] == "here"
+    assert {"top1", "top5", "nll", "kinds"} == set(document["comparisons"][0]["heads"]["bipartite"])

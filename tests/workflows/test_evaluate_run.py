@@ -7,10 +7,13 @@ import shutil
 import pytest
 
 from evaluation.tiny_runs import make_foreign, make_photos, make_run, register
+from finegraph.data.dataset import targets_of
 from finegraph.data.sources import read_samples
 from finegraph.data.splits import choose_splits
 from finegraph.errors import DataError, InputError, ModelFolderError, RunFolderError, UnknownNameError
 from finegraph.evaluation import EvaluationResult
+from finegraph.evaluation.retrieval import judge_retrieval
+from finegraph.model.features import extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.workflows import evaluation_folder
 from finegraph.workflows.evaluate import evaluate_run
@@ -31,7 +34,15 @@ def run(manifest, tmp_path):
 def test_the_test_photos_of_the_run(run, manifest):
     found = evaluate_run(run)
     assert found.folder == run / "evaluations/test"
-    assert sorted(path.name for path in found.folder.iterdir()) == ["result.json", "samples.csv"]
+    files = [
+        "details.json",
+        "details.safetensors",
+        "graph.json",
+        "result.json",
+        "samples.csv",
+        "thumbnails.safetensors",
+    ]
+    assert sorted(path.name for path in found.folder.iterdir()) == files
     assert EvaluationResult.read(found.folder / "result.json") == found.result
     result = found.result
     assert (result.model, result.data, result.split) == (str(run), str(manifest), "test")
@@ -200,3 +211,18 @@ def test_a_full_disk_leaves_nothing(run, monkeypatch):
     with pytest.raises(RunFolderError, match="the evaluation cannot be written: No space left on device"):
         evaluate_run(run)
     assert list((run / "evaluations").iterdir()) == []
+
+
+def test_how_good_features_are_for_search(run):
+    found = evaluate_run(run, name="search", retrieval=True)
+    result = EvaluationResult.read(found.folder / "result.json").retrieval
+    assert result == found.result.retrieval
+    samples = read_samples(found.result.data).split("test")
+    classifier = PhotoClassifier.load(run)
+    features = extract_features(classifier.network, samples, classifier.views, cache=False)
+    expected = judge_retrieval(
+        classifier.graph, features.fine.numpy(), targets_of(samples, classifier.graph)[0].numpy()
+    )
+    assert result == expected
+    assert (result.photos, result.queries) == (12, 12)
+    assert evaluate_run(run).result.retrieval is None

@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 import tomllib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -200,3 +201,72 @@ def test_a_setting_without_effect_is_refused():
     ):
         check_used({"lr": 0.1, "epochs": 3})
     check_used({"tune": "all", "lr": 0.1, "kind_weight": 1.0})
+
+
+def test_resuming_a_finished_run_keeps_its_calibration(manifest, tmp_path):
+    for tune in ("head", "all"):
+        own = settings(manifest, tune=tune, **({"epochs": 1, "batch_size": 16} if tune == "all" else {}))
+        train_run(own, Silent(), run=tmp_path / tune)
+        model = fg.load(tmp_path / tune)
+        model.temperature = 2.0
+        model.save(tmp_path / tune / "model")
+        result = train_run(resume_settings(tmp_path / tune, {}), Silent(), run=tmp_path / tune, resume=True)
+        assert result.model is not None
+        assert fg.load(tmp_path / tune).temperature == 2.0
+
+
+def test_a_run_goes_on_where_its_photos_were_moved_to(manifest, tmp_path):
+    first = tmp_path / "here" / "photos"
+    shutil.copytree(manifest.parent, first)
+    train_run(settings(first / "images.csv", tune="all", epochs=1, batch_size=16), Silent(), run=tmp_path / "run")
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = resume_settings(tmp_path / "run", {"data": str(tmp_path / "there" / "photos" / "images.csv")})
+    assert train_run(moved, Silent(), run=tmp_path / "run", resume=True).finished
+
+
+def with_colours(manifest, folder, colours):
+    """A copy of the photos in which some have a colour of their own, by the number of the row."""
+    shutil.copytree(manifest.parent, folder)
+    with (folder / "images.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for number, row in enumerate(rows):
+        row["colour"] = colours.get(number, "")
+    with (folder / "images.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    return folder / "images.csv"
+
+
+def test_photos_that_contradict_their_class_make_weights_or_are_ignored(manifest, tmp_path):
+    with manifest.open(newline="") as file:
+        label = next(csv.DictReader(file))["label"]
+    other = next(colour for colour in tiny.CLASSES.values() if colour != tiny.CLASSES[label])
+    photos = with_colours(manifest, tmp_path / "photos", {0: other})
+    own = settings(photos, graph=str(manifest.parent / "graph.csv"))
+    watcher = Silent()
+    train_run(own, watcher, run=tmp_path / "use")
+    assert any("photos show what their classes exclude in colour" in note for note in watcher.notes)
+    graph = fg.load(tmp_path / "use").graph
+    assert graph != fg.LabelGraph.read(manifest.parent / "graph.csv")
+    train_run(replace(own, image_labels="ignore"), Silent(), run=tmp_path / "ignore")
+    assert fg.load(tmp_path / "ignore").graph == fg.LabelGraph.read(manifest.parent / "graph.csv")
+
+
+def test_boxes_that_are_not_there_are_asked_for(manifest, tmp_path):
+    with pytest.raises(DataError, match="expected boxes to cut photos to, but none has one"):
+        train_run(settings(manifest, box=True), Silent(), run=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"tune": "all", "l2": 5.0, "choose": True}, "l2, choose: no effect with tune = all; choose tune = head"),
+        ({"dropout": 0.1}, "dropout: no effect with tune = head"),
+        ({"tune": "all", "drop_every": 3}, "drop_every: no effect with schedule = one_cycle; choose schedule = steps"),
+        ({"tune": "all", "recipe": "paper", "warmup": 0.1}, "warmup: no effect with schedule = steps"),
+    ],
+)
+def test_settings_without_effect_are_refused(given, text):
+    with pytest.raises(SettingsError, match=text):
+        check_used(given)

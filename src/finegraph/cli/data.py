@@ -1,4 +1,4 @@
-"""`finegraph data check`."""
+"""`finegraph data check` and `finegraph data menu`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
     from finegraph.data.check import DataCheck
     from finegraph.data.findings import Finding
+    from finegraph.workflows.menu import MenuFiles
 
-data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check photos and their labels.")
+data_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Check photos, and make photos to try things with."
+)
 
 MOST_PRINTED = 50
 """How many findings a terminal is filled with."""
@@ -26,7 +29,7 @@ MOST_PRINTED = 50
 
 @data_app.callback()
 def _group() -> None:
-    """Check photos and their labels."""
+    """Check photos, and make photos to try things with."""
 
 
 @data_app.command()
@@ -59,6 +62,42 @@ def check(
         _print_check(console(), result)
     if result.errors or (strict and result.warnings):
         raise typer.Exit(FOUND_ERRORS)
+
+
+@data_app.command()
+def menu(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write; new, empty, or with the same menu.")],
+    size: Annotated[str, typer.Option(help="small: 60 fine labels, 1,350 photos; full: 975 and 37,437.")] = "small",
+    seed: Annotated[int, typer.Option(min=0, help="Another seed makes another menu.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="How many processes draw; by default one per core.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Draw the synthetic menu: photos of invented dishes.
+
+    Writes photos, a manifest (images.csv) and a label graph (graph.csv). If it is interrupted, the same
+    command goes on.
+    """
+    from finegraph.workflows.menu import write_menu
+
+    with progress("photos") as told:
+        result = write_menu(out, size, seed=seed, workers=workers, progress=told)
+    if as_json:
+        print_json(result)
+    else:
+        _print_menu(console(), result)
+
+
+def _print_menu(to: Console, menu: MenuFiles) -> None:
+    """What was written, and what to do with it."""
+    parts = ", ".join(f"{split} {number:,}" for split, number in menu.photos.items())
+    to.print(
+        f"{printable(menu.folder)}: {count(menu.fine, 'fine label')} of {count(menu.restaurants, 'restaurant')}, "
+        f"{menu.dishes:,} dishes, {count(menu.ingredients, 'ingredient')}"
+    )
+    to.print(f"{count(sum(menu.photos.values()), 'photo')} ({parts}); {menu.drawn:,} drawn now")
+    to.print(f"next: finegraph train {printable(menu.manifest)} --graph {printable(menu.graph)}")
 
 
 def _print_check(to: Console, result: DataCheck) -> None:

@@ -7,96 +7,129 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from finegraph.cli.terminal import console, print_json, print_table, printable
+from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from finegraph.inference import Answer
-    from finegraph.workflows.demo import Demo
+    from finegraph.workflows.demo import Comparison, Demo
+
+WHAT = {"test": "controlled: the same kitchens on other days", "wild": "wild: other cameras, half-eaten plates"}
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="The folder for the drawing of the menu.")] = Path("runs/demo"),
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A new folder for it all; by default runs/demo, or the next free name.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Take a short tour on a small menu.
+    """See the whole of it in a few minutes, offline.
 
-    Trains a softmax and a bipartite head on made-up photos and asks the posterior what it can answer.
+    Draws the photos of a small menu, trains a softmax and a bipartite head on them, compares both on photos that they
+    never saw, asks about one photo, and writes a report.
     """
-    import torch
-
+    from finegraph.cli.training_display import TrainingDisplay
     from finegraph.workflows.demo import run_demo
 
-    torch.set_num_threads(1)  # for tensors as small as these, two threads only wait for each other
-    result = run_demo(out)
+    with TrainingDisplay(quiet=True) as display:
+        found = run_demo(_new_folder() if out is None else out, display)
     if as_json:
-        print_json(_document(result))
+        print_json(_document(found))
     else:
-        _print(result)
+        _print(found)
+
+
+def _new_folder() -> Path:
+    """A folder in `runs` that is not there yet."""
+    number, path = 1, Path("runs/demo")
+    while path.exists():
+        number += 1
+        path = Path(f"runs/demo-{number}")
+    return path
 
 
 def _document(demo: Demo) -> dict[str, object]:
-    """The tour as JSON."""
+    """The demo as JSON."""
+    question = demo.question
     return {
+        "folder": demo.folder,
         "fine": len(demo.graph),
         "kinds": len(demo.graph.kinds),
         "photos": demo.photos,
-        "draws": demo.draws,
-        "scores": [vars(score) for score in demo.scores],
-        "truth": demo.truth,
-        "top": [answer._asdict() for answer in demo.top],
-        "dishes": [answer._asdict() for answer in demo.dishes],
-        "sure": None if demo.sure is None else demo.sure._asdict(),
-        "given": demo.known,
-        "top_given": [answer._asdict() for answer in demo.top_given],
-        "log_odds": demo.explanation.log_odds,
-        "parts": [part._asdict() for part in demo.explanation.parts],
-        "new_item": demo.new_item,
-        "new_item_first": demo.new_item_first,
-        "new_item_third": demo.new_item_third,
-        "drawing": demo.drawing,
+        "comparisons": [_comparison(one) for one in demo.comparisons],
+        "question": {
+            "photo": question.photo,
+            "truth": question.truth,
+            "given": {"restaurant": question.known},
+            "before": question.before.to_dict(),
+            "after": question.after.to_dict(),
+        },
+        "report": demo.report,
+        "seconds": demo.seconds,
     }
 
 
+def _comparison(one: Comparison) -> dict[str, object]:
+    figures = {
+        head: {"top1": found.top1, "top5": found.top5, "nll": found.nll, "kinds": found.kinds}
+        for head, found in one.results.items()
+    }
+    gain = {"mean": one.gain.mean, "low": one.gain.low, "high": one.gain.high}
+    return {"split": one.split, "heads": figures, "gain": gain, "fixed": one.fixed, "broken": one.broken}
+
+
 def _print(demo: Demo) -> None:
-    """The tour for people."""
+    """The demo for people."""
+    from finegraph.cli.prediction_text import print_prediction
+
     to = console()
-    graph = demo.graph
-    _heading(to, "A menu as a label graph")
-    to.print(
-        f"{len(graph)} fine labels such as {graph.fine[0]!r}, linked to {len(graph.kinds)} kinds of coarse labels:"
+    photos = ", ".join(f"{many:,} {split}" for split, many in demo.photos.items())
+    _heading(to, "A drawn menu")
+    to.print(f"{len(demo.graph)} menu items, {len(demo.graph.kinds)} kinds of coarse labels; photos: {photos}")
+    for one in demo.comparisons:
+        _heading(to, WHAT.get(one.split, one.split).capitalize())
+        _print_comparison(to, one)
+    question = demo.question
+    _heading(to, f"One photo of {question.truth}")
+    print_prediction(to, question.before, {})
+    _heading(to, f"The same photo, and you know the restaurant: {question.known}")
+    print_prediction(to, question.after, {"restaurant": (question.known,)})
+    to.print()
+    to.print("The photos are drawn: this shows how it works, not how much it helps on real ones.")
+    _next(to, demo)
+
+
+def _print_comparison(to: Console, one: Comparison) -> None:
+    """The figures of both heads on one split."""
+    rows = []
+    for head, found in one.results.items():
+        kinds = [found.kinds[kind] for kind in ("dish", "restaurant")]
+        rows.append((head, *(_percent(share) for share in (found.top1, found.top5, *kinds)), f"{found.nll or 0:.2f}"))
+    print_table(to, ("head", "top-1", "top-5", "dish", "restaurant", "nll"), rows, right=(1, 2, 3, 4, 5))
+    gain = one.gain
+    low, high = 100 * gain.low, 100 * gain.high
+    chance = "" if low > 0 or high < 0 else "; 0 lies inside, so it may be chance"
+    points = f"{100 * gain.mean:+.1f} points top-1, 95 % interval {low:+.1f} to {high:+.1f}"
+    to.print(f"bipartite against softmax: {points}{chance}")
+    to.print(f"{count(one.fixed, 'photo')} fixed, {count(one.broken, 'photo')} broken")
+
+
+def _next(to: Console, demo: Demo) -> None:
+    """What to do next."""
+    from shlex import quote
+
+    run = quote(f"{demo.folder}/bipartite")
+    photo, restaurant = quote(demo.question.photo), quote(f"restaurant={demo.question.known}")
+    _heading(to, f"Next (all of this took {demo.seconds:.0f} s)")
+    commands = (
+        (f"open {quote(demo.report)}", "the report, in a browser"),
+        (f"finegraph serve {run}", "the same as a web page"),
+        (f"finegraph predict {run} {photo} --given {restaurant}", "ask, and say what you know"),
+        ("finegraph train FOLDER --run runs/mine", "your own photos: a folder per class, or a manifest"),
     )
-    to.print("dish, restaurant, each ingredient, how it is served, and whether it is spicy.")
-    to.print(f"drawn in {demo.drawing}")
-    _heading(to, f"Two heads, {demo.photos} made-up photos per fine label")
-    rows = [
-        (score.head, *(f"{value:.1%}" for value in (score.fine, score.dish, score.restaurant))) for score in demo.scores
-    ]
-    print_table(to, ("head", "fine label", "dish", "restaurant"), rows, right=(1, 2, 3))
-    to.print(
-        f"Accuracy on new photos, mean of {demo.draws} draws. The photos are numbers in which every label leaves a"
-    )
-    to.print("trace, so this shows how it works, not how much it helps on real photos.")
-    _heading(to, f"One photo of {demo.truth}")
-    _answers(to, "most probable", demo.top)
-    _answers(to, "as a dish", demo.dishes)
-    to.print(f"  {'sure (risk 5 %)':16} {demo.sure if demo.sure is not None else 'nothing'}")
-    known = ", ".join(f"{kind} is {label}" for kind, label in demo.known.items())
-    _answers(to, f"given that the {known}", demo.top_given)
-    _heading(to, "Why")
-    for line in str(demo.explanation).splitlines()[:7]:
-        to.print(printable(line))
-    _heading(to, "A new menu item")
-    to.print(f"A head that never saw {demo.new_item} is given its row of the table, and no photo.")
-    to.print(f"It then is the first answer to {demo.new_item_first:.0%} of the photos of it, and among the first three")
-    to.print(
-        f"of {len(graph)} for {demo.new_item_third:.0%}: what is known of the dish and its ingredients is a start."
-    )
-    _heading(to, "Next")
-    to.print("  finegraph graph check menu.csv    look for faults in a label table of your own")
-    to.print("  finegraph graph show menu.csv     see its kinds and labels, or draw them with --svg")
-    to.print("  README.md                         put a BipartiteHead on a network of your own")
+    for command, what in commands:
+        to.print(printable(f"  {command}"), soft_wrap=True)
+        to.print(f"      {what}", style="dim")
 
 
 def _heading(to: Console, text: str) -> None:
@@ -106,10 +139,5 @@ def _heading(to: Console, text: str) -> None:
     to.print(Text(printable(text), style="bold"))
 
 
-def _answers(to: Console, what: str, answers: list[Answer]) -> None:
-    """A line of labels with probabilities."""
-    line = ", ".join(f"{printable(answer.label)} {answer.probability:.0%}" for answer in answers)
-    if len(what) > 16:
-        to.print(f"  {what}:")
-        what = ""
-    to.print(f"  {what:16} {line}")
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

@@ -52,6 +52,9 @@ def evaluate(
     kept: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The share of known photos that the threshold is to keep.")
     ] = 0.95,
+    retrieval: Annotated[
+        bool, typer.Option("--retrieval", help="Judge how good the features are for search too.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="What to call the evaluation.")] = None,
     on_bad_file: Annotated[
         str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
@@ -81,11 +84,12 @@ def evaluate(
             score=score or DEFAULT_SCORE,
             kept=kept,
             workers=workers,
+            retrieval=retrieval,
             progress=told,
             **options,
         )
     if as_json:
-        print_json({**found.result.to_dict(), "folder": str(found.folder)})
+        print_json({**found.result.to_dict(), "folder": str(found.folder), "trained_on": found.trained_on})
     else:
         _print(console(), found)
     _name_bad(found.result)
@@ -105,6 +109,9 @@ def _print(to: Console, found: RunEvaluation) -> None:
     _print_sure(to, result)
     _print_calibration(to, found)
     _print_unknown(to, result)
+    _print_retrieval(to, result)
+    if found.trained_on:
+        to.print(f"note: {count(found.trained_on, 'photo')} of these were trained on, so the figures flatter the model")
     to.print(f"kept in {printable(str(found.folder))}")
 
 
@@ -179,6 +186,18 @@ def _print_unknown(to: Console, result: EvaluationResult) -> None:
         )
         areas = sorted(unknown.auroc_by_score.items(), key=lambda pair: -pair[1])
         to.print("AUROC of all scores: " + ", ".join(f"{name} {area:.1%}" for name, area in areas))
+
+
+def _print_retrieval(to: Console, result: EvaluationResult) -> None:
+    """How good the features are for search."""
+    found = result.retrieval
+    if found is None:
+        return
+    depths = [f"{_percent(value)} of the first {depth}" for depth, value in found.hierarchical_precision.items()]
+    to.print(
+        f"search among {count(found.photos, 'photo')} ({found.queries:,} asked): mean average precision "
+        f"{_percent(found.mean_average_precision)}, hierarchical precision {', '.join(depths)}"
+    )
 
 
 def _name_bad(result: EvaluationResult) -> None:

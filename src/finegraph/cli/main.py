@@ -18,9 +18,16 @@ from finegraph.cli.data import data_app
 from finegraph.cli.demo import demo
 from finegraph.cli.doctor import doctor
 from finegraph.cli.evaluate import evaluate
+from finegraph.cli.export import export
 from finegraph.cli.graph import graph_app
+from finegraph.cli.index import index_app
+from finegraph.cli.label import label
 from finegraph.cli.predict import predict
 from finegraph.cli.process import leave, prepare_process
+from finegraph.cli.report import report
+from finegraph.cli.search import search
+from finegraph.cli.serve import serve
+from finegraph.cli.study import study
 from finegraph.cli.train import train
 
 app = typer.Typer(
@@ -34,10 +41,17 @@ app = typer.Typer(
 )
 app.add_typer(graph_app, name="graph")
 app.add_typer(data_app, name="data")
+app.add_typer(index_app, name="index")
 app.command()(demo)
 app.command()(doctor)
 app.command()(evaluate)
+app.command()(export)
+app.command()(label)
 app.command()(predict)
+app.command()(search)
+app.command()(serve)
+app.command()(study)
+app.command()(report)
 app.command()(train)
 
 

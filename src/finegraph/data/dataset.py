@@ -24,6 +24,7 @@ from finegraph.graph.faults import MOST_PRINTED
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.spelling import Suggestions
+from finegraph.inference.targets import FROM_FINE
 
 MISSING = -100
 """The target where a label is not known; losses pass over it."""
@@ -51,8 +52,8 @@ class Batch(NamedTuple):
 class PhotoDataset(Dataset[Item | ImageFileError]):
     """Views of photos and their targets, as numbers of labels in a graph.
 
-    An item has the target of every kind of the graph that any of the samples has labels of; see `targets_of`. Kinds
-    that the graph does not have are left out; checking the data reports them.
+    An item has the target of every kind of the graph that any of the samples has labels of; see `training_targets`.
+    Kinds that the graph does not have are left out; checking the data reports them.
 
     Args:
         samples: the photos.
@@ -87,7 +88,7 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
         self.view_share = view_share
         self.samples, self.graph, self.settings = samples, graph, settings
         self.view, self.seed, self.on_bad_file, self.most_pixels = view, seed, on_bad_file, most_pixels
-        self.fine, self.kinds = targets_of(samples, graph)
+        self.fine, self.kinds = training_targets(samples, graph)
         # In shared memory, so that worker processes which live for several epochs see it change.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
@@ -143,6 +144,23 @@ def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch
         more = [f"  and {len(faults) - MOST_PRINTED} more"] if len(faults) > MOST_PRINTED else []
         count = "a label is" if len(faults) == 1 else f"{len(faults)} labels are"
         raise UnknownNameError("\n".join([f"{count} not in the graph:", *faults[:MOST_PRINTED], *more]))
+    return fine, kinds
+
+
+def training_targets(
+    samples: Samples, graph: LabelGraph
+) -> tuple[Int[Tensor, " batch"], dict[str, Int[Tensor, " batch"]]]:
+    """The same for the loss: a photo without a label of its own has what the graph says of its class.
+
+    Raises:
+        UnknownNameError: labels that the graph does not have, all of them at once.
+    """
+    fine, kinds = targets_of(samples, graph)
+    for name in kinds:
+        number_of = {label: number for number, label in enumerate(graph.labels(name))}
+        own = torch.tensor([number_of.get(sample.kinds.get(name, ""), MISSING) for sample in samples])
+        from_fine = torch.where(fine == MISSING, MISSING, FROM_FINE)
+        kinds[name] = torch.where(own == MISSING, from_fine, own)
     return fine, kinds
 
 

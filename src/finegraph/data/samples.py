@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, overload
 
-from finegraph.errors import unknown_name
+from finegraph.errors import DataError, unknown_name
 
 
 class Box(NamedTuple):
@@ -103,6 +103,18 @@ class Samples(Sequence[Sample]):
     def kinds(self) -> tuple[str, ...]:
         """The kinds that some photo has a label of, in the order of their names."""
         return tuple(sorted({kind for sample in self for kind in sample.kinds}))
+
+    def without_kinds(self) -> Samples:
+        """The same samples without labels of single photos: what holds for their classes is all that is known."""
+        return Samples((replace(sample, kinds={}) for sample in self), self.source, self.notes)
+
+    def require_boxes(self) -> None:
+        """Raise where photos are to be cut to their boxes and none has one."""
+        if len(self) and not any(sample.box is not None for sample in self):
+            raise DataError(
+                f"{self.source or 'the photos'}: expected boxes to cut photos to, but none has one; leave boxes out, "
+                "or add the columns x, y, width and height to the manifest"
+            )
 
     def split(self, name: str) -> Samples:
         """The samples of one part of the data.

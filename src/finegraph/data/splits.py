@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataError
@@ -44,19 +45,25 @@ def choose_splits(
 def hold_out(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:
     """Cut a share of each class off, rounded to the nearest number of photos, but never all of a class.
 
+    A photo with several boxes is several samples. They stay together, so that no photo is on both sides.
+
     Raises:
         DataError: there is no class of which that is a photo.
     """
-    held: set[int] = set()
+    held: set[Path] = set()
     for places in _by_class(samples, seed).values():
-        held.update(places[: min(int(share * len(places) + 0.5), len(places) - 1)])
+        photos = list(dict.fromkeys(samples[place].path for place in places))
+        held.update(photos[: min(int(share * len(photos) + 0.5), len(photos) - 1)])
     if not held:
         most = max(samples.counts().values(), default=0)
         raise DataError(
             f"val_share: expected a share that is at least a photo of some class, got {share:g}; the largest class has "
             f"{most:,}, and one must stay to train on. Hold out more, or name a split to validate on"
         )
-    return _keep(samples, lambda place: place not in held), _keep(samples, lambda place: place in held)
+    return (
+        _keep(samples, lambda place: samples[place].path not in held),
+        _keep(samples, lambda place: samples[place].path in held),
+    )
 
 
 def draw_per_class(samples: Samples, count: int, seed: int) -> Samples:
@@ -77,7 +84,7 @@ def _by_class(samples: Samples, seed: int) -> dict[str, list[int]]:
 
 
 def _chance(sample: Sample, seed: int) -> bytes:
-    """A number of chance that goes with a photo; where its folder lies does not matter."""
+    """A number of chance that goes with a sample; where its folder lies does not matter."""
     name = f"{seed}/{'/'.join(sample.path.parts[-2:])}/{sample.box}"
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
 

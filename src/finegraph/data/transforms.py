@@ -22,16 +22,10 @@ from jaxtyping import UInt8
 from PIL import Image
 from torch import Tensor
 
+from finegraph.data.resizing import FILTERS, resized
 from finegraph.errors import InputError, unknown_name
 
 View = Literal["train", "centre", "ten"]
-
-_FILTERS = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-}
-_MOST_STRETCH = 8
-"""A picture that is longer than this many times its width is squeezed; a strip of one pixel would fill the memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +49,8 @@ class ViewSettings:
                 raise InputError(f"{name} must be a number of pixels, 1 or more, got {getattr(self, name)!r}")
         if self.size > self.resize:
             raise InputError(f"size must be at most resize, {self.resize} pixels, got {self.size}")
-        if self.interpolation not in _FILTERS:
-            raise unknown_name("interpolation", self.interpolation, tuple(_FILTERS))
+        if self.interpolation not in FILTERS:
+            raise unknown_name("interpolation", self.interpolation, tuple(FILTERS))
 
 
 def sample_random(seed: int, epoch: int, index: int) -> np.random.Generator:
@@ -66,14 +60,7 @@ def sample_random(seed: int, epoch: int, index: int) -> np.random.Generator:
 
 def resize_picture(picture: Image.Image, settings: ViewSettings) -> UInt8[Tensor, "channel height width"]:
     """A picture in the size that views are cut from."""
-    size = (settings.resize, settings.resize)
-    if settings.keep_shape:
-        scale = settings.resize / min(picture.size)
-        most = settings.resize * _MOST_STRETCH
-        width, height = (min(max(settings.resize, round(side * scale)), most) for side in picture.size)
-        size = (width, height)
-    if picture.size != size:
-        picture = picture.resize(size, _FILTERS[settings.interpolation])
+    picture = resized(picture, settings.resize, keep_shape=settings.keep_shape, interpolation=settings.interpolation)
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous()
 
 
@@ -102,7 +89,7 @@ def random_part(
     width, height = (min(np.sqrt(share) * factor, 1.0) for factor in (stretch, 1 / stretch))
     left, top = random.uniform(0, 1 - width), random.uniform(0, 1 - height)
     box = (left * picture.width, top * picture.height, (left + width) * picture.width, (top + height) * picture.height)
-    part = picture.resize((settings.size, settings.size), _FILTERS[settings.interpolation], box=box)
+    part = picture.resize((settings.size, settings.size), FILTERS[settings.interpolation], box=box)
     view = torch.from_numpy(np.array(part)).permute(2, 0, 1)
     return (view.flip(2) if random.integers(2) else view).contiguous()
 

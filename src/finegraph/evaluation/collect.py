@@ -18,6 +18,7 @@ from torch import Tensor
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError, ShapeError, TargetError
 from finegraph.evaluation import metrics
+from finegraph.evaluation.details import DetailCollector
 from finegraph.evaluation.figures import figures
 from finegraph.evaluation.relations import UNJUDGED, Indices, judge_kind
 from finegraph.evaluation.results import EvaluationResult
@@ -38,6 +39,7 @@ class Collector:
         views: how many samples in a row are views of one photo, whose probabilities are averaged.
         scores: which scores of unknown photos to keep, by name.
         name_of: what to call a sample in messages.
+        details: takes in what a report shows of single photos.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -57,11 +59,12 @@ class Collector:
         views: int = 1,
         scores: Sequence[str] = (),
         name_of: Callable[[int], str] = "sample {}".format,
+        details: DetailCollector | None = None,
     ) -> None:
         if not 0.0 <= risk < 1.0:
             raise InputError(f"risk must be at least 0 and below 1, got {risk}")
         self.graph, self.risk, self.temperature, self.views = graph, risk, temperature, views
-        self._scores, self._name_of = tuple(scores), name_of
+        self._scores, self._name_of, self._details = tuple(scores), name_of, details
         self._parts: list[SampleResults] = []
         self._count = 0
 
@@ -125,6 +128,8 @@ class Collector:
         truth_numbers, predicted_numbers = fine.cpu().numpy(), predicted.cpu().numpy().astype(np.int32)
         labels = _columns([found.indices for found in kinds], len(fine)).astype(np.int32)
         right = np.full(labels.shape, UNJUDGED, dtype=np.int8)
+        if self._details is not None:
+            self._details.add(posterior, log_probs, numbers, truth_numbers, seen)
         for place, name in enumerate(self.graph.kinds):
             right[:, place] = judge_kind(self.graph.kind(name), labels[:, place], truth_numbers, seen.get(name))
         return SampleResults(

@@ -16,6 +16,7 @@ from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.errors import DataError
 from finegraph.evaluation.collect import Collector
+from finegraph.evaluation.details import DetailCollector
 from finegraph.evaluation.photo_batches import PhotoOptions, PhotoSettings, Progress, Told, photo_batches
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
@@ -57,6 +58,7 @@ def evaluate_photos(
     *,
     risk: float = 0.05,
     foreign: Samples | None = None,
+    details: DetailCollector | None = None,
     progress: Progress | None = None,
     **options: Unpack[PhotoOptions],
 ) -> Evaluation:
@@ -67,6 +69,7 @@ def evaluate_photos(
         samples: the photos. Labels seen on a photo come before those that its fine label has in the graph.
         risk: the share of sure answers that may be wrong.
         foreign: photos of none of the classes, to see how many of them are found.
+        details: takes in what a report shows of single photos.
         progress: is told how many of how many photos are done.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
 
@@ -89,6 +92,7 @@ def evaluate_photos(
         views=settings.views,
         scores=(score,) if foreign is None else tuple(UNKNOWN_SCORES),
         name_of=lambda number: str(samples[number].path),
+        details=details,
     )
     told = Told(progress, len(samples) + (0 if foreign is None else len(foreign)))
     bad: list[BadPhoto] = []

@@ -15,6 +15,7 @@ from typing import Any
 from finegraph.errors import InputError
 from finegraph.evaluation.calibration_error import Bin, Calibration
 from finegraph.evaluation.metrics import Mistakes
+from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sure import Sure
 from finegraph.evaluation.temperature import TemperatureFit
 from finegraph.evaluation.unknown import Unknown
@@ -68,6 +69,7 @@ class EvaluationResult:
     calibration: dict[str, Calibration]
     sure: Sure
     unknown: Unknown | None = None
+    retrieval: Retrieval | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON can hold it, with the name and version of the form."""
@@ -136,5 +138,6 @@ _PARTS: dict[str, Callable[[Any], object]] = {
     "calibration": _calibration,
     "sure": lambda value: Sure(**value),
     "unknown": lambda value: Unknown(**value),
+    "retrieval": lambda value: Retrieval(**value),
 }
 """The parts that are more than numbers and names, each with what makes it of its JSON form."""

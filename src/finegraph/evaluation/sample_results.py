@@ -85,6 +85,11 @@ class SampleResults:
         """Whether the most probable fine label is right."""
         return judge_fine(self.predicted, self.fine)
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The columns by name, without the scores of unknown photos; sure answers as `sure_level` and so on."""
+        columns = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
+        return {**columns, **{f"sure_{name}": column for name, column in self.statements._asdict().items()}}
+
     @staticmethod
     def join(parts: Sequence[SampleResults]) -> SampleResults:
         """All parts, in the order of the samples."""
@@ -93,13 +98,15 @@ class SampleResults:
         def joined(arrays: Sequence[Any]) -> Any:
             return np.concatenate(arrays)[order]
 
-        columns = [field.name for field in fields(SampleResults) if field.name not in ("statements", "unknown")]
         statements = zip(*(part.statements for part in parts), strict=True)
         return SampleResults(
-            **{name: joined([getattr(part, name) for part in parts]) for name in columns},
+            **{name: joined([getattr(part, name) for part in parts]) for name in _ARRAYS},
             statements=Statements(*map(joined, statements)),
             unknown={name: joined([part.unknown[name] for part in parts]) for name in parts[0].unknown},
         )
+
+
+_ARRAYS = tuple(field.name for field in fields(SampleResults) if field.name not in ("statements", "unknown"))
 
 
 def write_samples(

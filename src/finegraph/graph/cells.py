@@ -8,8 +8,9 @@ r"""The syntax of the cells of a graph file.
     &                known: none of them
 
 A `:` is a weight only if the text after the last one is a number, so `has_bill_shape::dagger` is a name. A backslash
-takes the meaning from `\ | & : #`. White space around `|` and `&` belongs to them; any other at the end of a name is a
-fault. `parse_cell` and `format_cell` are each other's inverse. Linear in the length of the text.
+takes the meaning from `\ | & : #`, and from `= + - @`, which have one for spreadsheets only. White space around `|` and
+`&` belongs to them; any other at the end of a name is a fault. `parse_cell` and `format_cell` are each other's inverse.
+Linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from finegraph.graph.names import control_fault, name_fault
 
 _SPECIAL = re.compile(r"[\\|&:]")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
-_ESCAPABLE = frozenset("\\|&:#")
+FORMULA_SIGNS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+"""A cell that begins with one of these may be run by a spreadsheet; after a backslash it is only text."""
+_ESCAPABLE = frozenset(("\\", "|", "&", ":", "#", *FORMULA_SIGNS))
 _LONE_AND = r"(?<![^\s|])&(?![^\s|])"
 """An `&` with white space, a `|` or the end of the cell on either side."""
 _ONE_OF = re.compile(r"\|")
@@ -129,7 +132,9 @@ def mask_escapes(text: str) -> str:
     for match in _ESCAPE.finditer(text):
         if match[1] not in _ESCAPABLE:
             raise CellError(
-                "bad-escape", f"{match[0]!r} is no escape", r"there are \\ \| \& \: \#; write a backslash as \\"
+                "bad-escape",
+                f"{match[0]!r} is no escape",
+                r"there are \\ \| \& \: \# \= \+ \- \@; write a backslash as \\",
             )
     return _ESCAPE.sub(_MASK, text)
 

@@ -22,7 +22,7 @@ from finegraph.inference.loss_function import marginal_loss
 from finegraph.inference.posterior import Posterior
 from finegraph.inference.scores import Summands
 from finegraph.inference.slots import SlotsOfBatch
-from finegraph.inference.targets import Targets
+from finegraph.inference.targets import FROM_FINE, Targets
 from finegraph.inference.tensors import GraphTensors, Way
 from finegraph.inference.weighted_loss import TooSmallError
 
@@ -44,8 +44,8 @@ def joint_loss(
         posterior: what a head answers.
         target: the fine label of each sample, `ignore_index` where it was not observed; or, for samples known only to
             be one of several fine labels, a mask (batch, fine) of these; or None where no fine label was observed.
-        kind_targets: for some kinds the label seen on each photo, `ignore_index` where none was. By default, and for
-            the other kinds, the labels are those of the fine label in the graph.
+        kind_targets: for some kinds the label seen on each photo; `ignore_index` where it was not observed, `FROM_FINE`
+            (-2) where it is what the graph says of the fine label. By default, and for the other kinds, all are that.
         kind_weights: the weight of each kind's term: one number for all, or one per kind. 1, as in the paper, where
             nothing is given.
         reduction: "mean" over the samples of which anything was observed, "sum", or "none" for one loss per sample.
@@ -124,7 +124,9 @@ def _kind_weights(graph: LabelGraph, kind_weights: KindWeights) -> list[float] |
     return weights
 
 
-def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_index: int) -> bool:
+def _check_labels(
+    what: str, target: Tensor, batch: int, count: int, ignore_index: int, from_fine: bool = False
+) -> bool:
     """Raise where a target tensor has the wrong shape or type, or a value outside the graph.
 
     Returns:
@@ -136,6 +138,8 @@ def _check_labels(what: str, target: Tensor, batch: int, count: int, ignore_inde
         raise TargetError(f"{what}: expected label indices (whole numbers), got {target.dtype}")
     if torch.compiler.is_compiling() or target.device.type != "cpu" or batch == 0:
         return False
+    if from_fine:
+        target = target.masked_fill(target == FROM_FINE, ignore_index)
     low, high = (value.item() for value in torch.aminmax(target))
     if low >= 0 and high < count and not low <= ignore_index <= high:
         return True
@@ -204,20 +208,24 @@ def _put_image_labels(
 ) -> Tensor:
     """Put the labels seen on photos into the targets of a kind; returns which samples have one."""
     kind = tensors.kind(name)
-    _check_labels(f"kind_targets[{name!r}]", labels, len(targets.fine), kind.label_count, ignore_index)
-    seen = labels != ignore_index
+    _check_labels(f"kind_targets[{name!r}]", labels, len(targets.fine), kind.label_count, ignore_index, from_fine=True)
+    as_fine = (labels == FROM_FINE) & (labels != ignore_index)
+    seen = (labels != ignore_index) & ~as_fine
     label = labels.masked_fill(~seen, 0).long()
     _check_possible(tensors, name, label, seen)
     assert targets.weight is not None
     if name in way.places:
         own = slots.of_kind[way.places[name]]
-        targets.weight[:, 1 + own.start : 1 + own.stop] = 0.0
-        targets.weight[:, 1 + own.start] = seen.to(targets.weight.dtype)
-        targets.column[:, own.start] = kind.columns.start + label
+        part = targets.weight[:, 1 + own.start : 1 + own.stop]
+        part.mul_(as_fine.to(part.dtype).unsqueeze(1))
+        part[:, 0] += seen.to(part.dtype)
+        first = targets.column[:, own.start]
+        targets.column[:, own.start] = torch.where(seen, kind.columns.start + label, first)
     elif way.weighted is not None:
         stack, place = way.weighted.place_of(tensors.position[name])
         part = targets.weighted[stack][place]
-        part.zero_().scatter_(1, label.unsqueeze(1), seen.to(part.dtype).unsqueeze(1))
+        part.mul_(as_fine.to(part.dtype).unsqueeze(1))
+        part.scatter_add_(1, label.unsqueeze(1), seen.to(part.dtype).unsqueeze(1))
     return seen
 
 
@@ -251,11 +259,13 @@ def _set_loss(
         weight = 1.0 if weights is None else weights[index]
         if kind_targets is not None and name in kind_targets:
             labels = kind_targets[name]
-            _check_labels(f"kind_targets[{name!r}]", labels, len(loss), kind.label_count, ignore_index)
-            seen = labels != ignore_index
+            _check_labels(f"kind_targets[{name!r}]", labels, len(loss), kind.label_count, ignore_index, from_fine=True)
+            as_fine = (labels == FROM_FINE) & (labels != ignore_index)
+            seen = (labels != ignore_index) & ~as_fine
             label = labels.masked_fill(~seen, 0).long()
             _check_possible(tensors, name, label, seen)
             union = torch.nn.functional.one_hot(label, kind.label_count).bool() & seen.unsqueeze(1)
+            union = union | (kind.union_of_parents(target) & as_fine.unsqueeze(1))
             observed = observed | seen
         else:
             union = kind.union_of_parents(target)

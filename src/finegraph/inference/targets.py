@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+FROM_FINE = -2
+"""In place of a label of a kind: what the graph says of the sample's fine label."""
+
 
 class Targets(NamedTuple):
     """What was observed of each sample. Slots are those of `slots.py`.

@@ -1,1 +1,15 @@
-"""Search by image: an index folder of embeddings, and questions to it."""
+"""Photos that are like a photo: an index of the features of a model, and questions to it.
+
+    Index                an index that is open; `search` is all one needs for features
+    condition_factors    "the same dish, another restaurant", for `search`
+    embed_photos         the features and posteriors of photos
+
+Making and changing an index is in `writer.py`, whole tasks from names to results in `finegraph.workflows`.
+"""
+
+from finegraph.search.conditions import condition_factors
+from finegraph.search.embeddings import embed_photos
+from finegraph.search.hits import Hit
+from finegraph.search.index import Index
+
+__all__ = ["Hit", "Index", "condition_factors", "embed_photos"]

@@ -24,10 +24,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from finegraph.errors import CheckpointError, InputError, unknown_name
-from finegraph.training.checkpoint_names import CheckpointName, checkpoint_names
-from finegraph.training.checkpoint_reader import FORMAT, RECORD, TENSORS, VERSION, Checkpoint, load_checkpoint
-from finegraph.training.durable import (
+from finegraph.data.storage.durable import (
     free_bytes,
     make_folder,
     reason_of,
@@ -38,7 +35,10 @@ from finegraph.training.durable import (
     temporary_in,
     write_all,
 )
-from finegraph.training.sealed_json import seal
+from finegraph.data.storage.sealed_json import seal
+from finegraph.errors import CheckpointError, InputError, unknown_name
+from finegraph.training.checkpoint_names import CheckpointName, checkpoint_names
+from finegraph.training.checkpoint_reader import FORMAT, RECORD, TENSORS, VERSION, Checkpoint, load_checkpoint
 from finegraph.training.tensor_file import TensorWriter
 
 __all__ = ["Checkpoint", "CheckpointFolder", "load_checkpoint"]

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from finegraph.data.storage.durable import reason_of
+from finegraph.data.storage.sealed_json import unseal
 from finegraph.errors import CheckpointError
 from finegraph.training.checkpoint_names import CheckpointName
-from finegraph.training.durable import reason_of
-from finegraph.training.sealed_json import unseal
 from finegraph.training.tensor_file import parse_tensors
 
 FORMAT = "finegraph.checkpoint"

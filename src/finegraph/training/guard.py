@@ -108,6 +108,21 @@ def non_finite(step: int, what: str, layer: str | None, photos: Sequence[str]) -
     )
 
 
+def check_answers(network: Network, pixels: Tensor | None, step: int, photos: Sequence[str]) -> None:
+    """Raise where the network, as it would be used, answers photos with NaN or infinity: finite weights may do so."""
+    if pixels is None or not len(pixels):
+        return
+    training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            finite = bool(network(pixels).fine_scores.isfinite().all())
+        if not finite:
+            raise non_finite(step, "the answer", first_bad_layer(network, pixels), photos)
+    finally:
+        network.train(training)
+
+
 def check_weights(network: nn.Module, step: int, photos: Sequence[str]) -> None:
     """Raise where a weight or a statistic is NaN or infinite, so that such a network is never saved."""
     for name, tensor in network.state_dict().items():

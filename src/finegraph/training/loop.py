@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from contextlib import closing, nullcontext
 from time import monotonic
 
+from torch import Tensor
+
 from finegraph.errors import DataError, ImageFileError, JobError
 from finegraph.training.batches import batch_numbers, read_batches, steps_per_epoch
 from finegraph.training.checkpoint import CheckpointFolder
-from finegraph.training.guard import StopRequest, check_weights, non_finite, stop_request
+from finegraph.training.guard import StopRequest, check_answers, check_weights, non_finite, stop_request
 from finegraph.training.metric_log import MetricLog
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors, set_rates
 from finegraph.training.run import Judgement, Run, Validation, Watcher, is_better
@@ -24,6 +26,8 @@ from finegraph.training.step import Stepper
 
 __all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]
 
+_LOOKED_AT = 4
+"""So many photos of the last step are answered before a network is saved, to see that it still can."""
 _PATIENCE = 2.0
 """In a job of several processes a signal within so many seconds of the first is the same one, passed on."""
 
@@ -65,6 +69,7 @@ class _Training:
         self.bad_files = set(self.progress.bad_files)
         self.log = self._open_log(resume) if run.ranks.first else None
         self.photos: list[str] = []
+        self.pixels: Tensor | None = None
 
     def go(self) -> bool:
         """Take all steps that are left."""
@@ -92,6 +97,8 @@ class _Training:
                 progress.loss_sum += result.loss
                 progress.loss_count += result.count
                 self.photos = take_step.photos(batch)
+                if len(batch.sample):
+                    self.pixels = batch.images[:_LOOKED_AT].to(take_step.device)
                 self._tell(result.loss / max(result.count, 1), rate)
                 self._name_bad(result.bad)
                 stopped = result.stop
@@ -153,6 +160,7 @@ class _Training:
         if self.log is not None:
             self.log.sync()
             check_weights(self.run.network, self.progress.step, self.photos)
+            check_answers(self.run.network, self.pixels, self.progress.step, self.photos[:_LOOKED_AT])
             tensors, state = capture(self.run.network, self.optimizer, self.progress, self.data)
             self.checkpoints.save(self.progress.step, tensors, state, best=best)
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from finegraph.data.findings import defused
+from finegraph.data.storage.durable import reason_of
 from finegraph.errors import InputError, RunFolderError, unknown_name
-from finegraph.training.durable import reason_of
 from finegraph.training.line_file import Line, LineFile, cut_lines
 
 OWN_COLUMNS = ("epoch", "step", "time")

@@ -1,38 +1,21 @@
-"""One run, one process that trains in it.
+"""One run, one process that trains in it; see `finegraph.data.storage.folder_lock`.
 
-The lock is the system's own (a POSIX record lock), which ends with the process that holds it, however it ends, and is
-not inherited by the workers it starts: so the lock of a dead process never has to be broken. The file `.lock` also says
-who holds it, for the message to others. Where the file system has no locks, that note and a look at whether the process
-is alive decide. Of several ranks, only the one that writes takes the lock.
+Of several ranks, only the one that writes takes the lock.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import json
-import os
-import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
+from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.errors import RunFolderError
-from finegraph.training.durable import reason_of, write_all
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+__all__ = ["LOCK_FILE", "RunLock"]
 
-LOCK_FILE = ".lock"
-_IN_USE = (errno.EACCES, errno.EAGAIN)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
-# Record locks are the process's, not the handle's: a second lock in one process would be granted.
-_held: dict[tuple[int, int], int] = {}
+_WORDS = LockWords(noun="run", purpose="training", instead=", or train under another name", error=RunFolderError)
 
 
-class RunLock:
+class RunLock(FolderLock):
     """The right to train in a run folder, until `release` or the end of the process.
 
     Args:
@@ -43,120 +26,4 @@ class RunLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / LOCK_FILE
-        self._process = os.getpid()
-        self._released = False
-        try:
-            self._handle, self._key = self._take()
-        except OSError as error:
-            raise RunFolderError(
-                f"{folder}: cannot be locked for training: {reason_of(error)}; the folder must be writable"
-            ) from error
-
-    def release(self) -> None:
-        """Give the lock back; nothing happens where that was done before, or in a forked copy of the process."""
-        if self._process != os.getpid() or self._released:
-            return
-        self._released = True
-        del _held[self._key]
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()  # before the lock ends, so that nobody can have taken it over by then
-        os.close(self._handle)
-
-    def __enter__(self) -> RunLock:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-    def _take(self) -> tuple[int, tuple[int, int]]:
-        while True:
-            self._refuse_second()
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                self._lock(handle)
-                status = os.fstat(handle)
-                if self._is_current(status):
-                    os.ftruncate(handle, 0)
-                    write_all(handle, _note())
-                    key = (status.st_dev, status.st_ino)
-                    _held[key] = self._process
-                    return handle, key
-            except BaseException:
-                os.close(handle)
-                raise
-            os.close(handle)  # the file was given back and removed between opening and locking it
-
-    def _refuse_second(self) -> None:
-        """Closing any handle of the file would end the lock that this process holds: look before opening."""
-        with contextlib.suppress(FileNotFoundError):
-            status = os.stat(self.path)
-            if _held.get((status.st_dev, status.st_ino)) == self._process:
-                raise _in_use(self.path, {"pid": self._process})
-
-    def _lock(self, handle: int) -> None:
-        """Take the system's lock, or refuse by what the file says where there are none."""
-        if fcntl is not None:
-            try:
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError as error:
-                if error.errno in _IN_USE:
-                    raise _in_use(self.path, _holder(handle)) from None
-                if error.errno not in _NO_LOCKS:
-                    raise
-        holder = _holder(handle)
-        if holder and _may_live(holder):
-            raise _in_use(self.path, holder)
-
-    def _is_current(self, status: os.stat_result) -> bool:
-        """Whether the file that was locked still has the name."""
-        with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(status, os.stat(self.path))
-        return False
-
-
-def _note() -> bytes:
-    """What the file says of the process that holds the lock."""
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
-
-
-def _holder(handle: int) -> dict[str, Any]:
-    """Who holds the lock; empty where the file does not say."""
-    with contextlib.suppress(OSError, ValueError):
-        os.lseek(handle, 0, os.SEEK_SET)
-        note = json.loads(os.read(handle, 4096))
-        if isinstance(note, dict):
-            return note
-    return {}
-
-
-def _may_live(holder: dict[str, Any]) -> bool:
-    """Whether the process may be alive; on another machine nobody can tell."""
-    pid = holder.get("pid")
-    if holder.get("host") != socket.gethostname() or os.name != "posix" or not isinstance(pid, int):
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # it lives, and is somebody else's
-    return True
-
-
-def _in_use(path: Path, holder: dict[str, Any]) -> RunFolderError:
-    """The error for a run that somebody trains in."""
-    who = "another process"
-    if holder.get("pid") == os.getpid() and holder.get("host", socket.gethostname()) == socket.gethostname():
-        who = f"this process ({holder['pid']}) already"
-    elif "pid" in holder:
-        who = f"process {holder['pid']}"
-        if holder.get("host") != socket.gethostname():
-            who += f" on {holder.get('host')}"
-    return RunFolderError(
-        f"{path.parent}: this run is in use by {who}; wait for it or stop it, or train under another name "
-        f"(if that process is gone, remove {path})"
-    )
+        super().__init__(folder, _WORDS)

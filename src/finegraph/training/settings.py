@@ -34,8 +34,10 @@ class TrainSettings:
     """All settings of a run. None means: decided by the recipe, the network or the data."""
 
     # What to learn from.
-    data: str = _setting("", "photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER")
-    graph: str | None = _setting(None, "the graph file; by default what the photos' source implies")
+    data: str = _setting(
+        "", "photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER", free=True
+    )
+    graph: str | None = _setting(None, "the graph file; by default what the photos' source implies", free=True)
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
     train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
     val_split: str | None = _setting(None, "the split to validate on; by default `val` where there is one")
@@ -44,6 +46,9 @@ class TrainSettings:
     )
     photos_per_class: int | None = _setting(None, "train on so many photos of each class, drawn by the seed", least=1)
     box: bool = _setting(False, "cut photos to their boxes")
+    image_labels: Literal["use", "ignore"] | None = _setting(
+        None, "labels of single photos; by default used, but ignored in cub:FOLDER, as the paper does"
+    )
     on_bad_file: Literal["error", "skip"] = _setting("error", "what to do about a photo that cannot be read")
 
     # The network.
@@ -174,11 +179,24 @@ _OF_ALL = (
 """Settings that matter only where the whole network is trained."""
 
 
+_OF_HEAD = ("l2", "coarse_ratio", "choose", "cache")
+"""Settings that matter only where the last layer alone is tuned."""
+_OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
+
+
 def check_used(given: Mapping[str, Any]) -> None:
     """Raise where a setting is given that would have no effect, as epochs have none when only the head is tuned."""
-    idle = [name for name in _OF_ALL if name in given]
-    if idle and given.get("tune", "head") == "head":
-        raise SettingsError(f"{', '.join(idle)}: no effect with tune = head; choose tune = all, or leave it out")
+    tune = given.get("tune", "head")
+    idle = [name for name in ((*_OF_ALL, "dropout") if tune == "head" else _OF_HEAD) if name in given]
+    if idle:
+        other = "all" if tune == "head" else "head"
+        raise SettingsError(f"{', '.join(idle)}: no effect with tune = {tune}; choose tune = {other}, or leave it out")
+    schedule = given.get("schedule") or RECIPES[given.get("recipe", "short")].schedule
+    for name, needed in _OF_SCHEDULE.items():
+        if name in given and schedule != needed:
+            raise SettingsError(
+                f"{name}: no effect with schedule = {schedule}; choose schedule = {needed}, or leave it out"
+            )
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from finegraph.data.check import DataCheck, check_samples
 from finegraph.data.findings import write_findings
 from finegraph.data.sources import read_samples
-from finegraph.graph.label_graph import LabelGraph
+from finegraph.workflows.stored_labels import read_graph_of
 
 
 def check_data(
@@ -26,7 +26,7 @@ def check_data(
 
     Args:
         source: a folder, a manifest, or `LAYOUT:PATH`; see `finegraph.data.read_samples`.
-        graph: a graph file to compare the labels with.
+        graph: a graph file or a store of label decisions to compare the labels with.
         table: where to write all findings as CSV. Only an earlier table of that kind is replaced.
         workers: how many threads decode.
         progress: is told how many of how many photos are done.
@@ -36,7 +36,7 @@ def check_data(
         GraphFileError: the graph file has faults, or the table cannot be written.
         InputError: the table would replace another file.
     """
-    labels = None if graph is None else LabelGraph.read(graph)
+    labels = None if graph is None else read_graph_of(graph)
     result = check_samples(read_samples(source), labels, progress=progress, workers=workers)
     if table is not None:
         write_findings(table, result.findings)

@@ -1,215 +1,185 @@
-"""A short tour of the label graph on the small menu that comes with finegraph.
+"""From nothing to a result: a menu is drawn, two heads learn it, and both are judged on photos that they never saw.
 
-There are no photos here. Each "photo" is a made-up feature vector in which the dish, the restaurant and the
-ingredients leave traces, plus noise. So the tour shows how things work and what one can ask; it is no evidence of how
-much the graph helps on real photos.
+The photos are drawn, so the figures say how the method behaves on this menu, not how much it helps on real photos. All
+figures are computed in the run. Nothing is needed from elsewhere; the cost is that of the network on some 1,300 photos.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from time import monotonic
+from typing import Literal
 
-import numpy as np
-import torch
-from torch import Tensor
-
+from finegraph.errors import RunFolderError
+from finegraph.evaluation import EvaluationResult
+from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval
 from finegraph.graph import LabelGraph
-from finegraph.graph.draw import draw_svg
-from finegraph.graph.samples import sample_menu
-from finegraph.graph.text_file import write_text
-from finegraph.inference import Answer, Explanation, Posterior, Statement, joint_loss
-from finegraph.nn import BipartiteHead, SoftmaxHead, laplacian_prior
+from finegraph.model import PhotoClassifier, Prediction, load
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.evaluate import evaluate_run
+from finegraph.workflows.menu import write_menu
+from finegraph.workflows.report import write_report
+from finegraph.workflows.train import TrainWatcher, train_run
 
-_Head = TypeVar("_Head", SoftmaxHead, BipartiteHead)
-FEATURES, NOISE, TEST_PHOTOS = 48, 3.5, 40
+HEADS: tuple[Literal["softmax"], Literal["bipartite"]] = ("softmax", "bipartite")
+SPLITS = ("test", "wild")
+KNOWN = "restaurant"
+"""The kind that a guest knows without looking at the plate."""
+_TRIED, _LISTED = 24, 5
+"""How many photos are looked at to find one to show, and how far down its list the truth may stand."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
-    """Accuracies of one head on test samples, as fractions: of the fine label, the dish and the restaurant."""
+class Comparison:
+    """Both heads on the photos of one split.
 
-    head: str
-    fine: float
-    dish: float
-    restaurant: float
+    Attributes:
+        split: its name.
+        results: the figures of each head.
+        gain: how much more often the bipartite head is right than softmax, over the same photos.
+        fixed: photos that only the bipartite head has right.
+        broken: photos that only softmax has right.
+    """
+
+    split: str
+    results: dict[str, EvaluationResult]
+    gain: Interval
+    fixed: int
+    broken: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One photo, before and after something is known beside it.
+
+    Attributes:
+        photo: the file.
+        truth: its fine label.
+        known: the label of the kind `KNOWN` that is told.
+        before: what is said of the photo alone.
+        after: what is said given that.
+    """
+
+    photo: str
+    truth: str
+    known: str
+    before: Prediction
+    after: Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the tour found.
+    """What the demo found, and where it is kept.
 
     Attributes:
+        folder: the folder of it all.
         graph: the menu.
-        photos: made-up photos per fine label that the heads were trained with.
-        scores: the accuracies of both heads, means over the draws.
-        draws: how many times photos were drawn and heads trained.
-        truth: the fine label of the test photo that is looked at closely.
-        top: its most probable fine labels.
-        dishes: its most probable dishes.
-        sure: the most specific statement with a risk of at most 5 %.
-        known: what is then learnt of it.
-        top_given: its most probable fine labels given that.
-        explanation: why the first rather than the second.
-        new_item: a fine label that no photo was seen of.
-        new_item_first: how often it is the first answer to photos of it, as a fraction.
-        new_item_third: how often it is among the first three answers.
-        drawing: where the drawing of the graph was written.
+        photos: how many photos each split has.
+        comparisons: one per split.
+        question: a photo looked at closely.
+        report: the page with all of it.
+        seconds: how long it took.
     """
 
+    folder: str
     graph: LabelGraph
-    photos: int
-    scores: tuple[Scores, ...]
-    draws: int
-    truth: str
-    top: list[Answer]
-    dishes: list[Answer]
-    sure: Statement | None
-    known: dict[str, str]
-    top_given: list[Answer]
-    explanation: Explanation
-    new_item: str
-    new_item_first: float
-    new_item_third: float
-    drawing: str
+    photos: dict[str, int]
+    comparisons: tuple[Comparison, ...]
+    question: Question
+    report: str
+    seconds: float
 
 
-def run_demo(folder: str | os.PathLike[str], photos: int = 2, draws: int = 5) -> Demo:
-    """Train both heads on made-up photos of the menu, and ask the posterior what it can answer.
+def run_demo(out: str | os.PathLike[str], watcher: TrainWatcher, size: str = "small") -> Demo:
+    """Draw the menu, train both heads, judge them and write the report.
 
     Args:
-        folder: where the drawing of the graph is written.
-        photos: made-up photos per fine label to train with.
-        draws: how many times photos are drawn and heads trained.
+        out: a new folder; photos that an interrupted demo left there are taken.
+        watcher: is told how it goes.
+        size: of the menu.
+
+    Raises:
+        RunFolderError: the folder has the runs of a demo already.
     """
-    graph = sample_menu()
-    os.makedirs(folder, exist_ok=True)
-    drawing = os.path.join(folder, "menu.svg")
-    write_text(drawing, draw_svg(graph, title="The sample menu"))
-    with torch.random.fork_rng(devices=[]):  # the random numbers of the caller are left alone
-        return _tour(graph, drawing, photos, draws)
-
-
-def _tour(graph: LabelGraph, drawing: str, photos: int, draws: int) -> Demo:
-    """The tour, once the graph is drawn."""
-    scores: dict[str, list[Scores]] = {"softmax": [], "bipartite": []}
-    for draw in range(draws):
-        world = _World(graph, draw)
-        train, test = world.photos(photos), world.photos(TEST_PHOTOS)
-        heads: dict[str, SoftmaxHead | BipartiteHead]
-        heads = {"softmax": _fresh(SoftmaxHead, graph, draw), "bipartite": _fresh(BipartiteHead, graph, draw)}
-        for name, head in heads.items():
-            train_head(head, *train)
-            scores[name].append(_score(name, head, *test))
-    features, target = test
-    posterior = heads["bipartite"](features)
-    sample = _telling_sample(posterior, target)
-    one = Posterior(graph, posterior.fine_scores[sample, None], posterior.coarse_scores[sample, None])
-    truth = graph.fine[int(target[sample])]
-    known = {"restaurant": graph.labels("restaurant")[graph.parents("restaurant")[target[sample]]]}
-    given = one.given(known)
-    first, second = (answer.label for answer in given.top(2)[0])
-    new_item = graph.fine[1]
-    new_first, new_third = _zero_shot(graph, new_item, photos, draws)
+    began = monotonic()
+    folder = Path(out)
+    for head in HEADS:
+        if (folder / head).exists():
+            raise RunFolderError(f"{folder}: expected a new folder, but a demo was here already; choose another name")
+    menu = folder / "menu"
+    write_menu(menu, size=size, progress=lambda done, total: watcher.stage("photos drawn", done, total))
+    for head in HEADS:
+        settings = TrainSettings(data=str(menu / "images.csv"), graph=str(menu / "graph.csv"), tune="head", head=head)
+        train_run(settings, watcher, run=folder / head)
+    comparisons = tuple(_compare(folder, split, watcher) for split in SPLITS)
+    model = load(folder / "bipartite")
+    report = folder / "report.html"
+    write_report([folder / head for head in HEADS], report)
     return Demo(
-        graph=graph,
-        photos=photos,
-        scores=tuple(_mean(name, each) for name, each in scores.items()),
-        draws=draws,
-        truth=truth,
-        top=one.top(3)[0],
-        dishes=one.top(3, "dish")[0],
-        sure=one.answer(risk=0.05)[0],
-        known=known,
-        top_given=given.top(3)[0],
-        explanation=given.explain(first, second)[0],
-        new_item=new_item,
-        new_item_first=new_first,
-        new_item_third=new_third,
-        drawing=drawing,
+        folder=str(folder),
+        graph=model.graph,
+        photos=_counts(menu / "images.csv"),
+        comparisons=comparisons,
+        question=_question(model, folder / "bipartite" / "evaluations" / "test"),
+        report=str(report),
+        seconds=monotonic() - began,
     )
 
 
-def train_head(head: SoftmaxHead | BipartiteHead, features: Tensor, target: Tensor, steps: int = 150) -> None:
-    """Train a head on features. This is all that a training loop of one's own needs."""
-    kinds = len(head.graph.kinds)
-    optimizer = torch.optim.AdamW(head.parameter_groups(lr=0.05), weight_decay=0.1)
-    for _ in range(steps):
-        loss = joint_loss(head(features), target, kind_weights=1 / kinds)
-        if isinstance(head, BipartiteHead):
-            loss = loss + 1e-3 * laplacian_prior(head)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+def _compare(folder: Path, split: str, watcher: TrainWatcher) -> Comparison:
+    """Evaluate both heads on a split."""
+    found = {
+        head: evaluate_run(
+            folder / head, split=split, name=split, progress=lambda done, total: watcher.stage(split, done, total)
+        )
+        for head in HEADS
+    }
+    right = {head: {row["path"]: row["right"] == "yes" for row in _rows(one.folder)} for head, one in found.items()}
+    softmax, bipartite = ([right[head][path] for path in right["softmax"]] for head in HEADS)
+    return Comparison(
+        split=split,
+        results={head: one.result for head, one in found.items()},
+        gain=paired_bootstrap_interval(bipartite, softmax),
+        fixed=sum(new and not old for new, old in zip(bipartite, softmax, strict=True)),
+        broken=sum(old and not new for new, old in zip(bipartite, softmax, strict=True)),
+    )
 
 
-def _fresh(make: type[_Head], graph: LabelGraph, seed: int) -> _Head:
-    """An untrained head, the same for the same seed."""
-    torch.manual_seed(seed)
-    return make(FEATURES, graph)
+def _question(model: PhotoClassifier, evaluation: Path) -> Question:
+    """A photo that the model has wrong until it is told the restaurant; the first one where there is none such."""
+    rows = _rows(evaluation)
+    doubtful = [row for row in rows if row["right"] != "yes" and int(row["rank"]) <= _LISTED] or rows
+    first = None
+    for row in doubtful[:_TRIED]:
+        question = _ask(model, row["path"], row["label"])
+        if question.after.top[0].label == question.truth:
+            return question
+        first = first or question
+    assert first is not None
+    return first
 
 
-class _World:
-    """Made-up photos: every label of every kind has a look of its own, and a photo is the sum of its labels' looks."""
-
-    def __init__(self, graph: LabelGraph, seed: int) -> None:
-        self.random = torch.Generator().manual_seed(seed)
-        centres = torch.zeros(len(graph), FEATURES)
-        for name in graph.kinds:
-            kind = graph.kind(name)
-            looks = torch.randn(len(kind.labels), FEATURES, generator=self.random) * (1.5 if name == "dish" else 0.8)
-            centres += torch.from_numpy(kind.matrix()).float() @ looks
-        self.centres = centres + 0.5 * torch.randn(len(graph), FEATURES, generator=self.random)
-
-    def photos(self, each: int) -> tuple[Tensor, Tensor]:
-        """Features and fine labels of photos of every fine label."""
-        target = torch.arange(len(self.centres)).repeat_interleave(each)
-        noise = torch.randn(len(target), FEATURES, generator=self.random)
-        return self.centres[target] + NOISE * noise, target
+def _ask(model: PhotoClassifier, photo: str, truth: str) -> Question:
+    """What the model says of a photo, alone and given its restaurant."""
+    graph = model.graph
+    known = graph.labels(KNOWN)[graph.parents(KNOWN)[graph.fine.index(truth)]]
+    before, after = model.predict(photo), model.predict(photo, given={KNOWN: known})
+    return Question(photo=photo, truth=truth, known=known, before=before, after=after)
 
 
-def _score(name: str, head: SoftmaxHead | BipartiteHead, features: Tensor, target: Tensor) -> Scores:
-    """The accuracies of a trained head."""
-    with torch.no_grad():
-        posterior = head(features)
-        right: dict[str | None, float] = {None: (posterior.probs().argmax(dim=1) == target).double().mean().item()}
-        for kind in ("dish", "restaurant"):
-            truth = torch.from_numpy(head.graph.parents(kind))[target]
-            right[kind] = (posterior.probs(kind).argmax(dim=1) == truth).double().mean().item()
-    return Scores(head=name, fine=right[None], dish=right["dish"], restaurant=right["restaurant"])
+def _rows(evaluation: Path) -> list[dict[str, str]]:
+    """The table of an evaluation."""
+    with (evaluation / "samples.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def _mean(name: str, scores: list[Scores]) -> Scores:
-    """The mean over draws."""
-    fine, dish, restaurant = np.mean([(one.fine, one.dish, one.restaurant) for one in scores], axis=0).tolist()
-    return Scores(head=name, fine=fine, dish=dish, restaurant=restaurant)
-
-
-def _telling_sample(posterior: Posterior, target: Tensor) -> int:
-    """The first test photo that is taken for the right dish of the wrong restaurant; else the first of all."""
-    graph = posterior.graph
-    dish = torch.from_numpy(graph.parents("dish"))
-    guess = posterior.probs().argmax(dim=1)
-    telling = ((guess != target) & (dish[guess] == dish[target])).nonzero()
-    return int(telling[0]) if len(telling) else 0
-
-
-def _zero_shot(graph: LabelGraph, missing: str, photos: int, draws: int) -> tuple[float, float]:
-    """How often a fine label that heads saw no photo of is the first, and among the first three answers."""
-    index = graph.fine_index(missing)
-    kept = np.array([fine for fine in range(len(graph)) if fine != index])
-    smaller = LabelGraph([graph.fine[fine] for fine in kept], [graph.kind(name).rows(kept) for name in graph.kinds])
-    hits = []
-    for draw in range(draws):
-        world = _World(graph, draw)
-        features, target = world.photos(photos)
-        seen = target != index
-        head = _fresh(BipartiteHead, smaller, draw)
-        train_head(head, features[seen], torch.searchsorted(torch.from_numpy(kept), target[seen]))
-        test, truth = world.photos(TEST_PHOTOS)
-        with torch.no_grad():
-            best = head.extend(graph)(test[truth == index]).probs().topk(3).indices == index
-        hits.append((best[:, 0].double().mean().item(), best.any(dim=1).double().mean().item()))
-    first, third = np.mean(hits, axis=0).tolist()
-    return first, third
+def _counts(manifest: Path) -> dict[str, int]:
+    """How many photos each split has."""
+    counts: dict[str, int] = {}
+    with manifest.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            counts[row["split"]] = counts.get(row["split"], 0) + 1
+    return counts

@@ -16,12 +16,13 @@ from finegraph._version import __version__
 
 EXTRAS = {
     "sklearn": (("scikit-learn",), "BipartiteClassifier: fit and predict on feature matrices, as scikit-learn does"),
-    "serve": (("fastapi", "uvicorn", "python-multipart", "prometheus-client"), "nothing yet; planned: the web page"),
-    "search": (("faiss-cpu",), "nothing yet; planned: search by image"),
-    "onnx": (("onnx", "onnxscript", "onnxruntime"), "computing features several times as fast"),
+    "serve": (("fastapi", "uvicorn", "python-multipart", "prometheus-client"), "the web page and API"),
+    "search": (("faiss-cpu",), "search by image"),
+    "onnx": (("onnx", "onnxscript", "onnxruntime"), "computing features several times as fast, and exporting models"),
     "track": (("tensorboard",), "logs for TensorBoard while training"),
     "mat": (("scipy",), "reading the .mat files of Stanford Cars"),
-    "label": (("sqlalchemy",), "nothing yet; planned: the labelling page"),
+    "label": (("sqlalchemy",), "the labelling page"),
+    "postgres": (("psycopg",), "labels of a team in a PostgreSQL database"),
     "timm": (("timm",), "any network of timm, by the name timm:NAME"),
 }
 """Per extra, the packages it installs and what they enable."""

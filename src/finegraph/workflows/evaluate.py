@@ -16,9 +16,10 @@ from typing import Literal
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples
-from finegraph.data.splits import choose_splits
+from finegraph.data.splits import choose_splits, draw_per_class
 from finegraph.errors import DataError, InputError
-from finegraph.evaluation import CalibrationFit, EvaluationResult
+from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
+from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photo_batches import PhotoOptions, Told
 from finegraph.evaluation.photos import DEFAULT_KEPT, calibrate_photos, calibrated, evaluate_photos, refuse_known
 from finegraph.model.features.engines import EngineName
@@ -27,7 +28,10 @@ from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.unknown import DEFAULT_SCORE
 from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.evaluation_details import FoundDetails, gather_details
 from finegraph.workflows.evaluation_folder import check_name, default_name, write_evaluation
+from finegraph.workflows.evaluation_retrieval import judged_retrieval
+from finegraph.workflows.training_data import uses_image_labels
 
 ALL = "all"
 """In place of a split: every photo."""
@@ -43,12 +47,14 @@ class RunEvaluation:
         result: the figures.
         calibration: what was fitted, where something was.
         saved: whether the model was saved with it.
+        trained_on: how many of the photos the model was trained on; the figures are that much better than they should.
     """
 
     folder: Path
     result: EvaluationResult
     calibration: CalibrationFit | None
     saved: bool
+    trained_on: int = 0
 
 
 def evaluate_run(
@@ -69,6 +75,8 @@ def evaluate_run(
     workers: int | None = None,
     engine: EngineName = "auto",
     device: str | None = None,
+    details: bool = True,
+    retrieval: bool = False,
     progress: Progress | None = None,
 ) -> RunEvaluation:
     """Evaluate the model of a run, or of a model folder, and write the result.
@@ -91,6 +99,8 @@ def evaluate_run(
         workers: how many threads work on photos.
         engine: what computes features; see `extract_features`.
         device: where the network computes; by default on a GPU if there is one.
+        details: whether to keep what a report shows of single photos too: labels, explanations, small pictures.
+        retrieval: whether to judge how good the features are for search too; see `judge_retrieval`.
         progress: is told how many of how many photos are done.
 
     Raises:
@@ -107,10 +117,16 @@ def evaluate_run(
     source = _source(place, data)
     samples = read_samples(source)
     trained_with = place.settings if data is None else None
+    if trained_with is not None and not uses_image_labels(trained_with):
+        samples = samples.without_kinds()
     evaluated = _chosen(samples, split, trained_with)
     fitted_on = None if calibrate is None else _chosen(samples, calibrate, trained_with)
+    trained_on = _trained_on(samples, trained_with)
     if fitted_on is not None:
         _refuse_overlap(fitted_on, evaluated)
+        _refuse_trained(fitted_on, trained_on)
+    if box or (box is None and place.settings is not None and place.settings.box):
+        evaluated.require_boxes()
     foreign = None if unknown is None else read_samples(unknown)
     classifier = PhotoClassifier.load(place.model, device)
     targets_of(evaluated, classifier.graph)  # labels that the graph does not have show now, not after the calibration
@@ -120,19 +136,25 @@ def evaluate_run(
     options = PhotoOptions(
         views=views, box=box, workers=workers, on_bad_file=on_bad_file, engine=engine, cache=place.cache
     )
+    judged = judged_retrieval(classifier, evaluated, options) if retrieval else None
     fit = None
     if fitted_on is not None:
         fit = calibrate_photos(classifier, fitted_on, score=score, kept=kept, progress=told.part(0), **options)
         classifier = calibrated(classifier, fit)
     start = 0 if fitted_on is None else len(fitted_on)
-    found = evaluate_photos(classifier, evaluated, risk=risk, foreign=foreign, progress=told.part(start), **options)
+    collector = DetailCollector(classifier.graph, draw_order(evaluated)) if details else None
+    found = evaluate_photos(
+        classifier, evaluated, risk=risk, foreign=foreign, details=collector, progress=told.part(start), **options
+    )
     about = {"model": os.fspath(run), "data": source, "split": split}
-    found = found._replace(result=_completed(found.result, about, calibrate, fit))
+    found = found._replace(result=replace(_completed(found.result, about, calibrate, fit), retrieval=judged))
     stem = default_name(split, views, box, fit is not None)
-    folder = write_evaluation(place.evaluations, name, stem, found, evaluated, classifier, fit)
+    kept_details = None if collector is None else _details(place, classifier, collector, found, evaluated, workers)
+    folder = write_evaluation(place.evaluations, name, stem, found, evaluated, classifier, fit, kept_details)
     if save_calibration:
         classifier.save(place.model)
-    return RunEvaluation(folder=folder, result=found.result, calibration=fit, saved=save_calibration)
+    known = sum(sample.path in trained_on for sample in evaluated)
+    return RunEvaluation(folder=folder, result=found.result, calibration=fit, saved=save_calibration, trained_on=known)
 
 
 @dataclass(frozen=True)
@@ -162,6 +184,27 @@ class _Place:
         return self.settings.cache
 
 
+def _details(
+    place: _Place,
+    classifier: PhotoClassifier,
+    collector: DetailCollector,
+    found: Evaluation,
+    evaluated: Samples,
+    workers: int | None,
+) -> FoundDetails:
+    """What a report needs of an evaluation."""
+    return gather_details(
+        classifier,
+        collector.details(),
+        found.samples,
+        evaluated,
+        settings=place.settings,
+        cache=place.cache,
+        box=found.result.box,
+        threads=workers,
+    )
+
+
 def _refuse_overlap(fitted_on: Samples, evaluated: Samples) -> None:
     """Raise where a photo would serve both to fit and to judge what was fitted."""
     both = {sample.path for sample in fitted_on} & {sample.path for sample in evaluated}
@@ -169,6 +212,26 @@ def _refuse_overlap(fitted_on: Samples, evaluated: Samples) -> None:
         raise InputError(
             f"{len(both)} photos would serve both to fit the calibration and to evaluate it, which would then look "
             f"better than it is; the first is {min(both)}; choose another split for one of them"
+        )
+
+
+def _trained_on(samples: Samples, settings: TrainSettings | None) -> set[Path]:
+    """The photos that the model was trained on, as far as they are known."""
+    if settings is None or (samples.splits and settings.train_split not in samples.splits):
+        return set()
+    train = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)[0]
+    if settings.photos_per_class is not None:
+        train = draw_per_class(train, settings.photos_per_class, settings.seed)
+    return {sample.path for sample in train}
+
+
+def _refuse_trained(fitted_on: Samples, trained_on: set[Path]) -> None:
+    """Raise where a calibration would be fitted on photos that the model knows."""
+    both = {sample.path for sample in fitted_on} & trained_on
+    if both:
+        raise InputError(
+            f"{len(both)} photos to fit the calibration on were trained on, and there the model is too sure of itself; "
+            f"the first is {min(both)}; choose a split that was held out"
         )
 
 
@@ -198,9 +261,9 @@ def _chosen(samples: Samples, split: str, settings: TrainSettings | None) -> Sam
         if held is not None:
             return held
     if not samples.splits:
-        raise DataError(
-            f"{samples.source}: the photos are in no splits, so there is no {split!r}; evaluate on {ALL!r} of them"
-        )
+        shared = settings is not None and settings.val_share > 0
+        which = "'val', which was held out" if shared else f"{ALL!r} of them, or on a source of other photos"
+        raise DataError(f"{samples.source}: the photos are in no splits, so there is no {split!r}; evaluate on {which}")
     return samples.split(split)
 
 

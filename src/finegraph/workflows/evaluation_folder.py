@@ -3,6 +3,7 @@
     RUN/evaluations/NAME/result.json        the figures; docs/evaluation.md has every name
                          samples.csv        what was answered to each photo
                          calibration.json   what was fitted, where something was
+                         graph.json, details.json, *.safetensors   what a report needs; see evaluation_details.py
 
 It is written when it is complete, in one step, and never replaces another.
 """
@@ -18,13 +19,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from finegraph.data.samples import Samples
+from finegraph.data.storage.durable import temporary_in
 from finegraph.errors import GraphFileError, InputError, RunFolderError
 from finegraph.evaluation import CalibrationFit, Evaluation
 from finegraph.evaluation.sample_results import write_samples
 from finegraph.graph.text_file import write_text
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.unknown import DEFAULT_SCORE
-from finegraph.training.durable import temporary_in
+from finegraph.workflows.evaluation_details import FoundDetails, write_details
 
 _NAME = re.compile(r"\w[\w.+=-]*")
 
@@ -62,6 +64,7 @@ def write_evaluation(
     samples: Samples,
     classifier: PhotoClassifier,
     fit: CalibrationFit | None,
+    details: FoundDetails | None = None,
 ) -> Path:
     """Write an evaluation under a temporary name, then give it its own.
 
@@ -73,6 +76,7 @@ def write_evaluation(
         samples: the photos.
         classifier: what was evaluated.
         fit: what was fitted, where something was.
+        details: what a report needs, where it is wanted.
 
     Returns:
         Its folder.
@@ -95,6 +99,8 @@ def write_evaluation(
         if fit is not None:
             content = {"split": result.calibrated_on, **asdict(fit)}
             write_text(str(temporary / "calibration.json"), json.dumps(content, indent=2, allow_nan=False) + "\n")
+        if details is not None:
+            write_details(temporary, details, classifier.graph)
         result.write(temporary / "result.json")
         return _renamed(temporary, evaluations, name, stem)
     except (OSError, GraphFileError) as error:

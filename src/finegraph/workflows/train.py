@@ -14,6 +14,7 @@ import torch
 from finegraph._version import __version__
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import FinegraphError, SettingsError
+from finegraph.model.find_model import CONFIG
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks
@@ -98,6 +99,11 @@ def train_run(
         with folder.lock() if ranks.first else nullcontext():
             if ranks.first:
                 watcher.data(data, str(folder.path))
+                if data.counted:
+                    watcher.note(
+                        f"photos show what their classes exclude in {', '.join(data.counted[:5])}: the links of "
+                        f"{len(data.counted)} kinds became weights, by how often each label is seen"
+                    )
             quick = replace(settings, workers=settings.workers or torch.get_num_threads())
             try:
                 result = _train(quick, network, data, folder, ranks, device, watcher, resume)
@@ -144,10 +150,11 @@ def _train(
         result["finished"] = trained is not None
         if trained is not None:
             result.update(figures=trained.figures, bad=list(trained.bad))
-    if result["finished"] and ranks.first:
+    result["model"] = str(folder.model) if result["finished"] else None
+    if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
+        # A model that is there already may have been calibrated since.
         about = _about(settings, data, result)
         PhotoClassifier(network.to("cpu", torch.float32), views, about=about).save(folder.model)
-        result["model"] = str(folder.model)
     return result
 
 

@@ -14,6 +14,7 @@ from finegraph.errors import DataError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.stored_labels import StoredLabels, read_stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +26,14 @@ class TrainingData:
         val: the photos to validate on, if there are any.
         graph: their labels.
         splits: all splits of the source.
+        counted: kinds whose links became weights, since photos show what their classes exclude.
     """
 
     train: Samples
     val: Samples | None
     graph: LabelGraph
     splits: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
 
 
 def read_training_data(settings: TrainSettings) -> TrainingData:
@@ -43,7 +46,12 @@ def read_training_data(settings: TrainSettings) -> TrainingData:
     if not settings.data:
         raise SettingsError("data: expected the photos to train on: a folder per class, a manifest, or LAYOUT:FOLDER")
     samples = read_samples(settings.data)
-    graph = source_graph(settings.data) if settings.graph is None else LabelGraph.read(settings.graph)
+    stored = StoredLabels(graph=source_graph(settings.data)) if settings.graph is None else read_stored(settings.graph)
+    samples, graph = stored.on(samples, settings.data), stored.graph
+    if not uses_image_labels(settings):
+        samples = samples.without_kinds()
+    if settings.box:
+        samples.require_boxes()
     if settings.kinds is not None:
         graph = graph.only(settings.kinds)
     train, val = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)
@@ -52,7 +60,16 @@ def read_training_data(settings: TrainSettings) -> TrainingData:
     if not len(train):
         which = f" with a label in {settings.data}" if settings.photos_per_class else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
-    return TrainingData(train=train, val=val, graph=graph, splits=samples.splits)
+    own = stored.graph_for(graph, train)
+    counted = tuple(name for name in graph.kinds if own.kind(name) != graph.kind(name))
+    return TrainingData(train=train, val=val, graph=own, splits=samples.splits, counted=counted)
+
+
+def uses_image_labels(settings: TrainSettings) -> bool:
+    """Whether labels of single photos count; the paper's CUB experiments take those of the classes alone."""
+    if settings.image_labels is None:
+        return parse_source(settings.data)[0] != "cub"
+    return settings.image_labels == "use"
 
 
 def with_whole_paths(settings: TrainSettings) -> TrainSettings:
@@ -62,7 +79,7 @@ def with_whole_paths(settings: TrainSettings) -> TrainSettings:
         layout, path = parse_source(data)
         data = f"{layout}:{path.absolute()}" if data.startswith(f"{layout}:") else str(path.absolute())
     paths: dict[str, Any] = {
-        name: value if value in (None, "default", "none") else str(Path(value).absolute())
+        name: value if value in (None, "default", "none") or "://" in value else str(Path(value).absolute())
         for name, value in (
             ("graph", settings.graph),
             ("weights", settings.weights),

@@ -84,6 +84,9 @@ def tune_all(
     best, last = checkpoints.best(), checkpoints.last()
     assert best is not None
     assert last is not None
+    if ranks.first:
+        for note in best.notes:
+            watcher.note(note)
     load_network(network, best.tensors)
     network.eval()
     return TunedAll(best.state["progress"]["best_figures"], tuple(last.state["progress"]["bad_files"]))

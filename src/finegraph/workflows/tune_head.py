@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from finegraph.data.dataset import targets_of
+from finegraph.data.dataset import targets_of, training_targets
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, ImageFileError
@@ -185,7 +185,7 @@ def choose_strengths(network: Network, train: Features, val: Features | None, se
 
 def _targets(samples: Samples, fit: FitSettings, graph: LabelGraph) -> tuple[Tensor, dict[str, Tensor]]:
     """The targets of samples; without those of kinds that do not count, as under a softmax head."""
-    fine, kinds = targets_of(samples, graph)
+    fine, kinds = training_targets(samples, graph)
     weights = fit.kind_weights(graph)
     return fine, {name: labels for name, labels in kinds.items() if weights[name] > 0}
 

@@ -39,6 +39,7 @@ class Features:
         fine: one row per photo, of the backbone of the fine labels; with ten views (photo, view, feature).
         coarse: the same of the backbone of the coarse labels, where there is one (BGL_m).
         samples: the photos that could be read, in the order of the rows.
+        keys: the fingerprint of the content of each of them; see `photo_key`.
         bad: what was wrong with the others.
         cached: how many of the photos needed no network.
         notes: what was odd on the way, such as stored features that were damaged.
@@ -47,6 +48,7 @@ class Features:
     fine: Float[Tensor, "batch *view feature"]
     coarse: Float[Tensor, "batch *view coarse_feature"] | None
     samples: Samples
+    keys: tuple[bytes, ...] = ()
     bad: tuple[ImageFileError, ...] = ()
     cached: int = 0
     notes: tuple[str, ...] = ()
@@ -120,6 +122,7 @@ class _Gathered:
         self.sources, self.bad = sources, bad
         self.done = self.cached = 0
         self._good: list[Sample] = []
+        self._keys: list[bytes] = []
         self._rows = [np.empty((count, source.cache.size), np.float32) for source in sources]
 
     def add(self, outcome: Outcome) -> None:
@@ -135,6 +138,7 @@ class _Gathered:
             if new:
                 source.cache.put(outcome.key, row)
         self._good.append(outcome.sample)
+        self._keys.append(outcome.key)
 
     def features(self, samples: Samples, two: bool) -> Features:
         """All of it; two backbones that are the same have the same rows."""
@@ -147,6 +151,7 @@ class _Gathered:
             fine=tensors[0],
             coarse=tensors[-1] if two else None,
             samples=Samples(self._good, samples.source, samples.notes),
+            keys=tuple(self._keys),
             bad=self.bad.found,
             cached=self.cached,
             notes=tuple(note for source in self.sources for note in (*source.notes, *source.cache.notes)),

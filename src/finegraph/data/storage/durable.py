@@ -119,6 +119,23 @@ def write_new(path: Path, data: bytes) -> None:
             os.unlink(temporary)
 
 
+def write_over(path: Path, data: bytes) -> None:
+    """Write a file in one step, in the place of an earlier one where there is one.
+
+    Raises:
+        OSError: it cannot be written; the earlier one is as it was.
+    """
+    temporary = temporary_in(path.parent)
+    try:
+        with synced_file(temporary) as handle:
+            write_all(handle, data)
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):  # it is gone where all went well
+            os.unlink(temporary)
+
+
 def reason_of(error: OSError) -> str:
     """Why the system refused, in its own words."""
     return error.strerror or str(error) or type(error).__name__

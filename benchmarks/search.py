@@ -1,0 +1,205 @@
+"""How long a search takes, how much of the nearest photos it finds, and what making an index spends its time on.
+
+    python benchmarks/search.py --data grocery:FOLDER
+    python benchmarks/search.py --data grocery:FOLDER --approximate 200000
+
+The vectors are features that the default network computes from the photos of the source, repeated with jitter until
+there are as many as asked for: each copy gets random noise of `--jitter` times its length, so copies of a photo are
+near each other and yet differ. Queries are further copies, which are not in the index. Everything goes through the
+library: an index on the disk, opened, and searched one query at a time until the hits with their paths and labels are
+there. Limits are for the median by the clock; where the machine has other things to do, the processor's own time of a
+query, in the last column, says more.
+
+    exact          100,000 vectors of the feature's size, every one compared; limit 50 ms per query
+    filtered       the same with a filter that a tenth of the photos pass, and one that a thousandth do
+    approximate    1,000,000 vectors projected to 256 dimensions; limit 10 ms at a recall@10 of at least 0.95, against
+                   looking through all lists, which is exact
+    making         photos to an index, nothing stored before; the share of the time that features take
+
+The exact part needs 1 GB of memory and of disk, the approximate one 3 GB and 2 GB. On one core they take about one
+minute and about five.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from finegraph.data.samples import Samples
+from finegraph.data.sources import read_samples, source_graph
+from finegraph.data.transforms import ViewSettings
+from finegraph.graph import LabelGraph
+from finegraph.model.features import extract_features
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.nn.network import build_network
+from finegraph.search.columns import GUESSES, NONE, Columns
+from finegraph.search.fingerprint import model_entry
+from finegraph.search.index import Index
+from finegraph.search.lists import recall_of
+from finegraph.search.nearest import unit_rows
+from finegraph.search.projection import SAMPLE, fit_projection, project
+from finegraph.search.writer import IndexWriter
+from finegraph.workflows.index import make_index
+
+PART = 50_000
+RARE, SOME = "one of a thousand", "one of ten"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, metavar="SOURCE", help="a source of photos, such as grocery:FOLDER")
+    parser.add_argument("--exact", type=int, default=100_000, metavar="N", help="vectors of the exact part; 0 for none")
+    parser.add_argument("--approximate", type=int, default=1_000_000, metavar="N", help="of the approximate part")
+    parser.add_argument("--dimensions", type=int, default=256, help="that the approximate part is projected to")
+    parser.add_argument("--making", type=int, default=400, metavar="N", help="photos to make an index of; 0 for none")
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--jitter", type=float, default=0.3)
+    parser.add_argument("--threads", type=int, default=1, help="of FAISS")
+    arguments = parser.parse_args()
+    import faiss
+
+    faiss.omp_set_num_threads(arguments.threads)
+    samples, graph = read_samples(arguments.data), source_graph(arguments.data)
+    classifier = PhotoClassifier(build_network(graph, weights="default").eval(), ViewSettings())
+    features = extract_features(classifier.network, samples, classifier.views)
+    vectors = unit_rows(features.fine.numpy())
+    print(f"{len(vectors):,} photos with {vectors.shape[1]} features; {arguments.threads} thread(s) in FAISS")
+    print(f"{'':<46}{'median':>9}{'95 %':>9}{'limit':>9}{'verdict':>9}{'CPU':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.exact:
+            exact(arguments, classifier, vectors, Path(folder, "exact"))
+        if arguments.approximate:
+            approximate(arguments, classifier, vectors, Path(folder, "approximate"))
+        if arguments.making:
+            making(classifier, samples, arguments.making, Path(folder))
+
+
+def exact(arguments: argparse.Namespace, classifier: PhotoClassifier, vectors: np.ndarray, folder: Path) -> None:
+    """Every vector compared, with and without filters."""
+    fill(folder, classifier, copies(vectors, arguments.exact, arguments.jitter), "exact", None)
+    index = Index.open(folder)
+    queries = next(copies(vectors, arguments.queries, arguments.jitter, seed=1))
+    name = f"exact, {len(index):,} x {index.state.dimensions}"
+    report(name, timed(index, queries), 50)
+    report(f"{name}, {SOME}", timed(index, queries, where={"fine": SOME}), 50)
+    report(f"{name}, {RARE}", timed(index, queries, where={"fine": RARE}), 50)
+
+
+def approximate(arguments: argparse.Namespace, classifier: PhotoClassifier, vectors: np.ndarray, folder: Path) -> None:
+    """Lists, and how much of the truth they find."""
+    directions, kept = fit_projection(vectors[:: max(1, len(vectors) // SAMPLE)], arguments.dimensions)
+    began = time.perf_counter()
+    fill(folder, classifier, copies(vectors, arguments.approximate, arguments.jitter), "approximate", directions)
+    made = time.perf_counter() - began
+    began = time.perf_counter()
+    index = Index.open(folder)
+    opened = time.perf_counter() - began
+    queries = next(copies(vectors, arguments.queries, arguments.jitter, seed=1))
+    name = f"approximate, {len(index):,} x {index.state.dimensions}"
+    report(name, timed(index, queries), 10)
+    report(f"{name}, {SOME}", timed(index, queries, where={"fine": SOME}), None)
+    report(f"{name}, {RARE}", timed(index, queries, where={"fine": RARE}), None)
+    nearest, rows = index._nearest, project(queries, directions)
+    truth, found = nearest.search(rows, 10, probes=nearest.lists), nearest.search(rows, 10)
+    shared = [len(set(one) & set(two)) for one, two in zip(truth[1].tolist(), found[1].tolist(), strict=True)]
+    recall = float(np.mean(shared)) / 10
+    print(f"{'  recall@10, by photo':<46}{recall:>9.3f}{'':>9}{0.95:>9}{'met' if recall >= 0.95 else 'MISSED':>9}")
+    print(f"{'  recall@10, by similarity':<46}{recall_of(truth[0], found[0]):>9.3f}")
+    lists = index.state.lists
+    assert lists is not None
+    print(
+        f"  {lists.probes} of {lists.count} lists are looked through; measured when they were made: {lists.recall:.3f}"
+    )
+    print(f"  the projection keeps {kept:.1%} of the ten nearest photos")
+    size = sum(file.bytes for file in index.state.files)
+    print(f"  making the index from vectors {made:.1f} s, opening it {opened:.1f} s, {size / 1e6:,.0f} MB")
+
+
+def making(classifier: PhotoClassifier, samples: Samples, count: int, folder: Path) -> None:
+    """Photos to an index: what the time goes into."""
+    classifier.save(folder / "model")
+    chosen = [str(samples[number].path) for number in np.linspace(0, len(samples) - 1, count).astype(int)]
+    done = make_index(folder / "model", chosen, folder / "made")
+    share = done.feature_seconds / done.seconds
+    print(f"making an index of {done.photos:,} photos: {done.seconds:.1f} s, {done.photos / done.seconds:.1f} photos/s")
+    print(f"  reading photos and the network take {share:.1%} of it, with loading the model: the rest")
+
+
+def copies(vectors: np.ndarray, count: int, jitter: float, seed: int = 0) -> Iterator[np.ndarray]:
+    """Vectors with noise, in parts."""
+    random = np.random.default_rng(seed)
+    scale = np.float32(jitter / np.sqrt(vectors.shape[1]))
+    for start in range(0, count, PART):
+        size = min(PART, count - start)
+        chosen = vectors[(np.arange(start, start + size) * 7919) % len(vectors)]
+        yield unit_rows(chosen + scale * random.standard_normal(chosen.shape, dtype=np.float32))
+
+
+def fill(
+    folder: Path, classifier: PhotoClassifier, parts: Iterator[np.ndarray], way: str, directions: np.ndarray | None
+) -> None:
+    """An index of vectors, with made-up paths; a tenth and a thousandth of the photos have labels of their own."""
+    graph: LabelGraph = classifier.graph
+    size = classifier.network.backbone.feature_size
+    with IndexWriter.create(folder, model=model_entry(classifier), graph=graph, feature_size=size, way=way) as writer:
+        if directions is not None:
+            writer.set_projection(directions, 1.0)
+        start = 0
+        for part in parts:
+            numbers = np.arange(start, start + len(part))
+            start += len(part)
+            writer.add(made_up(project(part, directions), numbers, graph))
+        writer.finish()
+
+
+def made_up(vectors: np.ndarray, numbers: np.ndarray, graph: LabelGraph) -> Columns:
+    """Photos with these vectors."""
+    count = len(vectors)
+    labels = [
+        RARE if number % 1000 == 0 else SOME if number % 10 == 1 else graph.fine[number % len(graph)]
+        for number in numbers.tolist()
+    ]
+    keys = np.zeros((count, 16), np.uint8)
+    keys[:, :8] = numbers.astype("<i8").view(np.uint8).reshape(count, 8)
+    return Columns(
+        vectors=vectors.astype(np.float16),
+        keys=keys,
+        paths=[f"/photos/{number:08d}.jpg" for number in numbers.tolist()],
+        labels=labels,
+        guess_labels=np.full((count, GUESSES), NONE, np.int32),
+        guess_probs=np.zeros((count, GUESSES), np.float32),
+        kinds={},
+        boxes=[None] * count,
+    )
+
+
+def timed(index: Index, queries: np.ndarray, **options: object) -> np.ndarray:
+    """Milliseconds of each query, by the clock and of the processor, after a few to warm up."""
+    found = []
+    for number in range(-3, len(queries)):
+        began, busy = time.perf_counter(), time.process_time()
+        hits = index.search(queries[number], 10, **options)[0]
+        found.append((1000 * (time.perf_counter() - began), 1000 * (time.process_time() - busy)))
+        assert len(hits) == 10
+    return np.array(found[3:])
+
+
+def report(name: str, times: np.ndarray, limit: float | None) -> None:
+    """A row of the table."""
+    median, busy = np.median(times, axis=0)
+    most = np.quantile(times[:, 0], 0.95)
+    verdict = "" if limit is None else "met" if median <= limit else "MISSED"
+    bound = "" if limit is None else f"{limit} ms"
+    print(f"{name:<46}{median:>6.1f} ms{most:>6.1f} ms{bound:>9}{verdict:>9}{busy:>6.1f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,75 @@
+"""`finegraph export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.terminal import console, count, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from finegraph.workflows.export import ExportResult
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: .onnx, or .pt2 for torch.export.")
+    ],
+    check: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PHOTOS",
+            help="Photos, or folders of photos, to compare the file with the model on; repeat it for more. By default "
+            "some of those that the run was trained with.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Write a model as one file that runs without finegraph.
+
+    It takes images and evidence and gives the log probabilities of all labels, exactly, and the embedding. The file is
+    compared with the model on photos first, and is not written if it answers differently.
+    """
+    from finegraph.cli.progress import progress
+    from finegraph.workflows.export import export_model
+
+    with progress("photos") as told:
+        result = export_model(run, output, check=check or (), progress=told)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _print(console(), result)
+
+
+def _print(to: Console, result: ExportResult) -> None:
+    """The result for people."""
+    from finegraph.model.export.check import LIMIT, TINY
+
+    to.print(f"compared with the model on {count(result.photos, 'photo')}: {printable(result.checked_on)}")
+    rows = []
+    for one in result.differences:
+        output = f"{one.output}, given evidence" if one.given_evidence else one.output
+        log = "-" if one.log is None else f"{one.log:.1e}"
+        rows.append([output, f"{one.value:.1e}", log, f"{LIMIT:.0e}"])
+    headings = ["largest difference", "of values", "of logarithms", "limit"]
+    print_table(to, headings, rows, right=(1, 2, 3))
+    to.print(f"values: probabilities, or numbers of the embedding; logarithms: of probabilities of at least {TINY:g}")
+    plain = result.plain
+    if plain is not None and not plain.largest_pixel:
+        to.print("photos prepared with plain Pillow, not by finegraph: the same pixels")
+    elif plain is not None:
+        to.print(
+            f"photos prepared with plain Pillow, not by finegraph: pixels differ by {plain.mean_pixel:.2g} of 255 on "
+            f"average (at most {plain.largest_pixel}), probabilities by at most {plain.probability:.1e}; "
+            f"{plain.other_answers} of {count(result.photos, 'photo')} get another answer"
+        )
+    to.print(
+        f"images (batch, {result.image_size}, {result.image_size}, 3) of uint8, {count(result.fine, 'fine label')}, "
+        f"{count(result.coarse, 'label')} of {count(result.kinds, 'kind')}, temperature {result.temperature:.4g}"
+    )
+    to.print(f"written: {printable(str(result.path))}, {result.size / 1e6:.1f} MB")

@@ -1,0 +1,255 @@
+"""`finegraph index`: making an index of photos, and looking after it.
+
+`finegraph index RUN PHOTOS...` makes one; the other commands come after `index`. A model folder that is called like one
+of them is named by its path, `./add`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from finegraph.cli import exit_codes
+from finegraph.cli.progress import progress
+from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
+
+if TYPE_CHECKING:
+    from finegraph.errors import ImageFileError
+    from finegraph.workflows.index import IndexReport
+    from finegraph.workflows.index_upkeep import IndexFacts
+
+MAKE = "make"
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="An index folder.")]
+Photos = Annotated[
+    list[str],
+    typer.Argument(metavar="PHOTOS...", help="Photos, folders of photos, a folder per class, or sources of data."),
+]
+Split = Annotated[str | None, typer.Option(help="Only the photos of this split; by default all.")]
+BadFile = Annotated[str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="How many threads work on photos.")]
+
+
+class _MakeByDefault(TyperGroup):
+    """A group whose first argument may also be the model to make an index with."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name of the command in front where none is given."""
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = [MAKE, *args]
+        return super().parse_args(ctx, args)
+
+
+index_app = typer.Typer(
+    name="index",
+    cls=_MakeByDefault,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make an index of photos to search in.\n\nfinegraph index RUN PHOTOS -o INDEX makes one.",
+)
+
+
+@index_app.command(MAKE)
+def make(
+    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    photos: Photos,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="INDEX", help="The folder of the new index.")],
+    exact: Annotated[bool, typer.Option("--exact", help="Compare all photos, however many there are.")] = False,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Look through a part of the photos; by default beyond 200,000.")
+    ] = False,
+    project: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Project vectors to so many dimensions, such as 256.")
+    ] = None,
+    split: Split = None,
+    on_bad_file: BadFile = "error",
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Make an index; the word make may be left out.
+
+    An interrupted job goes on where it stopped when the same command is given again.
+    """
+    if exact and approximate:
+        raise typer.BadParameter("--exact and --approximate exclude each other")
+    from finegraph.workflows.index import make_index
+
+    way = "exact" if exact else "approximate" if approximate else "auto"
+    options: dict[str, Any] = {"on_bad_file": on_bad_file}
+    with progress("photos") as told:
+        report = make_index(
+            model, photos, output, way=way, project=project, split=split, workers=workers, progress=told, **options
+        )
+    _print_report(report, as_json)
+
+
+@index_app.command()
+def add(
+    index: IndexFolder,
+    photos: Photos,
+    model: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The model that made the index, if it was moved.")
+    ] = None,
+    split: Split = None,
+    on_bad_file: BadFile = "error",
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Add photos, or what changed of them.
+
+    Photos that are there unchanged are passed over, those that changed are replaced.
+    """
+    from finegraph.workflows.index import add_photos
+
+    options: dict[str, Any] = {"on_bad_file": on_bad_file}
+    with progress("photos") as told:
+        report = add_photos(index, photos, model=model, split=split, workers=workers, progress=told, **options)
+    _print_report(report, as_json)
+
+
+@index_app.command()
+def remove(
+    index: IndexFolder,
+    photos: Annotated[
+        list[Path] | None, typer.Argument(metavar="PHOTOS...", help="Photos, or folders: all photos below.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A fine label, all photos of which go; repeat for more.")
+    ] = None,
+    missing: Annotated[bool, typer.Option("--missing", help="Photos whose file is not there any more.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove photos; their files are not touched."""
+    from finegraph.workflows.index_upkeep import remove_photos
+
+    gone = remove_photos(index, photos or (), labels=label or (), missing=missing)
+    if as_json:
+        print_json({"folder": str(index), "removed": gone})
+    else:
+        console().print(f"{count(gone, 'photo')} removed from {printable(str(index))}")
+
+
+@index_app.command()
+def compact(index: IndexFolder, as_json: Json = False) -> None:
+    """Merge files and forget removed photos.
+
+    The lists of the approximate search are made anew.
+    """
+    from finegraph.workflows.index_upkeep import compact_index
+
+    _print_facts(compact_index(index), as_json)
+
+
+@index_app.command()
+def show(index: IndexFolder, as_json: Json = False) -> None:
+    """Say what is in an index."""
+    from finegraph.workflows.index_upkeep import describe_index
+
+    _print_facts(describe_index(index), as_json)
+
+
+@index_app.command()
+def check(
+    index: IndexFolder,
+    photos: Annotated[bool, typer.Option("--photos", help="Read every photo too, and see whether it changed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check every file against its checksum.
+
+    Exits with 1 where something is wrong.
+    """
+    from finegraph.workflows.index_upkeep import check_index
+
+    with progress("photos") as told:
+        found = check_index(index, photos=photos, progress=told)
+    wrong = bool(found.damaged or found.missing or found.changed)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        to = console()
+        rows = [("damaged", line) for line in found.damaged]
+        rows += [("missing", line) for line in found.missing]
+        rows += [("changed", line) for line in found.changed]
+        if rows:
+            print_table(to, ("what", "where"), rows)
+        looked = f"{count(found.files, 'file')} and {count(found.photos, 'photo')}"
+        to.print(f"{looked if photos else count(found.files, 'file')} checked: {len(rows) or 'nothing'} wrong")
+    if wrong:
+        raise typer.Exit(exit_codes.FOUND_ERRORS)
+
+
+def _print_report(report: IndexReport, as_json: bool) -> None:
+    """What became of an index."""
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        to = console()
+        parts = [f"{count(report.added, 'photo')} added"]
+        parts += [f"{report.replaced:,} replaced"] * (report.replaced > 0)
+        parts += [f"{report.unchanged:,} unchanged"] * (report.unchanged > 0)
+        to.print(f"{', '.join(parts)}; {count(report.photos, 'photo')} in {printable(report.folder)}")
+        share = report.feature_seconds / report.seconds if report.seconds else 0.0
+        to.print(f"{report.seconds:.1f} s, {share:.1%} of them for computing features")
+        if report.foreign:
+            to.print(f"{count(report.foreign, 'photo')} with a label that the model does not know; kept with the label")
+        if report.projection_recall is not None:
+            to.print(
+                f"projected to {report.dimensions} dimensions, which keeps {report.projection_recall:.1%} of the ten "
+                f"nearest photos (loses {1 - report.projection_recall:.1%})"
+            )
+        if report.approximate_recall is not None:
+            to.print(f"searched approximately, which finds {report.approximate_recall:.1%} of the ten nearest photos")
+    _name_bad(report.bad)
+
+
+def _print_facts(facts: IndexFacts, as_json: bool) -> None:
+    """What is in an index."""
+    if as_json:
+        print_json(facts)
+        return
+    to = console()
+    state = "" if facts.complete else "; making it was interrupted: give the same command again to go on"
+    rows = [
+        ("photos", f"{facts.photos:,}, {facts.labelled:,} with a fine label{state}"),
+        ("model", f"{facts.model} ({facts.network}, fingerprint {facts.fingerprint[:12]})"),
+        ("vectors", f"{facts.dimensions} dimensions{_projected(facts)}"),
+        ("search", _searched(facts)),
+        ("files", f"{facts.bytes / 1e6:,.1f} MB in {count(facts.segments, 'segment')}{_waste(facts)}"),
+    ]
+    if to.is_terminal:
+        print_pairs(to, rows, ["bold"] * len(rows))
+    else:
+        for name, words in rows:
+            to.print(f"{name:<8}{printable(words)}")
+
+
+def _projected(facts: IndexFacts) -> str:
+    if facts.projection_recall is None:
+        return ""
+    return f" of {facts.feature_size}, which keep {facts.projection_recall:.1%} of the ten nearest photos"
+
+
+def _searched(facts: IndexFacts) -> str:
+    if facts.approximate_recall is None:
+        return "exact"
+    late = f"; {facts.outside_lists:,} photos came later, compact makes new lists" if facts.outside_lists else ""
+    return (
+        f"approximate, {facts.probes} of {facts.lists:,} lists, which finds {facts.approximate_recall:.1%} of the ten "
+        f"nearest photos{late}"
+    )
+
+
+def _waste(facts: IndexFacts) -> str:
+    return f", {count(facts.removed, 'removed photo')} still among them" if facts.removed else ""
+
+
+def _name_bad(bad: tuple[ImageFileError, ...]) -> None:
+    """Name the photos that were left out, on standard error."""
+    if bad:
+        to = console(stderr=True)
+        to.print(f"left out as they cannot be read: {count(len(bad), 'photo')}")
+        for error in bad:
+            to.print("  " + printable(str(error)))

@@ -1,0 +1,60 @@
+"""`finegraph report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.terminal import console, count, print_json, printable
+
+if TYPE_CHECKING:
+    from finegraph.workflows.report import Report
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Run folders with an evaluation, or study folders; several are compared."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="The page; by default report.html in the first folder."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write figures there too, each as SVG and PNG.")
+    ] = None,
+    evaluation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The evaluation of each run to show; by default test.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What stands above the page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Write one HTML page that shows what a model saw.
+
+    Accuracy with intervals, examples, confusions, classes, calibration, sure answers, explanations and the label graph;
+    two or more runs are compared photo by photo. It is drawn from the files of `finegraph evaluate` alone.
+    """
+    from finegraph.workflows.report import write_report
+
+    written = write_report(runs, out, evaluation=evaluation, figures=figures, title=title)
+    if as_json:
+        print_json(written)
+    else:
+        _print(written)
+
+
+def _print(written: Report) -> None:
+    """What was written, for people."""
+    to = console()
+    parts = [", ".join(written.runs)] * bool(written.runs) + [f"study {name}" for name in written.studies]
+    photos = f", {count(written.photos, 'photo')}" if written.runs else ""
+    to.print(printable(f"{' and '.join(parts)}{photos}"))
+    if written.figures:
+        to.print(
+            f"{count(len(written.figures), 'file')} of figures in {printable(str(Path(written.figures[0]).parent))}"
+        )
+    to.print(f"report: {printable(written.path)} ({written.size / 1e6:.1f} MB)")

@@ -1,0 +1,106 @@
+"""`finegraph search`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.terminal import console, count, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from finegraph.search import Hit
+    from finegraph.workflows.search import PhotoHits, SearchResult
+
+
+def search(
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="An index folder; see finegraph index.")],
+    photos: Annotated[
+        list[Path] | None, typer.Argument(metavar="PHOTO", help="Photos to search by, or folders of photos.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Search by a fine label, that is the mean of its photos.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=LABEL",
+            help="Only photos with this label, or with KIND!=LABEL another; the same kind again: one of these.",
+        ),
+    ] = None,
+    same: Annotated[
+        list[str] | None, typer.Option(metavar="KIND", help="Rank photos up that are probably of the same, as dish.")
+    ] = None,
+    other: Annotated[
+        list[str] | None, typer.Option(metavar="KIND", help="Rank photos up that are probably of another.")
+    ] = None,
+    per_label: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many of each label.")] = None,
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many photos to find.")] = 10,
+    guessed: Annotated[
+        bool, typer.Option("--guessed", help="Filter photos without a label by what the model holds them for.")
+    ] = False,
+    others_only: Annotated[bool, typer.Option("--others-only", help="Leave out copies of the photo itself.")] = False,
+    model: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The model that made the index, if it was moved.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with small pictures to this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Find photos that are like a photo or a label."""
+    from finegraph.workflows.search import search_index
+
+    result = search_index(
+        index,
+        photos or (),
+        labels=label or (),
+        model=model,
+        count=number,
+        where=where or (),
+        same=same or (),
+        other=other or (),
+        per_label=per_label,
+        guessed=guessed,
+        others_only=others_only,
+    )
+    if html is not None:
+        from finegraph.workflows.search_page import write_search_page
+
+        write_search_page(result, html)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _print(console(), result)
+        if html is not None:
+            console().print(f"\nwritten to {printable(str(html))}")
+
+
+def _print(to: Console, result: SearchResult) -> None:
+    """What was found, query after query."""
+    for place, query in enumerate(result.queries):
+        if place:
+            to.print()
+        to.print(printable(_title(query, result)))
+        if not query.hits:
+            to.print("no photo passes")
+            continue
+        ranked = query.hits[0].probability is not None
+        headings = ("", "similarity", *(("probability",) if ranked else ()), "label", "photo")
+        rows = [_row(number, hit) for number, hit in enumerate(query.hits, 1)]
+        print_table(to, headings, rows, right=(0, 1, 2) if ranked else (0, 1))
+
+
+def _title(query: PhotoHits, result: SearchResult) -> str:
+    """What was searched for."""
+    name = query.photo if query.photo is not None else f"photos like {query.label}"
+    return f"{name}: {count(len(query.hits), 'hit')} among {count(result.photos, 'photo')} ({result.way} search)"
+
+
+def _row(number: int, hit: Hit) -> tuple[str, ...]:
+    label = hit.label or (f"{hit.guess}?" if hit.guess else "-")
+    probability = () if hit.probability is None else (f"{hit.probability:.1%}",)
+    return (str(number), f"{hit.similarity:.3f}", *probability, label, hit.path)

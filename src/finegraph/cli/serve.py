@@ -1,0 +1,74 @@
+"""`finegraph serve`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from finegraph.cli.process import usable_cores
+from finegraph.cli.terminal import console, print_json, printable
+
+
+def serve(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder or a model folder.")],
+    index: Annotated[
+        Path | None, typer.Option(metavar="INDEX", help="An index folder of the same model, to search in.")
+    ] = None,
+    samples: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A folder of photos that the page offers to try.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="FINEGRAPH_TOKEN", help="What every request must bring; needed on a public address."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A further name of this server; repeat it for more.")
+    ] = None,
+    queue: Annotated[int, typer.Option(min=1, help="How many photos may be in the server at once.")] = 64,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="How many batches to compute at once; by default one per core.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="auto|onnx|torch", help="What computes features; auto: ONNX Runtime where installed.")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON document.")] = False,
+) -> None:
+    """Serve a model: a page to drop photos on, and an HTTP API.
+
+    Ctrl-C finishes what is there and stops. SIGHUP loads the model again from its folder without dropping a request.
+    Uploads are never kept.
+    """
+    from finegraph.web.extra import check_extra
+
+    check_extra()
+    from finegraph.web.decoding import DecodingSettings
+    from finegraph.web.security import Security
+    from finegraph.web.server import serve as serve_model
+    from finegraph.web.settings import ServeSettings
+
+    cores = usable_cores()
+    settings = ServeSettings(
+        model=model,
+        index=index,
+        samples=samples,
+        security=Security(host=host, port=port, token=token or None, hosts=tuple(allow_host or ())),
+        decoding=DecodingSettings(workers=max(1, cores)),
+        threads=threads or cores,
+        queue=queue,
+        engine=engine,  # type: ignore[arg-type]  # checked there
+    )
+
+    def told(address: str) -> None:
+        if as_json:
+            print_json({"address": address, "model": str(model), "process": os.getpid()})
+        else:
+            console().print(f"{printable(str(model))} is served at {address}   (Ctrl-C stops)")
+        sys.stdout.flush()  # whoever started it may be waiting for this line
+
+    serve_model(settings, told)

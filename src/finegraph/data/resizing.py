@@ -1,0 +1,28 @@
+"""The size that views are cut from: the first step of every transform, on pictures alone.
+
+It stands apart so that a process that only decodes photos, such as a worker of the server, makes the very same picture
+without loading torch. Cost: one resampling.
+"""
+
+from __future__ import annotations
+
+from PIL import Image
+
+FILTERS = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
+"""How pixels may be blended, by name."""
+MOST_STRETCH = 8
+"""A picture that is longer than this many times its width is squeezed; a strip of one pixel would fill the memory."""
+
+
+def resized(picture: Image.Image, resize: int, *, keep_shape: bool, interpolation: str) -> Image.Image:
+    """A picture in the size that views are cut from; see `ViewSettings` for the arguments."""
+    size = (resize, resize)
+    if keep_shape:
+        scale = resize / min(picture.size)
+        most = resize * MOST_STRETCH
+        width, height = (min(max(resize, round(side * scale)), most) for side in picture.size)
+        size = (width, height)
+    return picture if picture.size == size else picture.resize(size, FILTERS[interpolation])

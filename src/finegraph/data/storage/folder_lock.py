@@ -1,0 +1,179 @@
+"""One folder, one process that writes in it.
+
+The lock is the system's own (a POSIX record lock), which ends with the process that holds it, however it ends, and is
+not inherited by the workers it starts: so the lock of a dead process never has to be broken. The file `.lock` also says
+who holds it, for the message to others. Where the file system has no locks, that note and a look at whether the process
+is alive decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from finegraph.data.storage.durable import reason_of, write_all
+from finegraph.errors import FinegraphError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+LOCK_FILE = ".lock"
+_IN_USE = (errno.EACCES, errno.EAGAIN)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
+# Record locks are the process's, not the handle's: a second lock in one process would be granted.
+_held: dict[tuple[int, int], int] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockWords:
+    """What the errors of a lock say."""
+
+    noun: str
+    """What the folder is, such as a run."""
+    purpose: str
+    """What it is locked for."""
+    instead: str
+    """What else its user may do."""
+    error: type[FinegraphError]
+    """The type of the errors."""
+
+
+class FolderLock:
+    """The right to write in a folder, until `release` or the end of the process.
+
+    Args:
+        folder: the folder.
+        words: what errors say, and of which type they are.
+
+    Raises:
+        FinegraphError: of the type in `words`: a living process has it, or the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, words: LockWords) -> None:
+        self._words = words
+        self.path = folder / LOCK_FILE
+        self._process = os.getpid()
+        self._released = False
+        try:
+            self._handle, self._key = self._take()
+        except OSError as error:
+            raise words.error(
+                f"{folder}: cannot be locked for {words.purpose}: {reason_of(error)}; the folder must be writable"
+            ) from error
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens where that was done before, or in a forked copy of the process."""
+        if self._process != os.getpid() or self._released:
+            return
+        self._released = True
+        del _held[self._key]
+        # Before the lock ends, so that nobody can have taken it over by then. A file that stays locks nothing.
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        os.close(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _take(self) -> tuple[int, tuple[int, int]]:
+        while True:
+            self._refuse_second()
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                self._lock(handle)
+                status = os.fstat(handle)
+                if self._is_current(status):
+                    os.ftruncate(handle, 0)
+                    write_all(handle, _note())
+                    key = (status.st_dev, status.st_ino)
+                    _held[key] = self._process
+                    return handle, key
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)  # the file was given back and removed between opening and locking it
+
+    def _refuse_second(self) -> None:
+        """Closing any handle of the file would end the lock that this process holds: look before opening."""
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(self.path)
+            if _held.get((status.st_dev, status.st_ino)) == self._process:
+                raise self._in_use({"pid": self._process})
+
+    def _lock(self, handle: int) -> None:
+        """Take the system's lock, or refuse by what the file says where there are none."""
+        if fcntl is not None:
+            try:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if error.errno in _IN_USE:
+                    raise self._in_use(_holder(handle)) from None
+                if error.errno not in _NO_LOCKS:
+                    raise
+        holder = _holder(handle)
+        if holder and _may_live(holder):
+            raise self._in_use(holder)
+
+    def _is_current(self, status: os.stat_result) -> bool:
+        """Whether the file that was locked still has the name."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(status, os.stat(self.path))
+        return False
+
+    def _in_use(self, holder: dict[str, Any]) -> FinegraphError:
+        """The error for a folder that somebody writes in."""
+        who = "another process"
+        if holder.get("pid") == os.getpid() and holder.get("host", socket.gethostname()) == socket.gethostname():
+            who = f"this process ({holder['pid']}) already"
+        elif "pid" in holder:
+            who = f"process {holder['pid']}"
+            if holder.get("host") != socket.gethostname():
+                who += f" on {holder.get('host')}"
+        return self._words.error(
+            f"{self.path.parent}: this {self._words.noun} is in use by {who}; wait for it or stop it"
+            f"{self._words.instead} (if that process is gone, remove {self.path})"
+        )
+
+
+def _note() -> bytes:
+    """What the file says of the process that holds the lock."""
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
+
+
+def _holder(handle: int) -> dict[str, Any]:
+    """Who holds the lock; empty where the file does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        os.lseek(handle, 0, os.SEEK_SET)
+        note = json.loads(os.read(handle, 4096))
+        if isinstance(note, dict):
+            return note
+    return {}
+
+
+def _may_live(holder: dict[str, Any]) -> bool:
+    """Whether the process may be alive; on another machine nobody can tell."""
+    pid = holder.get("pid")
+    if holder.get("host") != socket.gethostname() or os.name != "posix" or not isinstance(pid, int):
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it lives, and is somebody else's
+    return True

@@ -1,0 +1,218 @@
+"""What a report shows of single photos beyond `samples.csv`.
+
+That is the five most probable labels, the truth of each kind, and for some photos, the gallery, why the first answer
+rather than the second.
+
+    details.safetensors    arrays only; docs/evaluation.md has every name
+
+The gallery is drawn by a hash of the photo's name, so that it is the same for every model: the first photos in that
+order, and the first of those that are answered wrongly. Explaining is the slow part, so it is done for these alone.
+Cost: 48 bytes per photo and 4 per kind; the scores of the gallery are held until the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.data.dataset import MISSING
+from finegraph.data.samples import Samples
+from finegraph.evaluation.metrics import Numbers
+from finegraph.evaluation.relations import Indices, has_label
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+
+TOP = 5
+GALLERY = 200
+"""How many photos of the gallery are drawn from all, and how many more from those that are answered wrongly."""
+NOT_KNOWN = -1
+_MOST_EXPLAINED = 2**22
+"""How many scores are explained at a time."""
+MANY_KINDS, FEWEST = 16, 24
+"""Explaining takes longer the more kinds overlap, up to a fifth of a second per photo with 312 of them. Above this
+number of kinds fewer photos are explained, in proportion, but so many at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """What is known of each photo, in the order of the samples.
+
+    Attributes:
+        sample: the number of the photo in the list of samples.
+        top_labels: (photo, place) the most probable fine labels, best first.
+        top_probabilities: (photo, place) their probabilities.
+        kinds_true: (photo, kind) the true label of each kind, `NOT_KNOWN` where it is not known; of several parents the
+            one that is answered, or else the heaviest.
+        gallery: the numbers of the photos that are explained, in the order in which they were drawn.
+        parts: (gallery photo, source) what the fine label itself and then each kind adds to the log odds of the first
+            answer against the second; NaN where there is no second, or with many kinds not explained.
+    """
+
+    sample: Indices
+    top_labels: Indices
+    top_probabilities: Numbers
+    kinds_true: Indices
+    gallery: Indices
+    parts: Numbers
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything by its name."""
+        return {field.name: np.ascontiguousarray(getattr(self, field.name)) for field in fields(self)}
+
+
+def draw_order(paths: Samples | list[str]) -> NDArray[np.uint64]:
+    """For each photo a number that looks random and depends on the last two parts of its path alone."""
+    names = paths if isinstance(paths, list) else [os.fspath(sample.path) for sample in paths]
+    return np.array([_draw(name) for name in names], dtype=np.uint64)
+
+
+def _draw(path: str) -> int:
+    name = "/".join(PurePath(path).parts[-2:]).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
+
+
+class _Kept(NamedTuple):
+    """A photo of the gallery so far; the heap gives away the one with the largest key."""
+
+    reversed_key: int
+    number: int
+    fine_scores: Tensor
+    coarse_scores: Tensor | None
+
+
+class DetailCollector:
+    """Takes in posteriors batch by batch, and gives the details.
+
+    Args:
+        graph: the label graph.
+        order: what `draw_order` gave for all samples.
+        gallery: how many photos are drawn of each sort.
+    """
+
+    def __init__(self, graph: LabelGraph, order: NDArray[np.uint64], gallery: int = GALLERY) -> None:
+        self.graph, self.order, self.size = graph, order, gallery
+        self._parts: list[dict[str, NDArray[Any]]] = []
+        self._any: list[_Kept] = []
+        self._wrong: list[_Kept] = []
+        self._tensors: Any = None
+
+    def add(
+        self, posterior: Posterior, log_probs: Tensor, numbers: Indices, fine: Indices, seen: Mapping[str, Indices]
+    ) -> None:
+        """Take in a batch.
+
+        Args:
+            posterior: one row per photo, with temperature and views done.
+            log_probs: its fine log probabilities.
+            numbers: the number of each photo in the list of samples.
+            fine: the true fine label of each photo, `MISSING` where it is not known.
+            seen: per kind the labels seen on the photos, `MISSING` where none was.
+        """
+        self._tensors = posterior.tensors
+        values, labels = log_probs.topk(min(TOP, log_probs.shape[1]), dim=1)
+        self._parts.append(
+            {
+                "sample": numbers.astype(np.int32),
+                "top_labels": labels.cpu().numpy().astype(np.int32),
+                "top_probabilities": values.double().exp().clamp_max(1.0).float().cpu().numpy(),
+                "kinds_true": self._kinds_true(posterior, log_probs, fine, seen),
+            }
+        )
+        wrong = (labels[:, 0].cpu().numpy() != fine) & (fine != MISSING)
+        for row, number in enumerate(numbers.tolist()):
+            self._keep(self._any, posterior, row, number)
+            if wrong[row]:
+                self._keep(self._wrong, posterior, row, number)
+
+    def _keep(self, heap: list[_Kept], posterior: Posterior, row: int, number: int) -> None:
+        """Keep a photo in the gallery if it is early enough in the order of drawing."""
+        key = -int(self.order[number])
+        if len(heap) >= self.size and key <= heap[0].reversed_key:
+            return
+        coarse = None if posterior.coarse_scores is None else posterior.coarse_scores[row].clone()
+        heapq.heappush(heap, _Kept(key, number, posterior.fine_scores[row].clone(), coarse))
+        if len(heap) > self.size:
+            heapq.heappop(heap)
+
+    def _kinds_true(
+        self, posterior: Posterior, log_probs: Tensor, fine: Indices, seen: Mapping[str, Indices]
+    ) -> NDArray[np.int32]:
+        """The true label of each kind."""
+        found = np.full((len(fine), len(self.graph.kinds)), NOT_KNOWN, dtype=np.int32)
+        known = np.flatnonzero(fine != MISSING)
+        for place, name in enumerate(self.graph.kinds):
+            kind = self.graph.kind(name)
+            own = fine[known]
+            some = kind.starts[own + 1] > kind.starts[own]
+            rows, own = known[some], own[some]
+            found[rows, place] = _heaviest(self.graph, name)[own]
+            answer = posterior.kind_log_probs(name, log_probs).argmax(dim=1).cpu().numpy()[rows]
+            right = has_label(kind, own, answer)
+            found[rows[right], place] = answer[right]
+            if name in seen:
+                found[:, place] = np.where(seen[name] == MISSING, found[:, place], seen[name])
+        return found
+
+    def details(self) -> Details:
+        """All of it, in the order of the samples."""
+        columns = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
+        rows = np.argsort(columns["sample"], kind="stable")
+        kept = {one.number: one for one in (*self._any, *self._wrong)}
+        gallery = sorted(kept.values(), key=lambda one: -one.reversed_key)
+        step = max(1, _MOST_EXPLAINED // (len(self.graph) + 1))
+        count = min(len(gallery), self._most())
+        parts = [self._explained(gallery[start : min(start + step, count)]) for start in range(0, count, step)]
+        empty = np.full((len(gallery) - count, 1 + len(self.graph.kinds)), np.nan, dtype=np.float32)
+        return Details(
+            **{name: column[rows] for name, column in columns.items()},
+            gallery=np.array([one.number for one in gallery], dtype=np.int32),
+            parts=np.concatenate([*parts, empty]),
+        )
+
+    def _most(self) -> int:
+        """How many photos are explained."""
+        return max(FEWEST, 2 * self.size * MANY_KINDS // max(MANY_KINDS, len(self.graph.kinds)))
+
+    def _explained(self, kept: list[_Kept]) -> NDArray[np.float32]:
+        """The parts of the log odds of some photos."""
+        sources = {name: place for place, name in enumerate(("fine", *self.graph.kinds))}
+        found = np.full((len(kept), len(sources)), np.nan, dtype=np.float32)
+        if len(self.graph) < 2:
+            return found
+        coarse = [one.coarse_scores for one in kept if one.coarse_scores is not None]
+        posterior = Posterior(
+            self.graph,
+            torch.stack([one.fine_scores for one in kept]),
+            torch.stack(coarse) if coarse else None,
+            tensors=self._tensors,
+        )
+        top = posterior.top(2)
+        possible = [row for row, (_, second) in enumerate(top) if second.probability > 0.0]
+        if len(possible) < len(kept):  # a second answer that is impossible has no odds
+            for row in possible:
+                found[row] = self._explained([kept[row]])[0]
+            return found
+        explanations = posterior.explain([first.label for first, _ in top], [second.label for _, second in top])
+        for row, one in enumerate(explanations):
+            for part in one.parts:
+                found[row, sources[part.source]] = part.value
+        return found
+
+
+def _heaviest(graph: LabelGraph, kind: str) -> Indices:
+    """The parent with the most weight of each fine label, the first among equals; -1 where there is none."""
+    fine, coarse, weight = graph.edges(kind)
+    found = np.full(len(graph), NOT_KNOWN, dtype=np.int64)
+    order = np.lexsort((-coarse, weight, fine))  # the last of each fine label is written last and stays
+    found[fine[order]] = coarse[order]
+    return found

@@ -1,0 +1,168 @@
+"""How sure a mean is, and a difference between two ways of doing the same thing.
+
+    several draws    Student's t over the draws: low, high = mean -+ t sd / sqrt(draws). Differences are paired, draw by
+                     draw, so that what both share cancels. It covers the chance of the draw, not that of the photos
+                     that are judged, which all draws share.
+    one draw         a bootstrap over the photos that are judged: means of as many photos, drawn with replacement, and
+                     the middle 95 % of them. It covers the chance of these photos, not that of the draw.
+
+Which of the two it was is part of the interval. Cost: linear in the draws; resamples x photos for the bootstrap, or
+resamples alone where the photos have few different values, such as right and wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from finegraph.errors import InputError, ShapeError
+
+LEVEL = 0.95
+RESAMPLES = 2000
+_FEW = 16
+"""With at most so many different values a resample is a draw of how often each occurs."""
+_MOST_NUMBERS = 1 << 22
+"""How many numbers of a bootstrap are held at a time."""
+
+Method = Literal["t over draws", "bootstrap over photos"]
+Verdict = Literal["better", "worse", "no difference"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and what it lies between.
+
+    Attributes:
+        mean: the mean.
+        low: the lower end.
+        high: the upper end.
+        method: how the ends were found.
+    """
+
+    mean: float
+    low: float
+    high: float
+    method: Method
+
+
+def mean_interval(draws: ArrayLike, level: float = LEVEL) -> Interval:
+    """The interval of the mean of several draws.
+
+    Example:
+        >>> found = mean_interval([1.0, 2.0, 3.0])
+        >>> f"{found.mean:.1f} {found.low:.3f} {found.high:.3f}"
+        '2.0 -0.484 4.484'
+    """
+    values = _numbers(draws)
+    if len(values) < 2:
+        raise InputError(f"expected at least 2 draws, got {len(values)}; one draw says nothing of its own chance")
+    half = t_quantile(0.5 + level / 2, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    mean = float(values.mean())
+    return Interval(mean, mean - half, mean + half, "t over draws")
+
+
+def paired_interval(draws: ArrayLike, others: ArrayLike, level: float = LEVEL) -> Interval:
+    """The interval of the mean difference `draws - others`, where draws at one place belong together."""
+    return mean_interval(_difference(draws, others), level)
+
+
+def bootstrap_interval(
+    photos: ArrayLike, level: float = LEVEL, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """The interval of the mean of one value per photo, such as 1 for right and 0 for wrong.
+
+    Args:
+        photos: the values.
+        level: how sure.
+        resamples: how many times the photos are drawn again.
+        seed: where chance comes from; the same photos give the same interval.
+    """
+    values = _numbers(photos)
+    if not len(values):
+        raise InputError("expected the values of at least one photo, got none")
+    means = _resampled_means(values, resamples, np.random.default_rng(seed))
+    low, high = np.quantile(means, [0.5 - level / 2, 0.5 + level / 2])
+    return Interval(float(values.mean()), float(low), float(high), "bootstrap over photos")
+
+
+def paired_bootstrap_interval(photos: ArrayLike, others: ArrayLike, level: float = LEVEL) -> Interval:
+    """The bootstrap interval of the mean difference `photos - others` of the same photos."""
+    return bootstrap_interval(_difference(photos, others), level)
+
+
+def verdict(difference: Interval, *, more_is_better: bool = True) -> Verdict:
+    """What a difference means: it counts as one only where its interval leaves 0 out."""
+    if difference.low <= 0.0 <= difference.high:
+        return "no difference"
+    return "better" if (difference.low > 0.0) == more_is_better else "worse"
+
+
+def t_quantile(probability: float, freedom: int) -> float:
+    """The number below which Student's t lies with a probability, for whole degrees of freedom.
+
+    Example:
+        >>> f"{t_quantile(0.975, 4):.3f}"
+        '2.776'
+    """
+    if not 0.0 < probability < 1.0 or freedom < 1:
+        raise InputError(
+            f"expected a probability inside 0 to 1 and freedom of at least 1, got {probability}, {freedom}"
+        )
+    if probability < 0.5:
+        return -t_quantile(1.0 - probability, freedom)
+    low, high = 0.0, math.pi / 2  # of the angle whose tangent is t / sqrt(freedom)
+    wanted = 2.0 * probability - 1.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _share_within(middle, freedom) < wanted else (low, middle)
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _share_within(angle: float, freedom: int) -> float:
+    """The share of Student's t between -t and t, t = sqrt(freedom) tan(angle): a finite sum of powers of the cosine."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = cosine if odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for number in range(2 + odd, freedom - 1, 2):
+        term *= cosine * cosine * (number - 1) / number
+        total += term
+    return 2.0 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def _resampled_means(values: NDArray[np.float64], resamples: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """The means of the photos drawn again and again."""
+    count = len(values)
+    distinct, often = np.unique(values, return_counts=True)
+    if len(distinct) <= _FEW:
+        drawn = random.multinomial(count, often / count, size=resamples)
+        few: NDArray[np.float64] = drawn @ distinct / count
+        return few
+    means = np.empty(resamples)
+    step = max(1, _MOST_NUMBERS // count)
+    for start in range(0, resamples, step):
+        part = means[start : start + step]
+        part[:] = values[random.integers(0, count, (len(part), count))].mean(axis=1)
+    return means
+
+
+def _difference(one: ArrayLike, two: ArrayLike) -> NDArray[np.float64]:
+    """One minus the other, of the same length."""
+    first, second = _numbers(one), _numbers(two)
+    if first.shape != second.shape:
+        raise ShapeError(f"expected pairs, got {len(first)} values and {len(second)}; both must be of the same draws")
+    return first - second
+
+
+def _numbers(values: ArrayLike) -> NDArray[np.float64]:
+    """Values as a vector of finite numbers."""
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1:
+        raise ShapeError(f"expected a list of numbers, got shape {found.shape}")
+    if not np.isfinite(found).all():
+        raise InputError("expected finite numbers, got NaN or infinity; leave those out of both sides")
+    return found

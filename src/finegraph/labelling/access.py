@@ -1,0 +1,185 @@
+"""Opening a store, and the two ways into it: questions, and actions by the one writer.
+
+Questions run side by side, each on one state of the database. Actions go through the writer; each has an id of its
+caller, so that one which is repeated is carried out once. Opening a store of an older version brings it up to date.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import LabelStoreError
+from finegraph.labelling import schema
+from finegraph.labelling.catalogue import Catalogue, read_catalogue
+from finegraph.labelling.database import Database
+from finegraph.labelling.history import result_made, result_of
+from finegraph.labelling.log import carry_out, check_person, find_batch, request_digest
+from finegraph.labelling.plan import Plan
+from finegraph.labelling.records import EditResult
+from finegraph.labelling.tables import SCHEMA_VERSION
+from finegraph.labelling.writer import Writer
+
+Answer = TypeVar("Answer")
+Planning = Callable[[Connection, Catalogue, str], Plan]
+
+
+class StoreAccess:
+    """An open store; see `LabelStore`, which has the questions and the actions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writer = Writer(database) if database.writers is not None else None
+        self._catalogue: Catalogue | None = None
+        self._gate = threading.Lock()
+
+    @classmethod
+    def create(cls, place: str | os.PathLike[str]) -> Self:
+        """Make a new store; import a graph into it next.
+
+        Raises:
+            LabelStoreError: there is one, or none can be made there.
+        """
+        return cls._opened(place, write=True, new=True)
+
+    @classmethod
+    def open(cls, place: str | os.PathLike[str], *, write: bool = True) -> Self:
+        """Open a store.
+
+        Args:
+            place: the path of a SQLite file, or a database URL.
+            write: whether there will be edits; without, others may edit at the same time.
+
+        Raises:
+            LabelStoreError: there is none, it is of a later version, or another process writes to it.
+        """
+        return cls._opened(place, write=write, new=False)
+
+    @classmethod
+    def _opened(cls, place: str | os.PathLike[str], *, write: bool, new: bool) -> Self:
+        database = Database(place, write=False)
+        there = database.file is None or database.file.exists()
+        database.close()
+        if not there and not new:
+            raise LabelStoreError(f"{database.shown}: there is no such store; make one by importing a graph")
+        if not there and database.file is not None and not database.file.parent.is_dir():
+            raise LabelStoreError(f"{database.shown}: the folder {database.file.parent} is not there; make it first")
+        version = _version(database) if there else None
+        if version is None and not new:
+            raise LabelStoreError(f"{database.shown}: no label store there yet; make one by importing a graph")
+        if version is not None and new:
+            raise LabelStoreError(f"{database.shown}: there is a store already; open it, or name another place")
+        if version is not None:
+            schema.refuse_later(version, database.shown)
+            if version < SCHEMA_VERSION and not write:
+                cls._opened(place, write=True, new=False).close()
+        store = cls(Database(place, write=write))
+        try:
+            if new:
+                store._do(schema.create, patient=True)
+            elif version is not None and version < SCHEMA_VERSION and write:
+                store._do(lambda connection: schema.migrate(connection, version), patient=True)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @property
+    def place(self) -> str:
+        """Where the store is, for messages."""
+        return self._database.shown
+
+    def close(self) -> None:
+        """Finish what waits and close the store."""
+        if self._writer is not None:
+            self._writer.close()
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- ways in ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[Connection, Catalogue], Answer]) -> Answer:
+        """The answer to a question, on one state of the store."""
+        with self._database.reading() as connection:
+            return question(connection, self._known_catalogue(connection))
+
+    def _known_catalogue(self, connection: Connection) -> Catalogue:
+        with self._gate:
+            known = self._catalogue
+        found = read_catalogue(connection, known)
+        if found is not known:
+            with self._gate:
+                self._catalogue = found
+        return found
+
+    def _do(self, job: Callable[[Connection], Answer], *, patient: bool = False) -> Answer:
+        """Carry out a job by the writer."""
+        if self._writer is None:
+            raise LabelStoreError(f"{self.place}: the store was opened to be read only")
+        return self._writer.do(job, patient=patient)
+
+    def _act(
+        self,
+        action: str,
+        person: str,
+        edit_id: str,
+        request: Any,
+        planning: Planning,
+        *,
+        undoes: int | None = None,
+        patient: bool = False,
+    ) -> EditResult:
+        """Carry out an action once: plan it, log it, and answer when it is on the disk.
+
+        Args:
+            action: its name in the log.
+            person: who acts.
+            edit_id: what a repeated call is known by.
+            request: what is asked for, as JSON can hold it; a repeated call must ask for the same.
+            planning: makes the plan, in the transaction of the writer.
+            undoes: the action that it undoes.
+            patient: whether to wait however long it takes.
+        """
+        name = check_person(person)
+        digest = request_digest(action, name, request)
+
+        def job(connection: Connection) -> EditResult:
+            catalogue = self._known_catalogue(connection)
+            if (batch := find_batch(connection, edit_id, digest)) is not None:
+                return result_of(connection, catalogue, batch.number, repeated=True)
+            plan = planning(connection, catalogue, name)
+            made = carry_out(
+                connection,
+                catalogue,
+                plan,
+                person=name,
+                edit_id=edit_id,
+                digest=digest,
+                action=action,
+                undoes=undoes,
+            )
+            return result_made(connection, plan, made)
+
+        return self._do(job, patient=patient)
+
+
+def _version(database: Database) -> int | None:
+    """The version of the store in a database; None where there is none."""
+    probe = Database(database.url.render_as_string(hide_password=False), write=False)
+    try:
+        with probe.reading() as connection:
+            return schema.version_of(connection, database.shown)
+    finally:
+        probe.close()

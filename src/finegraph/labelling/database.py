@@ -1,0 +1,194 @@
+"""The database under a store: a SQLite file, or a PostgreSQL server, through the same code.
+
+SQLite runs in WAL mode with synchronous=FULL: an edit is acknowledged when it is on the disk. Only the writing
+connection ever moves the WAL into the file (checkpoints); readers may not write and do not checkpoint. One process
+writes a file at a time, which a lock of the system beside it sees to. On PostgreSQL, writing transactions of several
+processes take turns by an advisory lock, so that edits have one order there too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from finegraph.errors import LabelStoreError, MissingExtraError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: two writers then wait for each other in SQLite
+    fcntl = None  # type: ignore[assignment]
+
+WAIT = 30.0
+"""Seconds that a connection waits for another process."""
+_TURN = 0x66696E65
+"""The advisory lock by which writers take turns on PostgreSQL."""
+
+
+class Database:
+    """Connections to one database.
+
+    Args:
+        place: the path of a SQLite file, or a database URL.
+        write: whether there will be a writer.
+    """
+
+    def __init__(self, place: str | os.PathLike[str], write: bool = True) -> None:
+        self.url = url_of(place)
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        self.file = Path(self.url.database or "") if self.sqlite else None
+        self._lock = _WriterLock(self.file) if write and self.file else None
+        try:
+            self.readers = self._engine(reads=True)
+            self.writers = self._engine(reads=False) if write else None
+        except BaseException:
+            self._release()
+            raise
+
+    def _engine(self, *, reads: bool) -> Engine:
+        options: dict[str, Any] = {"pool_size": 8, "max_overflow": 24} if reads else {"pool_size": 1, "max_overflow": 0}
+        if self.sqlite:
+            options["connect_args"] = {"timeout": WAIT, "check_same_thread": False}
+        elif reads:
+            options["isolation_level"] = "REPEATABLE READ"
+        else:
+            options["pool_pre_ping"] = True
+        try:
+            engine = sa.create_engine(self.url, poolclass=sa.QueuePool, **options)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"the database {self.shown} needs {error.name}, which is not installed; install it with "
+                '`pip install "finegraph[postgres]"`'
+            ) from None
+        if self.sqlite:
+            sa.event.listen(engine, "connect", _prepare_reader if reads else _prepare_writer)
+            sa.event.listen(engine, "begin", _begin_reading if reads else _begin_writing)
+        elif not reads:
+            sa.event.listen(engine, "begin", _take_turn)
+        return engine
+
+    @property
+    def shown(self) -> str:
+        """What to call the database in messages; without a password."""
+        return str(self.file) if self.file else self.url.render_as_string(hide_password=True)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that sees one state of the database until the block ends."""
+        with translated(self.shown), self.readers.connect() as connection, connection.begin():
+            yield connection
+
+    def wal_size(self) -> int:
+        """How many bytes wait to be moved into the file."""
+        with contextlib.suppress(OSError):
+            return os.stat(f"{self.file}-wal").st_size
+        return 0
+
+    def close(self) -> None:
+        """Close all connections, the writing one last, and let other processes write."""
+        self.readers.dispose()
+        if self.writers is not None:
+            self.writers.dispose()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+def url_of(place: str | os.PathLike[str]) -> URL:
+    """The URL of a place: text with `://` is one already, anything else is the path of a SQLite file."""
+    text = os.fspath(place)
+    if "://" not in text:
+        return URL.create("sqlite", database=os.path.abspath(text))
+    try:
+        url = make_url(text)
+    except sa.exc.ArgumentError:
+        raise LabelStoreError(
+            f"{text!r} is no database URL; expected a file, or such as postgresql+psycopg://user@host/name"
+        ) from None
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise LabelStoreError(f"a store lives in SQLite or PostgreSQL, got {url.get_backend_name()!r}")
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise LabelStoreError("a store needs a file; a database in memory would be lost")
+        url = url.set(database=os.path.abspath(url.database))
+    return url
+
+
+@contextlib.contextmanager
+def translated(shown: str) -> Iterator[None]:
+    """Errors of the database as errors of the store."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+        raise LabelStoreError(
+            f"{shown}: the database refused: {reason}; check that it is there and has room"
+        ) from error
+    except sa.exc.TimeoutError as error:
+        raise LabelStoreError(f"{shown}: too many questions at once; ask again") from error
+
+
+def _pragmas(connection: Any, *pragmas: str) -> None:
+    cursor = connection.cursor()
+    for pragma in pragmas:
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _prepare_writer(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # transactions begin where we say so
+    # The writer moves the WAL itself, after it has answered, so that nobody waits for that.
+    _pragmas(connection, "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0", "cache_size=-65536")
+
+
+def _prepare_reader(connection: Any, _: object) -> None:
+    connection.isolation_level = None
+    _pragmas(connection, "query_only=ON", "wal_autocheckpoint=0", "cache_size=-16384")
+
+
+def _begin_writing(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_reading(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _take_turn(connection: Connection) -> None:
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
+
+
+class _WriterLock:
+    """The right to write a SQLite file, until `release` or the end of the process, however it ends."""
+
+    def __init__(self, file: Path) -> None:
+        self._handle: int | None = None
+        if fcntl is None:
+            return
+        path = f"{file}.lock"
+        try:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise LabelStoreError(f"{file}: cannot be opened to write: {error.strerror}; check the folder") from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._handle)
+            raise LabelStoreError(
+                f"{file}: another process is writing to this store; work in its page, or stop it first"
+            ) from None
+
+    def release(self) -> None:
+        """Let others write; the empty lock file stays, so that nobody can hold a lock on a file that is gone."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None

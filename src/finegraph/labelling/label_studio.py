@@ -1,0 +1,248 @@
+"""Label Studio JSON, out and in: one task per class, and one per photo with image-level labels.
+
+    {"data": {"fine": "ramen @ A", "note": "..."},
+     "annotations": [{"completed_by": "ann", "ground_truth": true,
+                      "result": [{"from_name": "dish", "to_name": "fine", "type": "choices",
+                                  "value": {"choices": ["ramen"]}}]}]}
+
+A kind is a `choices` control of the same name. The annotation marked `ground_truth` holds the current values, the
+others the votes of people. Label Studio has no weights and does not say whether several choices are possible or all
+hold, so such a result has `"meta": {"form": "one_of" | "weights" | "all_of", "weights": [...]}`. The first task carries
+the kinds, the order of their labels and their modes in `data.finegraph`, which Label Studio keeps. Without that, kinds
+are those that occur, and several choices hold together. Cost: linear in the cells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from finegraph.errors import GraphError, InputError
+from finegraph.graph import LabelGraph
+from finegraph.labelling.columns import Column, Part, graph_of
+from finegraph.labelling.photo_file import PhotoLabel
+from finegraph.labelling.records import CellValue, Mode
+from finegraph.labelling.values import cell_of_value, normalised
+
+Values = Mapping[str, CellValue]
+
+
+@dataclass
+class Content:
+    """What a Label Studio file holds.
+
+    Attributes:
+        fine: the classes.
+        columns: the kinds and current values.
+        votes: by class, then person, then kind.
+        notes: by class.
+        photos: image-level labels.
+    """
+
+    fine: tuple[str, ...]
+    columns: list[Column]
+    votes: dict[str, dict[str, dict[str, CellValue]]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    photos: list[PhotoLabel] = field(default_factory=list)
+
+    @property
+    def graph(self) -> LabelGraph:
+        """The graph that the classes and kinds make."""
+        return graph_of(self.fine, self.columns)
+
+
+# ---- out -------------------------------------------------------------------------------------------------------------
+
+
+def format_tasks(
+    fine: Sequence[str],
+    columns: Sequence[Column],
+    votes: Mapping[str, Mapping[str, Values]],
+    notes: Mapping[str, str],
+    photos: Iterable[PhotoLabel],
+) -> str:
+    """A store as Label Studio JSON."""
+    tasks: list[dict[str, Any]] = []
+    for row, name in enumerate(fine):
+        data: dict[str, Any] = {"fine": name}
+        if name in notes:
+            data["note"] = notes[name]
+        if not tasks:
+            data["finegraph"] = [
+                {"name": c.name, "mode": c.mode, "unknown_prior": c.prior, "labels": list(c.labels)} for c in columns
+            ]
+        current = {column.name: column.value(row) for column in columns}
+        annotations = [_annotation(None, {kind: v for kind, v in current.items() if v is not None}, "fine")]
+        annotations += [_annotation(person, own, "fine") for person, own in votes.get(name, {}).items()]
+        tasks.append({"data": data, "annotations": annotations})
+    by_photo: dict[tuple[str, str | None], dict[str, CellValue]] = {}
+    for one in photos:
+        by_photo.setdefault((one.photo, one.fine), {})[one.kind] = one.value
+    for (photo, label), own in by_photo.items():
+        data = {"photo": photo} if label is None else {"photo": photo, "label": label}
+        tasks.append({"data": data, "annotations": [_annotation(None, own, "photo")]})
+    return json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
+
+
+def _annotation(person: str | None, own: Values, to_name: str) -> dict[str, Any]:
+    """The annotation of a person, or with the current values."""
+    who: dict[str, Any] = {"ground_truth": True} if person is None else {"completed_by": person, "ground_truth": False}
+    return {**who, "result": [_result(kind, value, to_name) for kind, value in own.items()]}
+
+
+def _result(kind: str, value: CellValue, to_name: str) -> dict[str, Any]:
+    result: dict[str, Any] = {"from_name": kind, "to_name": to_name, "type": "choices"}
+    if value is None or isinstance(value, str):
+        return {**result, "value": {"choices": [] if value is None else [value]}}
+    [(form, content)] = value.items()
+    meta: dict[str, Any] = {"form": form}
+    if form == "weights":
+        meta["weights"] = list(content.values())
+    return {**result, "value": {"choices": list(content)}, "meta": meta}
+
+
+# ---- in --------------------------------------------------------------------------------------------------------------
+
+
+def parse_tasks(text: str, path: str) -> Content:
+    """What is in the text of a Label Studio file.
+
+    Raises:
+        InputError: it is no list of tasks, or a task has no class and no photo.
+        GraphError: the classes and kinds make no graph.
+    """
+    try:
+        tasks = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected the JSON export of Label Studio: {error}") from None
+    if not isinstance(tasks, list) or not all(
+        isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks
+    ):
+        raise InputError(f"{path}: expected a list of tasks, each with 'data', as Label Studio exports them")
+    return _Reader(tasks, path).read()
+
+
+class _Reader:
+    """What is known of a file while it is read."""
+
+    def __init__(self, tasks: Sequence[dict[str, Any]], path: str) -> None:
+        self.tasks, self.path = tasks, path
+        self.kinds: dict[str, dict[str, Any]] = {}
+        self.declared = False
+
+    def read(self) -> Content:
+        for task in self.tasks:
+            for kind in task["data"].get("finegraph", ()):
+                self.kinds[kind["name"]] = {**kind, "labels": dict.fromkeys(kind["labels"])}
+                self.declared = True
+        if not self.declared:
+            self._infer()
+        current: dict[str, dict[str, CellValue]] = {}
+        votes: dict[str, dict[str, dict[str, CellValue]]] = {}
+        notes: dict[str, str] = {}
+        photos: list[PhotoLabel] = []
+        for number, task in enumerate(self.tasks):
+            data = task["data"]
+            truth, said = self._answers(task, number)
+            if isinstance(data.get("fine"), str):
+                name = data["fine"]
+                if name in current:
+                    raise InputError(f"{self.path}: task number {number}: the class {name!r} has a task already")
+                current[name] = truth
+                if said:
+                    votes[name] = said
+                if data.get("note"):
+                    notes[name] = str(data["note"])
+            elif isinstance(data.get("photo"), str):
+                label = data.get("label")
+                photos += [
+                    PhotoLabel(data["photo"], label, kind, value) for kind, value in truth.items() if value is not None
+                ]
+            else:
+                raise InputError(f"{self.path}: task number {number} names no class ('fine') and no photo ('photo')")
+        columns = [self._column(name, [own.get(name) for own in current.values()]) for name in self.kinds]
+        return Content(tuple(current), columns, votes, notes, photos)
+
+    def _infer(self) -> None:
+        """Find the kinds and labels that occur, in the order in which they do."""
+        for task in self.tasks:
+            for annotation in task.get("annotations") or ():
+                for result in annotation.get("result") or ():
+                    choices, form = self._choices(result), (result.get("meta") or {}).get("form")
+                    name = str(result.get("from_name"))
+                    kind = self.kinds.setdefault(name, {"name": name, "mode": "one", "labels": {}})
+                    kind["labels"].update(dict.fromkeys(choices))
+                    if form == "all_of" or (form is None and len(choices) > 1):
+                        kind["mode"] = "all"
+        for name in [name for name, kind in self.kinds.items() if not kind["labels"]]:
+            del self.kinds[name]
+
+    def _choices(self, result: Mapping[str, Any]) -> list[str]:
+        choices = (result.get("value") or {}).get("choices", [])
+        if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
+            raise InputError(f"{self.path}: a result of {result.get('from_name')!r} is no list of choices")
+        return choices
+
+    def _answers(
+        self, task: Mapping[str, Any], number: int
+    ) -> tuple[dict[str, CellValue], dict[str, dict[str, CellValue]]]:
+        """The current values of a task, and what each person said."""
+        truth: dict[str, CellValue] | None = None
+        said: dict[str, dict[str, CellValue]] = {}
+        last: dict[str, CellValue] = {}
+        for annotation in task.get("annotations") or ():
+            if annotation.get("was_cancelled"):
+                continue
+            values = {str(r.get("from_name")): self._value(r, number) for r in annotation.get("result") or ()}
+            values = {kind: value for kind, value in values.items() if kind in self.kinds}
+            if annotation.get("ground_truth"):
+                truth = values
+            else:
+                last = values
+            if (person := _person(annotation)) is not None:
+                said[person] = values
+        return (last if truth is None else truth), said
+
+    def _value(self, result: Mapping[str, Any], number: int) -> CellValue:
+        kind = self.kinds.get(str(result.get("from_name")))
+        if kind is None:
+            raise InputError(f"{self.path}: task number {number}: there is no kind {result.get('from_name')!r}")
+        choices, meta = self._choices(result), result.get("meta") or {}
+        if kind["mode"] == "all":
+            # Without the form, no choice at all means that nobody has decided.
+            return {"all_of": choices} if choices or meta.get("form") == "all_of" else None
+        if not choices:
+            return None
+        if meta.get("form") == "weights":
+            return {"weights": dict(zip(choices, meta.get("weights", ()), strict=True))}
+        return choices[0] if len(choices) == 1 else {"one_of": choices}
+
+    def _column(self, name: str, values: Sequence[CellValue]) -> Column:
+        kind = self.kinds[name]
+        mode: Mode = kind["mode"]
+        labels = tuple(kind["labels"])
+        place = {label: index for index, label in enumerate(labels)}
+        cells: list[Part | None] = []
+        for value in values:
+            cell = cell_of_value(value, mode, f"{self.path}: kind {name!r}")
+            if cell is None:
+                cells.append(None)
+                continue
+            for label in cell.labels:
+                if label not in place:
+                    raise GraphError(f"{self.path}: kind {name!r} has no label {label!r}")
+            weights = (None,) * len(cell.labels) if cell.weights is None else normalised(cell.weights) or ()
+            cells.append(tuple(sorted(zip((place[label] for label in cell.labels), weights, strict=True))))
+        return Column(name=name, mode=mode, prior=kind.get("unknown_prior", "frequency"), labels=labels, cells=cells)
+
+
+def _person(annotation: Mapping[str, Any]) -> str | None:
+    """Who made an annotation: a name as we write it, or the number or the address that Label Studio has."""
+    who = annotation.get("completed_by")
+    if isinstance(who, dict):
+        who = who.get("email") or who.get("id")
+    if who is None:
+        return None
+    return who if isinstance(who, str) else f"person {who}"

@@ -1,0 +1,326 @@
+"""Carrying out a plan: it is written to the log, and the current view follows, in one transaction.
+
+Whatever the plan is, the same checks hold afterwards: names are good and distinct, each kind has labels, no cell names
+a label that is gone. So every state of the store is a graph that can be read. Cost: linear in the things that change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from finegraph.errors import ConflictError, InputError
+from finegraph.graph.names import name_fault
+from finegraph.labelling.catalogue import Catalogue, KindEntry, read_catalogue
+from finegraph.labelling.checks import check_fine, check_structure, refuse_removed
+from finegraph.labelling.plan import NO_VOTE, Image, Key, Plan, Planned
+from finegraph.labelling.records import Conflict, Target
+from finegraph.labelling.rows import in_parts, load_beliefs, load_votes, name_form, search_form, upsert
+from finegraph.labelling.tables import (
+    batches,
+    cells,
+    edits,
+    fine,
+    kinds,
+    labels,
+    meta,
+    notes,
+    photo_labels,
+    suggestions,
+    undone,
+    votes,
+)
+from finegraph.labelling.values import dump, parts_of
+
+_LONGEST_PERSON, _LONGEST_ID = 80, 200
+_BY_ID = sa.select(batches).where(batches.c.edit_id == sa.bindparam("the_id"))
+_LAST = sa.select(
+    sa.select(sa.func.max(edits.c.number)).scalar_subquery(), sa.select(sa.func.max(batches.c.number)).scalar_subquery()
+)
+_STRUCTURE: tuple[Target, ...] = ("fine", "kind", "label")
+
+
+def now() -> str:
+    """The time, as the log has it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def check_person(person: str) -> str:
+    """The name of a person, without white space at its ends.
+
+    Raises:
+        InputError: it cannot be a name.
+    """
+    name = person.strip() if isinstance(person, str) else person
+    fault = name_fault(name) or (f"at most {_LONGEST_PERSON} characters" if len(name) > _LONGEST_PERSON else None)
+    if fault:
+        raise InputError(f"person: expected the name of who edits, got {str(person)[:100]!r}: {fault}")
+    return name
+
+
+def request_digest(action: str, person: str, request: Any) -> str:
+    """A fingerprint of what a caller asks for."""
+    return hashlib.sha256(dump([action, person, request]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def find_batch(connection: Connection, edit_id: str, digest: str) -> Row[Any] | None:
+    """The batch that a repeated call has made already.
+
+    Raises:
+        InputError: the id belongs to another edit, or cannot be one.
+    """
+    if not isinstance(edit_id, str) or not 0 < len(edit_id) <= _LONGEST_ID or not edit_id.isprintable():
+        raise InputError(f"edit_id: expected a text of 1 to {_LONGEST_ID} characters that is new for each edit")
+    row = connection.execute(_BY_ID, {"the_id": edit_id}).first()
+    if row is not None and row.digest != digest:
+        raise InputError(f"edit_id: {edit_id!r} is that of another edit, made by {row.person!r}; use a new one")
+    return row
+
+
+@dataclass
+class Made:
+    """What carrying out a plan made.
+
+    Attributes:
+        batch: the row of the action in the log.
+        catalogue: the kinds after it.
+        numbered: the number of each edit.
+        cells: of each cell, all votes on it and the confidence of its value.
+    """
+
+    batch: dict[str, Any]
+    catalogue: Catalogue
+    numbered: Mapping[Key, int]
+    cells: dict[Key, tuple[dict[str, str | None], float | None]]
+
+
+def carry_out(
+    connection: Connection,
+    catalogue: Catalogue,
+    plan: Plan,
+    *,
+    person: str,
+    edit_id: str,
+    digest: str,
+    action: str,
+    undoes: int | None = None,
+) -> Made:
+    """Write a plan to the log and the view."""
+    at = now()
+    number, batch = (int(last or 0) + 1 for last in connection.execute(_LAST).one())
+    numbered = {change.key: number + place for place, change in enumerate(plan.changes.values())}
+    structural = plan.of(*_STRUCTURE)
+    if structural:
+        _write_structure(connection, structural, numbered)
+        catalogue = read_catalogue(connection)
+        check_structure(catalogue, structural)
+        check_fine(connection, structural)
+        refuse_removed(connection, catalogue, plan)
+        _forget_suggestions(connection, structural)
+    counted = any(change.key.target == "kind" for change in structural)
+    written = _write_cells(
+        connection, catalogue, plan.of("cell"), numbered, at, structural=bool(structural), count_known=not counted
+    )
+    if counted:
+        _count_known(connection)
+    _write_rest(connection, catalogue, plan, numbered)
+    _write_log(connection, plan, numbered, batch)
+    row = {
+        "number": batch,
+        "edit_id": edit_id,
+        "digest": digest,
+        "person": person,
+        "at": at,
+        "action": action,
+        "text": plan.text,
+        "size": len(plan.changes),
+        "last": number + len(plan.changes) - 1,
+        "undoes": undoes,
+    }
+    connection.execute(sa.insert(batches), row)
+    return Made(row, catalogue, numbered, written)
+
+
+def _forget_suggestions(connection: Connection, changes: Iterable[Planned]) -> None:
+    """Forget suggestions of labels that are gone."""
+    for change in changes:
+        if change.key.target == "label" and change.after and change.after["removed"]:
+            number = change.key.label_id
+            texts = [suggestions.c.value.contains(f"{left}{number}{right}") for left in "[," for right in ",]"]
+            mine = suggestions.c.kind_id == change.key.kind_id
+            connection.execute(sa.delete(suggestions).where(mine, sa.or_(*texts)))
+
+
+def new_structure(connection: Connection) -> None:
+    """Mark that kinds or labels have changed, by a mark that never was before."""
+    upsert(connection, meta, [{"key": "structure", "value": secrets.token_hex(8)}])
+
+
+def _write_structure(connection: Connection, changes: Iterable[Planned], numbered: Mapping[Any, int]) -> None:
+    """Write the rows of classes, kinds and labels."""
+    rows: dict[str, list[dict[str, Any]]] = {"fine": [], "kind": [], "label": []}
+    for change in changes:
+        key, after = change.key, change.after
+        assert after is not None, "classes, kinds and labels are marked as removed, never deleted"
+        row = {**after, "version": numbered[key]}
+        if key.target == "fine":
+            row |= {"id": key.fine_id, "form": name_form(after["name"]), "folded": search_form(after["name"])}
+        else:
+            row |= {"id": key.kind_id} if key.target == "kind" else {"id": key.label_id, "kind_id": key.kind_id}
+        rows[key.target].append(row)
+    upsert(connection, kinds, rows["kind"])
+    upsert(connection, labels, rows["label"])
+    # How many of its cells are known is not part of the picture of a class, so an existing row keeps it.
+    upsert(connection, fine, [{**row, "known": 0} for row in rows["fine"]], keep=("known",))
+    new_structure(connection)
+
+
+def _count_known(connection: Connection) -> None:
+    """Count for each class how many kinds are known."""
+    living = sa.select(kinds.c.id).where(kinds.c.removed == 0)
+    count = sa.select(sa.func.count()).where(
+        cells.c.fine_id == fine.c.id, cells.c.value.is_not(None), cells.c.kind_id.in_(living)
+    )
+    connection.execute(sa.update(fine).values(known=count.scalar_subquery()))
+
+
+# ---- cells -----------------------------------------------------------------------------------------------------------
+
+
+def _write_cells(
+    connection: Connection,
+    catalogue: Catalogue,
+    changes: Collection[Planned],
+    numbered: Mapping[Any, int],
+    at: str,
+    *,
+    structural: bool,
+    count_known: bool,
+) -> dict[Key, tuple[dict[str, str | None], float | None]]:
+    """Write cells and votes; whether people disagree, and how sure the model is, follows from them."""
+    found: dict[Key, tuple[dict[str, str | None], float | None]] = {}
+    by_kind: dict[int, list[Planned]] = {}
+    for change in changes:
+        by_kind.setdefault(change.key.kind_id or 0, []).append(change)
+    for kind_id, own in by_kind.items():
+        kind = catalogue.by_id[kind_id]
+        ids = [change.key.fine_id or 0 for change in own]
+        given, believed = load_votes(connection, kind_id, ids), load_beliefs(connection, kind_id, ids)
+        rows, said, unsaid, known = [], [], [], []
+        for change in own:
+            after, number = change.after, change.key.fine_id or 0
+            assert after is not None, "a cell may become unknown, but never goes"
+            _check_living(kind, after)
+            mine = {"kind_id": kind_id, "fine_id": number}
+            for person, vote in after["votes"].items():
+                if vote is NO_VOTE:
+                    unsaid.append({"the_fine": number, "the_person": person})
+                    given.get(number, {}).pop(person, None)
+                else:
+                    said.append({**mine, "person": person, "value": vote, "at": at})
+                    given.setdefault(number, {})[person] = vote
+            after["disagreement"] = int(not after["resolved"] and disagree(given.get(number, {}).values()))
+            sure = confidence(kind, after["value"], believed.get(number))
+            found[change.key] = given.get(number, {}), sure
+            shown = {name: after[name] for name in ("value", "by", "at", "resolved", "disagreement")}
+            rows.append({**mine, **shown, "confidence": sure, "version": numbered[change.key]})
+            step = int(after["value"] is not None) - int(
+                change.before is not None and change.before["value"] is not None
+            )
+            if step and not kind.removed:
+                known.append({"the_fine": number, "step": step})
+        upsert(connection, cells, rows)
+        # Merging a label is no new decision of those who chose it.
+        upsert(connection, votes, said, keep=("at",) if structural else ())
+        if unsaid:
+            gone = (votes.c.kind_id == kind_id) & (votes.c.fine_id == sa.bindparam("the_fine"))
+            connection.execute(sa.delete(votes).where(gone & (votes.c.person == sa.bindparam("the_person"))), unsaid)
+        if known and count_known:
+            counted = sa.update(fine).where(fine.c.id == sa.bindparam("the_fine"))
+            connection.execute(counted.values(known=fine.c.known + sa.bindparam("step")), known)
+    return found
+
+
+def disagree(values: Iterable[str | None]) -> bool:
+    """Whether people said different things; who says unknown contradicts nobody."""
+    return len({value for value in values if value is not None}) > 1
+
+
+def confidence(kind: KindEntry, value: str | None, believed: str | None) -> float | None:
+    """How probable a value is to the model; of labels that hold together, that of the least probable statement."""
+    if value is None or believed is None:
+        return None
+    probabilities = {int(label): float(p) for label, p in json.loads(believed).items()}
+    chosen = {label for label, _ in parts_of(value)}
+    if kind.mode == "one":
+        return min(1.0, sum(probabilities.get(label, 0.0) for label in chosen))
+    stated = [p if label in chosen else 1.0 - p for label, p in probabilities.items() if label in kind.living]
+    return min(stated) if stated else None
+
+
+def _check_living(kind: KindEntry, image: Image) -> None:
+    """Refuse values with labels that are gone, as an undo of something old may have them."""
+    for value in [image["value"], *image["votes"].values()]:
+        if not kind.removed and value:
+            for label, _ in parts_of(value):
+                if label not in kind.living:
+                    name = kind.by_id[label].name if label in kind.by_id else str(label)
+                    conflict = Conflict(what="label", kind=kind.name, label=name, yours=name)
+                    raise ConflictError(
+                        f"the label {name!r} of kind {kind.name!r} was removed or merged since; undo that first",
+                        [conflict],
+                    )
+
+
+# ---- the rest --------------------------------------------------------------------------------------------------------
+
+
+def _write_rest(connection: Connection, catalogue: Catalogue, plan: Plan, numbered: Mapping[Any, int]) -> None:
+    """Write notes and image-level labels."""
+    written = [
+        {
+            "fine_id": change.key.fine_id,
+            **(change.after or {"text": "", "by": None, "at": None}),
+            "version": numbered[change.key],
+        }
+        for change in plan.of("note")
+    ]
+    upsert(connection, notes, written)
+    photos = []
+    for change in plan.of("photo"):
+        after = change.after or {"value": None, "fine": None, "by": None, "at": None}
+        _check_living(catalogue.by_id[change.key.kind_id or 0], {"value": after["value"], "votes": {}})
+        row = {"kind_id": change.key.kind_id, "photo": change.key.photo, "fine_id": after["fine"]}
+        photos.append({**row, **{n: after[n] for n in ("value", "by", "at")}, "version": numbered[change.key]})
+    upsert(connection, photo_labels, photos)
+
+
+def _write_log(connection: Connection, plan: Plan, numbered: Mapping[Any, int], batch: int) -> None:
+    """Write the edits, and which ones are undone now."""
+    rows = []
+    for change in plan.changes.values():
+        rows.append(
+            {
+                **change.key._asdict(),
+                "number": numbered[change.key],
+                "batch": batch,
+                "before": None if change.before is None else dump(change.before),
+                "after": None if change.after is None else dump(change.after),
+                "undoes": change.undoes,
+            }
+        )
+    if rows:
+        connection.execute(sa.insert(edits), rows)
+    upsert(
+        connection, undone, [{"edit": c.undoes, "batch": batch} for c in plan.changes.values() if c.undoes is not None]
+    )
+    for part in in_parts([c.redoes for c in plan.changes.values() if c.redoes is not None]):
+        connection.execute(sa.delete(undone).where(undone.c.edit.in_(part)))

@@ -1,0 +1,201 @@
+"""Plans of merging kinds into one, and of splitting one into several.
+
+Merging keeps the first kind and its number; the labels of the others become labels of it, those of the same name the
+same one. Where two kinds say different things of a class, the cell names both as possible, and the preview says so.
+Splitting moves labels to new kinds; each cell keeps in each kind the labels that went there. One pass over the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import InputError
+from finegraph.labelling.catalogue import Catalogue, KindEntry
+from finegraph.labelling.changes import MergeKinds, SplitKind
+from finegraph.labelling.plan import NO_VOTE, Key, Plan
+from finegraph.labelling.rewriting import Rewriter, drop, kind_image, label_image, replace
+from finegraph.labelling.rows import cell_image, load_cells, load_votes, next_number, photo_image
+from finegraph.labelling.tables import kinds, labels, photo_labels
+from finegraph.labelling.values import encode_parts, parts_of
+
+
+def plan_merge_kinds(connection: Connection, catalogue: Catalogue, change: MergeKinds, person: str) -> Plan:
+    """The plan of merging kinds.
+
+    Raises:
+        InputError: fewer than two kinds, or kinds whose cells have different forms.
+    """
+    merged = [catalogue.kind(name) for name in dict.fromkeys(change.kinds)]
+    if len(merged) < 2:
+        raise InputError("merging kinds: expected at least two of them")
+    first, others = merged[0], merged[1:]
+    for kind in others:
+        if kind.mode != first.mode:
+            raise InputError(
+                f"{first.name!r} and {kind.name!r} cannot be merged: the cells of one name a single label, those of "
+                "the other all labels that hold"
+            )
+    plan = Plan(f"merged the kinds {', '.join(repr(kind.name) for kind in merged)} into {change.into!r}")
+    image = kind_image(first)
+    plan.add(Key("kind", kind_id=first.id), image, {**image, "name": change.into})
+    for kind in others:
+        plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "removed": 1})
+    _merge_cells(connection, plan, first, {kind: _merged_labels(connection, plan, first, kind) for kind in others})
+    return plan
+
+
+def _merged_labels(connection: Connection, plan: Plan, first: KindEntry, other: KindEntry) -> dict[int, int]:
+    """The label of the first kind for each label of another one; new ones are added to the plan."""
+    added = {change.after["name"]: change.key.label_id for change in plan.of("label") if change.after}
+    position = max((label.position for label in first.all_labels), default=-1) + 1 + len(added)
+    number = next_number(connection, labels.c.id) + len(added)
+    targets: dict[int, int] = {}
+    for label in other.labels:
+        target = first.ids.get(label.name, added.get(label.name))
+        if target is None:
+            target, new = number, {"name": label.name, "position": position}
+            key = Key("label", kind_id=first.id, label_id=number)
+            plan.add(key, {**new, "removed": 1}, {**new, "removed": 0})
+            number, position = number + 1, position + 1
+        targets[label.id] = target
+    return targets
+
+
+def _merge_cells(
+    connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
+) -> None:
+    """Put the cells, votes and image-level labels of several kinds together in the first."""
+    rows, given = load_cells(connection, first.id), load_votes(connection, first.id)
+    values = {number: row.value for number, row in rows.items()}
+    said = {number: dict(own) for number, own in given.items()}
+    makers: dict[int, tuple[str | None, str | None]] = {}
+    differing = 0
+    for kind, targets in others.items():
+        for number, row in load_cells(connection, kind.id).items():
+            new = row.value and replace(row.value, targets, kind.mode)
+            if new is None:
+                continue
+            old = values.get(number)
+            differing += old is not None and old != new and kind.mode == "one"
+            values[number] = new if old is None else _together(old, new, kind)
+            if old is None:
+                makers[number] = (row.by, row.at)
+        for number, own in load_votes(connection, kind.id).items():
+            for person, vote in own.items():
+                mine = said.setdefault(number, {})
+                if mine.get(person) is None:
+                    mine[person] = vote and replace(vote, targets, kind.mode)
+    for number in sorted({*values, *said}):
+        cell, before = rows.get(number), given.get(number, {})
+        changed = {person: vote for person, vote in said.get(number, {}).items() if before.get(person, NO_VOTE) != vote}
+        if values.get(number) != (cell.value if cell else None) or changed:
+            after = {**cell_image(cell, changed), "value": values.get(number)}
+            if number in makers:
+                after["by"], after["at"] = makers[number]
+            old_votes = {person: before.get(person, NO_VOTE) for person in changed}
+            plan.add(Key("cell", fine_id=number, kind_id=first.id), cell_image(cell, old_votes), after)
+    if differing:
+        plan.warnings.append(f"the kinds say different things of {differing} classes; both become possible there")
+    _merge_photos(connection, plan, first, others)
+
+
+def _together(one: str, other: str, kind: KindEntry) -> str | None:
+    """Both values of a cell in one: all labels, with their weights halved where there are some."""
+    if one == other:
+        return one
+    pairs = [parts_of(one), parts_of(other)]
+    weights: dict[int, float] = {}
+    for parts in pairs:
+        for label, weight in parts:
+            weights[label] = weights.get(label, 0.0) + 0.5 * (1.0 / len(parts) if weight is None else weight)
+    if kind.mode == "all" or all(weight is None for parts in pairs for _, weight in parts):
+        return encode_parts([(label, None) for label in weights], kind.mode)
+    return encode_parts(list(weights.items()), kind.mode)
+
+
+def _merge_photos(
+    connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
+) -> None:
+    """Take over the image-level labels of the other kinds, where the first has none."""
+    query = sa.select(photo_labels).where(photo_labels.c.kind_id == first.id)
+    own = {row.photo: row for row in connection.execute(query)}
+    for kind, targets in others.items():
+        for row in connection.execute(sa.select(photo_labels).where(photo_labels.c.kind_id == kind.id)):
+            key = Key("photo", kind_id=first.id, photo=row.photo)
+            mine = own.get(row.photo)
+            if row.value is None or key in plan.changes or (mine is not None and mine.value is not None):
+                continue
+            after = {**photo_image(row), "value": replace(row.value, targets, kind.mode)}
+            plan.add(key, None if mine is None else photo_image(mine), after)
+
+
+# ---- splitting -------------------------------------------------------------------------------------------------------
+
+
+def plan_split_kind(connection: Connection, catalogue: Catalogue, change: SplitKind, person: str) -> Plan:
+    """The plan of splitting a kind.
+
+    Raises:
+        InputError: a label is named twice or a new kind has no labels.
+    """
+    kind = catalogue.kind(change.name)
+    moved = [name for names in change.into.values() for name in names]
+    if not all(change.into.values()) or len(set(moved)) != len(moved) or not moved:
+        raise InputError("splitting a kind: expected at least one label for each new kind, and each label once")
+    for name in moved:
+        kind.label(name)
+    plan = Plan(f"split the kind {change.name!r} into {', '.join(map(repr, change.into))}")
+    number, label = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
+    position = max(one.position for one in catalogue.all_kinds) + 1
+    for place, (name, names) in enumerate(change.into.items()):
+        image = {"name": name, "position": position + place, "mode": kind.mode, "prior": kind.prior}
+        plan.add(Key("kind", kind_id=number + place), {**image, "removed": 1}, {**image, "removed": 0})
+        targets = {}
+        for order, own in enumerate(names):
+            new = {"name": own, "position": order}
+            key = Key("label", kind_id=number + place, label_id=label)
+            plan.add(key, {**new, "removed": 1}, {**new, "removed": 0})
+            targets[kind.ids[own]] = label
+            label += 1
+        _move(connection, plan, kind, number + place, targets)
+    _leave(connection, plan, kind, {kind.ids[name] for name in moved})
+    return plan
+
+
+def _move(connection: Connection, plan: Plan, kind: KindEntry, new_kind: int, targets: Mapping[int, int]) -> None:
+    """Give a new kind the part of each cell that belongs to it."""
+    others = set(kind.by_id) - set(targets)
+
+    def part(value: str | None) -> str | None:
+        left = value and drop(value, others, kind.mode)
+        return left and replace(left, targets, kind.mode)
+
+    rows, given = load_cells(connection, kind.id), load_votes(connection, kind.id)
+    for number in sorted({*rows, *given}):
+        row = rows.get(number)
+        value = part(row.value) if row else None
+        said = {person: part(vote) for person, vote in given.get(number, {}).items()}
+        said = {person: vote for person, vote in said.items() if vote is not None}
+        if value is None and not said:
+            continue
+        before = cell_image(None, dict.fromkeys(said, NO_VOTE))
+        after = {**cell_image(row, said), "value": value, "disagreement": 0}
+        plan.add(Key("cell", fine_id=number, kind_id=new_kind), before, after)
+    for photo in connection.execute(sa.select(photo_labels).where(photo_labels.c.kind_id == kind.id)):
+        if (value := part(photo.value)) is not None:
+            plan.add(Key("photo", kind_id=new_kind, photo=photo.photo), None, {**photo_image(photo), "value": value})
+
+
+def _leave(connection: Connection, plan: Plan, kind: KindEntry, moved: Collection[int]) -> None:
+    """Take the labels that moved away from the old kind, which goes where none is left."""
+    if len(moved) == len(kind.labels):
+        plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "removed": 1})
+        return
+    for label in kind.labels:
+        if label.id in moved:
+            key = Key("label", kind_id=kind.id, label_id=label.id)
+            plan.add(key, label_image(label), {**label_image(label), "removed": 1})
+    Rewriter(connection, plan, kind).rewrite(lambda value, _: drop(value, moved, kind.mode))

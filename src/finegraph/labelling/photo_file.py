@@ -1,0 +1,89 @@
+"""Image-level labels as a CSV file, out and in.
+
+    path,fine,egg,served
+    1.jpg,ramen @ A,yes,bowl
+    2.jpg,,no,
+
+One row per photo that has a label, one column per kind. `fine` is the class, empty where it is not known. Cells follow
+the syntax of graph files. Export then import gives the same labels. Cost: linear in the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.engine import Row
+
+from finegraph.errors import GraphError
+from finegraph.graph.cells import format_cell, format_name, parse_name
+from finegraph.graph.csv_rows import rows as csv_rows
+from finegraph.graph.faults import FaultList
+from finegraph.labelling.catalogue import Catalogue
+from finegraph.labelling.records import CellValue
+from finegraph.labelling.safe_csv import defused, format_rows
+from finegraph.labelling.values import parse_value_text
+
+_FIRST = ("path", "fine")
+
+
+@dataclass(frozen=True)
+class PhotoLabel:
+    """The label of one photo in one kind, and the class of the photo where it is known."""
+
+    photo: str
+    fine: str | None
+    kind: str
+    value: CellValue
+
+
+def format_photos(catalogue: Catalogue, labels: Sequence[Row[Any]], *, safe: bool) -> str:
+    """Image-level labels as the text of a CSV file."""
+    used = [kind for kind in catalogue.kinds if any(row.kind_id == kind.id for row in labels)]
+    by_photo: dict[str, dict[int, Row[Any]]] = {}
+    for row in labels:
+        by_photo.setdefault(row.photo, {})[row.kind_id] = row
+    lines = [[*_FIRST, *(format_name(kind.name) for kind in used)]]
+    for photo, own in by_photo.items():
+        fine = next((row.fine_name for row in own.values() if row.fine_name is not None), "")
+        cells = [format_cell(kind.cell(own[kind.id].value)) if kind.id in own else "" for kind in used]
+        lines.append([format_name(photo), fine and format_name(fine), *cells])
+    return format_rows([defused(cell) for cell in line] if safe else line for line in lines)
+
+
+def parse_photos(text: str, catalogue: Catalogue, path: str) -> list[PhotoLabel]:
+    """The image-level labels in the text of a CSV file.
+
+    Raises:
+        GraphFileError: with all faults of the file.
+        UnknownNameError: a kind that the store does not have.
+    """
+    faults = FaultList()
+    lines = csv_rows(text, faults)
+    _, header = next(lines, (1, []))
+    if tuple(header[:2]) != _FIRST:
+        faults.add(
+            "bad-header", "the first columns must be called 'path' and 'fine'", line=1, hint="begin with path,fine,..."
+        )
+        faults.raise_if_any(path)
+    kinds = [catalogue.kind(parse_name(name)) for name in header[2:]]
+    found = []
+    for line, row in lines:
+        if len(row) != len(header):
+            continue  # a fault already
+        try:
+            photo, fine = parse_name(row[0]), parse_name(row[1]) if row[1] else None
+        except GraphError as error:
+            faults.add("bad-name", str(error), line=line, column="path", value=row[0])
+            continue
+        for kind, cell in zip(kinds, row[2:], strict=True):
+            try:
+                value = parse_value_text(cell, kind.mode)
+            except GraphError as error:
+                faults.add("bad-cell", str(error), line=line, column=kind.name, value=cell)
+                continue
+            if value is not None:
+                found.append(PhotoLabel(photo, fine, kind.name, value))
+    faults.raise_if_any(path)
+    return found

@@ -1,0 +1,232 @@
+"""Questions about classes and cells: pages of them, found by words, by state or by label.
+
+All of it is answered by the database, with indexes; nothing grows with the number of classes but the scan of names
+for a search, which is a few milliseconds per 100,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from finegraph.errors import InputError
+from finegraph.labelling.catalogue import Catalogue, KindEntry
+from finegraph.labelling.records import CellState, ClassPage, ClassRow
+from finegraph.labelling.rows import fine_ids, in_parts, load_cells, load_votes, search_form
+from finegraph.labelling.tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
+from finegraph.labelling.values import value_text
+
+Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested"]
+Order = Literal["graph", "name", "attention"]
+SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested")
+ORDERS = ("graph", "name", "attention")
+MOST_ROWS = 1000
+"""How many classes one page has at the most."""
+# The sum keeps the database from going through a whole kind where an index has the few rows that are meant.
+_KIND = cells.c.kind_id + sa.literal_column("0")
+DISAGREES = cells.c.disagreement == sa.literal_column("1")
+DOUBTFUL = cells.c.confidence < sa.literal_column(str(LOW_CONFIDENCE))
+
+
+def store_version(connection: Connection) -> int:
+    """The number of the last edit."""
+    return int(connection.scalar(sa.select(sa.func.max(edits.c.number))) or 0)
+
+
+def find_classes(
+    connection: Connection,
+    catalogue: Catalogue,
+    *,
+    search: str,
+    kind: str | None,
+    show: Show,
+    label: str | None,
+    order: Order,
+    offset: int,
+    limit: int,
+    kinds: Sequence[str] | None,
+) -> ClassPage:
+    """A page of classes; see `LabelStore.classes`."""
+    if show not in SHOWN:
+        raise InputError(f"show: expected one of {', '.join(SHOWN)}, got {show!r}")
+    if order not in ORDERS:
+        raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
+    if offset < 0 or not 0 < limit <= MOST_ROWS:
+        raise InputError(f"expected an offset of 0 or more and 1 to {MOST_ROWS} classes, got {offset} and {limit}")
+    chosen = [catalogue.kind(kind)] if kind is not None else list(catalogue.kinds)
+    wanted = [catalogue.kind(name) for name in kinds] if kinds is not None else list(catalogue.kinds)
+    where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, chosen)]
+    if label is not None:
+        where.append(fine.c.id.in_(_with_label(connection, catalogue, kind, label)))
+    total = int(connection.scalar(sa.select(sa.func.count()).select_from(fine).where(*where)) or 0)
+    query = sa.select(fine).where(*where).order_by(*_order(order, chosen)).limit(limit).offset(offset)
+    rows = list(connection.execute(query))
+    return ClassPage(
+        rows=tuple(class_rows(connection, wanted, rows)), total=total, offset=offset, version=store_version(connection)
+    )
+
+
+def _words(search: str) -> list[sa.ColumnElement[bool]]:
+    """The words of a search, each of which must occur in the name."""
+    return [fine.c.folded.contains(word, autoescape=True) for word in search_form(search).split()]
+
+
+def _state(
+    catalogue: Catalogue, show: Show, kind: str | None, chosen: Sequence[KindEntry]
+) -> list[sa.ColumnElement[bool]]:
+    """What a filter asks of a class."""
+    ids = [entry.id for entry in chosen]
+    mine = _KIND.in_(ids)
+    if show == "all":
+        return []
+    if show == "noted":
+        return [fine.c.id.in_(sa.select(notes.c.fine_id).where(notes.c.text != ""))]
+    if show == "suggested":
+        return [fine.c.id.in_(_suggested().where(suggestions.c.kind_id.in_(ids)))]
+    if show in ("disagreement", "low_confidence"):
+        doubt = DISAGREES if show == "disagreement" else DOUBTFUL
+        return [fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, doubt))]
+    if kind is None:
+        known = fine.c.known >= len(catalogue.kinds)
+    else:
+        same = (cells.c.kind_id == ids[0]) & (cells.c.fine_id == fine.c.id) & cells.c.value.is_not(None)
+        known = sa.exists().where(same)
+    return [known if show == "known" else ~known]
+
+
+def _suggested() -> sa.Select[tuple[int]]:
+    """Classes with a suggestion that differs from what their cell says."""
+    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
+    return sa.select(suggestions.c.fine_id).select_from(suggestions.outerjoin(cells, same)).where(differs)
+
+
+def _with_label(connection: Connection, catalogue: Catalogue, kind: str | None, label: str) -> sa.Select[tuple[int]]:
+    """The classes whose cell of a kind names a label."""
+    if kind is None:
+        raise InputError("a label is looked for in a kind; name the kind too")
+    entry = catalogue.kind(kind)
+    number = entry.label(label).id
+    # A number stands in the kept text after [ or a comma, and before a comma or ].
+    texts = [cells.c.value.contains(f"{left}{number}{right}") for left in "[," for right in ",]"]
+    return sa.select(cells.c.fine_id).where(cells.c.kind_id == entry.id, sa.or_(*texts))
+
+
+def _order(order: Order, chosen: Sequence[KindEntry]) -> list[Any]:
+    if order == "name":
+        return [fine.c.folded, fine.c.id]
+    if order == "graph":
+        return [fine.c.position, fine.c.id]
+    ids = [entry.id for entry in chosen]
+    mine = _KIND.in_(ids)
+    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+    contradicted = (
+        sa.select(suggestions.c.fine_id)
+        .select_from(suggestions.join(cells, same))
+        .where(suggestions.c.source == "model", mine, cells.c.value != suggestions.c.value)
+    )
+    rank = sa.case(
+        (fine.c.id.in_(contradicted), 0),
+        (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DISAGREES)), 1),
+        (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DOUBTFUL)), 2),
+        (fine.c.known < len(ids), 3),
+        else_=4,
+    )
+    return [rank, fine.c.position, fine.c.id]
+
+
+# ---- rows and cells --------------------------------------------------------------------------------------------------
+
+
+def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequence[Row[Any]]) -> list[ClassRow]:
+    """Classes with their notes and cells."""
+    ids = [row.id for row in rows]
+    written: dict[int, Row[Any]] = {}
+    for part in in_parts(ids):
+        written.update(
+            (note.fine_id, note) for note in connection.execute(sa.select(notes).where(notes.c.fine_id.in_(part)))
+        )
+    names = {row.id: row.name for row in rows}
+    by_kind = {kind.name: cell_states(connection, kind, names) for kind in wanted}
+    return [
+        ClassRow(
+            fine=row.name,
+            position=row.position,
+            version=row.version,
+            note=written[row.id].text if row.id in written else "",
+            note_version=written[row.id].version if row.id in written else 0,
+            cells={name: states[row.id] for name, states in by_kind.items()},
+        )
+        for row in rows
+    ]
+
+
+def cell_states(connection: Connection, kind: KindEntry, names: Mapping[int, str]) -> dict[int, CellState]:
+    """The cells of some classes, given by number and name, in a kind."""
+    rows, given = load_cells(connection, kind.id, names), load_votes(connection, kind.id, names)
+    return {number: cell_state(kind, name, rows.get(number), given.get(number, {})) for number, name in names.items()}
+
+
+def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, said: Mapping[str, str | None]) -> CellState:
+    """A cell for callers."""
+    value = kind.value(row.value) if row is not None else None
+    votes = {person: kind.value(vote) for person, vote in sorted(said.items())}
+    if row is None:
+        return CellState(fine=name, kind=kind.name, value=None, text="", votes=votes)
+    return CellState(
+        fine=name,
+        kind=kind.name,
+        value=value,
+        text=value_text(value),
+        version=row.version,
+        by=row.by,
+        at=row.at,
+        votes=votes,
+        disagreement=bool(row.disagreement),
+        resolved=bool(row.resolved),
+        confidence=row.confidence,
+    )
+
+
+def one_class(connection: Connection, catalogue: Catalogue, name: str) -> ClassRow:
+    """One class by name."""
+    number = fine_ids(connection, [name])[name]
+    row = connection.execute(sa.select(fine).where(fine.c.id == number)).one()
+    return class_rows(connection, catalogue.kinds, [row])[0]
+
+
+def photo_cells(
+    connection: Connection, catalogue: Catalogue, photos: Collection[str]
+) -> dict[str, dict[str, CellState]]:
+    """The image-level labels of photos, by photo and kind; only those that there are."""
+    found: dict[str, dict[str, CellState]] = {}
+    for part in in_parts(set(photos)):
+        for row in connection.execute(sa.select(photo_labels).where(photo_labels.c.photo.in_(part))):
+            kind = catalogue.by_id[row.kind_id]
+            if not kind.removed:
+                found.setdefault(row.photo, {})[kind.name] = photo_state(kind, row)
+    return found
+
+
+def photo_state(kind: KindEntry, row: Row[Any]) -> CellState:
+    """An image-level label for callers."""
+    value = kind.value(row.value)
+    shared = {"version": row.version, "by": row.by, "at": row.at, "votes": {}}
+    return CellState(fine=row.photo, kind=kind.name, value=value, text=value_text(value), **shared)
+
+
+def label_counts(connection: Connection, kind: KindEntry) -> dict[str, int]:
+    """How many classes name each label of a kind."""
+    counts = dict.fromkeys(kind.names, 0)
+    living = sa.select(fine.c.id).where(fine.c.removed == 0)
+    query = sa.select(cells.c.value, sa.func.count()).where(
+        cells.c.kind_id == kind.id, cells.c.value.is_not(None), cells.c.fine_id.in_(living)
+    )
+    for value, count in connection.execute(query.group_by(cells.c.value)):
+        cell = kind.cell(value)
+        for label in cell.labels if cell else ():
+            counts[label] += count
+    return counts

@@ -1,0 +1,322 @@
+"""The questions that a store answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.graph.csv_writer import format_csv
+from finegraph.graph.json_file import canonical_json
+from finegraph.labelling import findings as live
+from finegraph.labelling.access import StoreAccess
+from finegraph.labelling.agreement import Agreement, read_agreement
+from finegraph.labelling.catalogue import Catalogue
+from finegraph.labelling.columns import Column
+from finegraph.labelling.diffing import diff_versions
+from finegraph.labelling.graphs import read_columns, read_graph
+from finegraph.labelling.history import last_undoable, photo_rows, read_batches, read_history
+from finegraph.labelling.label_studio import format_tasks
+from finegraph.labelling.photo_file import PhotoLabel, format_photos, parse_photos
+from finegraph.labelling.progress import read_progress
+from finegraph.labelling.queries import (
+    Order,
+    Show,
+    cell_states,
+    find_classes,
+    label_counts,
+    one_class,
+    photo_cells,
+    store_version,
+)
+from finegraph.labelling.records import (
+    Batch,
+    CellState,
+    CellValue,
+    ClassPage,
+    ClassRow,
+    Diff,
+    Edit,
+    KindInfo,
+    LiveFinding,
+    Progress,
+    SuggestionPage,
+)
+from finegraph.labelling.rows import fine_ids
+from finegraph.labelling.safe_csv import defuse_csv
+from finegraph.labelling.suggesting import read_suggestions
+from finegraph.labelling.tables import batches, fine, meta, notes, votes
+
+Format = Literal["csv", "json", "label-studio", "photos"]
+FORMATS = ("csv", "json", "label-studio", "photos")
+_FRESH, _FRESH_TIMES = 1.0, 10.0
+"""Progress is not counted again for a second, or for ten times as long as it took to count."""
+
+
+class StoreReader(StoreAccess):
+    """The questions; see `LabelStore`."""
+
+    _progress: tuple[float, int, Progress] | None = None
+    """Until when it is fresh, of which version, and the progress."""
+    _findings: tuple[int, tuple[LiveFinding, ...]] | None = None
+
+    @property
+    def version(self) -> int:
+        """The number of the last edit."""
+        return self._ask(lambda connection, _: store_version(connection))
+
+    @property
+    def imported_digest(self) -> str | None:
+        """The fingerprint of the graph that was imported first."""
+        return self._ask(lambda connection, _: connection.scalar(sa.select(meta.c.value).where(meta.c.key == "graph")))
+
+    def kinds(self) -> tuple[KindInfo, ...]:
+        """The kinds in order."""
+        return self._ask(lambda _, catalogue: tuple(kind.info() for kind in catalogue.kinds))
+
+    def label_counts(self, kind: str) -> dict[str, int]:
+        """How many classes have each label of a kind."""
+        return self._ask(lambda connection, catalogue: label_counts(connection, catalogue.kind(kind)))
+
+    def people(self) -> tuple[str, ...]:
+        """Everybody who has edited."""
+        query = sa.select(batches.c.person).distinct().order_by(batches.c.person)
+        return self._ask(lambda connection, _: tuple(connection.scalars(query)))
+
+    def classes(
+        self,
+        *,
+        search: str = "",
+        kind: str | None = None,
+        show: Show = "all",
+        label: str | None = None,
+        order: Order = "graph",
+        offset: int = 0,
+        limit: int = 50,
+        kinds: Sequence[str] | None = None,
+    ) -> ClassPage:
+        """A page of classes.
+
+        Args:
+            search: words that must all occur in the name; case and accents do not count.
+            kind: the kind that `show` and `label` speak of; None for any.
+            show: `all`, `unknown`, `known`, `disagreement`, `low_confidence`, `noted` or `suggested`.
+            label: only classes that have this label in `kind`.
+            order: as in the graph, by name, or those that need attention first: photos contradict the labels, people
+                disagree, the model doubts, something is unknown.
+            offset: how many to leave out.
+            limit: how many to give at the most.
+            kinds: which cells to give; None for all.
+        """
+        return self._ask(
+            lambda connection, catalogue: find_classes(
+                connection,
+                catalogue,
+                search=search,
+                kind=kind,
+                show=show,
+                label=label,
+                order=order,
+                offset=offset,
+                limit=limit,
+                kinds=kinds,
+            )
+        )
+
+    def one_class(self, fine: str) -> ClassRow:
+        """One class with all its cells."""
+        return self._ask(lambda connection, catalogue: one_class(connection, catalogue, fine))
+
+    def cell(self, fine: str, kind: str) -> CellState:
+        """One cell."""
+
+        def question(connection: Connection, catalogue: Catalogue) -> CellState:
+            number = fine_ids(connection, [fine])[fine]
+            return cell_states(connection, catalogue.kind(kind), {number: fine})[number]
+
+        return self._ask(question)
+
+    def photo_cells(self, photos: Sequence[str]) -> dict[str, dict[str, CellState]]:
+        """The image-level labels of photos, by photo and kind; only those that there are."""
+        return self._ask(lambda connection, catalogue: photo_cells(connection, catalogue, photos))
+
+    def photo_labels(self) -> list[PhotoLabel]:
+        """All image-level labels, in the order of the photos."""
+        return self._ask(_photo_labels)
+
+    def parse_photos(self, text: str, path: str = "photos.csv") -> list[PhotoLabel]:
+        """The image-level labels in the text of a CSV file, as `export_text` writes it.
+
+        Raises:
+            GraphFileError: with all faults of the file, which is called `path` there.
+        """
+        return self._ask(lambda _, catalogue: parse_photos(text, catalogue, path))
+
+    def progress(self) -> Progress:
+        """How far the work is; at most a second old, or ten times as old as it takes to count."""
+        kept, began = self._progress, time.monotonic()
+        if kept is not None and (began < kept[0] or kept[1] == self.version):
+            return kept[2]
+
+        def question(connection: Connection, catalogue: Catalogue) -> tuple[int, Progress]:
+            return store_version(connection), read_progress(connection, catalogue)
+
+        version, found = self._ask(question)
+        ended = time.monotonic()
+        self._progress = (ended + max(_FRESH, _FRESH_TIMES * (ended - began)), version, found)
+        return found
+
+    def history(
+        self,
+        *,
+        fine: str | None = None,
+        kind: str | None = None,
+        photo: str | None = None,
+        person: str | None = None,
+        batch: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Edit]:
+        """Edits, newest first: of a class, a cell, a photo, a person or an action; `before` is for the next page."""
+        return self._ask(
+            lambda connection, catalogue: read_history(
+                connection,
+                catalogue,
+                fine_label=fine,
+                kind=kind,
+                photo=photo,
+                person=person,
+                batch=batch,
+                before=before,
+                limit=limit,
+            )
+        )
+
+    def batches(self, *, person: str | None = None, before: int | None = None, limit: int = 50) -> list[Batch]:
+        """Actions, newest first."""
+        return self._ask(lambda connection, _: read_batches(connection, person=person, before=before, limit=limit))
+
+    def last_undoable(self, person: str) -> int | None:
+        """The newest action of a person that is not undone and no undo itself."""
+        return self._ask(lambda connection, _: last_undoable(connection, person))
+
+    def findings(self) -> tuple[LiveFinding, ...]:
+        """What the graph check finds in the present state; counted again only after an edit."""
+
+        def question(connection: Connection, catalogue: Catalogue) -> tuple[int, tuple[LiveFinding, ...]]:
+            version = store_version(connection)
+            if self._findings is not None and self._findings[0] == version:
+                return self._findings
+            return version, live.find(read_graph(connection, catalogue), catalogue)
+
+        self._findings = self._ask(question)
+        return self._findings[1]
+
+    def agreement(self, kind: str | None = None) -> Agreement:
+        """How well people agree, on one kind or on all."""
+        return self._ask(lambda connection, catalogue: read_agreement(connection, catalogue, kind))
+
+    def diff(self, one: int, two: int | None = None) -> Diff:
+        """What changed from one version to another, by default to the present."""
+
+        def question(connection: Connection, catalogue: Catalogue) -> Diff:
+            last = store_version(connection)
+            for version in (one, last if two is None else two):
+                if not 0 <= version <= last:
+                    raise InputError(f"there is no version {version}; versions go from 0 to {last}")
+            return diff_versions(connection, catalogue, one, last if two is None else two)
+
+        return self._ask(question)
+
+    def graph(self, version: int | None = None) -> LabelGraph:
+        """The label graph, of now or of an earlier version."""
+        return self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
+
+    def columns(self) -> tuple[tuple[str, ...], list[Column]]:
+        """The classes, and the kinds with their cells; all in order."""
+        return self._ask(lambda connection, catalogue: read_columns(connection, catalogue))
+
+    def suggestions(
+        self,
+        *,
+        kind: str | None = None,
+        fine: str | None = None,
+        source: str | None = None,
+        contradicting: bool = False,
+        least: float = 0.0,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> SuggestionPage:
+        """Suggestions that cells do not follow, contradictions first, then by score.
+
+        Args:
+            kind: only of this kind.
+            fine: only of this class.
+            source: only from `model`, `similar` or `name`.
+            contradicting: only where the cell has another value.
+            least: only from this score on.
+            offset: how many to leave out.
+            limit: how many to give at the most.
+        """
+        return self._ask(
+            lambda connection, catalogue: read_suggestions(
+                connection,
+                catalogue,
+                kind=kind,
+                fine_label=fine,
+                source=source,
+                contradicting=contradicting,
+                least=least,
+                offset=offset,
+                limit=limit,
+            )
+        )
+
+    def export_text(self, format: Format, *, safe: bool = True) -> str:
+        """The present state as the text of a file.
+
+        Args:
+            format: `csv` or `json`, a graph file; `label-studio`; or `photos`, the image-level labels as CSV.
+            safe: whether CSV cells that a spreadsheet could run get a backslash, which the readers take away again.
+
+        Raises:
+            GraphError: the graph holds something that CSV cannot.
+        """
+        if format not in FORMATS:
+            raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
+        if format == "json":
+            return canonical_json(self.graph()) + "\n"
+        if format == "csv":
+            text = format_csv(self.graph())
+            return defuse_csv(text) if safe else text
+        if format == "photos":
+            return self._ask(lambda connection, catalogue: format_photos(catalogue, photo_rows(connection), safe=safe))
+        return self._ask(_label_studio)
+
+
+def _photo_labels(connection: Connection, catalogue: Catalogue) -> list[PhotoLabel]:
+    found = []
+    for row in photo_rows(connection):
+        kind = catalogue.by_id[row.kind_id]
+        if not kind.removed:
+            found.append(PhotoLabel(row.photo, row.fine_name, kind.name, kind.value(row.value)))
+    return found
+
+
+def _label_studio(connection: Connection, catalogue: Catalogue) -> str:
+    """The store as Label Studio JSON."""
+    names, columns = read_columns(connection, catalogue)
+    said: dict[str, dict[str, dict[str, CellValue]]] = {}
+    query = sa.select(votes, fine.c.name).join(fine, fine.c.id == votes.c.fine_id).where(fine.c.removed == 0)
+    for row in connection.execute(query.order_by(votes.c.fine_id, votes.c.person, votes.c.kind_id)):
+        kind = catalogue.by_id[row.kind_id]
+        if not kind.removed:
+            said.setdefault(row.name, {}).setdefault(row.person, {})[kind.name] = kind.value(row.value)
+    noted = sa.select(fine.c.name, notes.c.text).join(fine, fine.c.id == notes.c.fine_id).where(notes.c.text != "")
+    written = {row.name: row.text for row in connection.execute(noted)}
+    return format_tasks(names, columns, said, written, _photo_labels(connection, catalogue))

@@ -1,0 +1,346 @@
+"""What the store answers: plain frozen dataclasses, each of which JSON can hold (`to_dict`).
+
+The value of a cell has one form everywhere, in Python, in JSON and on the page:
+
+    None                              unknown
+    "tofu"                            one label ("yes" and "no" of a binary kind)
+    {"one_of": ["a", "b"]}            one of several, equally likely
+    {"weights": {"a": 0.7, "b": 0.3}} one of several, with weights
+    {"all_of": ["tofu", "pork"]}      all of them; an empty list: known, none of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+CellValue = str | dict[str, Any] | None
+Mode = Literal["one", "all"]
+Target = Literal["cell", "fine", "kind", "label", "note", "photo", "graph"]
+
+
+class Record:
+    """A dataclass that JSON can hold."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain JSON data."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindInfo(Record):
+    """A kind: its name, whether cells name one label or all that hold, its labels in order, and its version."""
+
+    name: str
+    mode: Mode
+    binary: bool
+    unknown_prior: str
+    labels: tuple[str, ...]
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellState(Record):
+    """What is known of one cell.
+
+    Attributes:
+        fine: the fine label; for image-level labels the key of the photo.
+        kind: the kind.
+        value: the current value; see the module.
+        text: the value as it stands in graph files.
+        version: the number of the last edit; 0 where it was never edited since the first import.
+        by: who made the current value.
+        at: when.
+        votes: the decision of each person.
+        disagreement: whether people decided differently and nobody has settled it.
+        resolved: whether a disagreement was settled.
+        confidence: the model's mean probability of the current value, where a model was asked.
+    """
+
+    fine: str
+    kind: str
+    value: CellValue
+    text: str
+    version: int = 0
+    by: str | None = None
+    at: str | None = None
+    votes: dict[str, CellValue]
+    disagreement: bool = False
+    resolved: bool = False
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassRow(Record):
+    """One fine label with its note and its cells by kind."""
+
+    fine: str
+    position: int
+    version: int
+    note: str
+    note_version: int
+    cells: dict[str, CellState]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassPage(Record):
+    """Some classes of all that a question fits: `total` of them, these from number `offset` on."""
+
+    rows: tuple[ClassRow, ...]
+    total: int
+    offset: int
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit(Record):
+    """One line of the log.
+
+    Attributes:
+        number: its place in the log; the version of what it changed.
+        batch: the action that it belongs to.
+        action: what was done, such as `decide` or `merge_labels`.
+        person: who.
+        at: when.
+        target: what was changed.
+        fine: the fine label, by its present name.
+        kind: the kind, likewise.
+        label: the label, likewise.
+        photo: the photo.
+        before: the value before; of cells as everywhere, else names or text.
+        after: the value after.
+        text: a sentence.
+        undoes: the edit that it undid.
+        undone: whether it is undone now.
+    """
+
+    number: int
+    batch: int
+    action: str
+    person: str
+    at: str
+    target: Target
+    fine: str | None
+    kind: str | None
+    label: str | None
+    photo: str | None
+    before: Any
+    after: Any
+    text: str
+    undoes: int | None
+    undone: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Record):
+    """One action: one or many edits that are undone together."""
+
+    number: int
+    action: str
+    person: str
+    at: str
+    count: int
+    text: str
+    undoes: int | None
+    undone: bool
+    can_undo: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditResult(Record):
+    """What an acknowledged action did; it is on the disk.
+
+    Attributes:
+        batch: its number.
+        edits: how many things it changed.
+        version: the version of the store that it made.
+        person: who.
+        at: when.
+        action: what was done.
+        text: a sentence.
+        cells: the cells it changed as they were right after it; at most 1,000.
+        note_version: the version of the note, where it changed one.
+        repeated: whether this was the answer to a repeated call; nothing was done again.
+    """
+
+    batch: int
+    edits: int
+    version: int
+    person: str
+    at: str
+    action: str
+    text: str
+    cells: tuple[CellState, ...]
+    note_version: int | None = None
+    repeated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision(Record):
+    """One decision of many: the cell, its value, and the version that was looked at."""
+
+    fine: str
+    kind: str
+    value: CellValue
+    seen: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict(Record):
+    """Something that was changed by somebody else: both values, who has changed it, and its present version."""
+
+    what: str
+    fine: str | None = None
+    kind: str | None = None
+    label: str | None = None
+    photo: str | None = None
+    yours: Any = None
+    theirs: Any = None
+    version: int = 0
+    by: str | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleChange(Record):
+    """A cell that a change of the structure would change."""
+
+    fine: str
+    kind: str
+    before: CellValue
+    after: CellValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview(Record):
+    """What a change of the structure would do.
+
+    Attributes:
+        text: a sentence.
+        cells: how many cells would change.
+        examples: the first of them.
+        warnings: what would be lost or is doubtful.
+        digest: a fingerprint of all that would happen.
+    """
+
+    text: str
+    cells: int
+    examples: tuple[ExampleChange, ...]
+    warnings: tuple[str, ...]
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveFinding(Record):
+    """A finding of the graph check in the live state, and the classes, the kind and the label that it concerns."""
+
+    rule: str
+    severity: str
+    message: str
+    hint: str | None
+    kind: str | None
+    fine: tuple[str, ...]
+    label: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change(Record):
+    """One difference between two states."""
+
+    what: str
+    fine: str | None = None
+    kind: str | None = None
+    label: str | None = None
+    before: Any = None
+    after: Any = None
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff(Record):
+    """All differences between two states, and how many there are of each sort."""
+
+    changes: tuple[Change, ...]
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestion(Record):
+    """A value for a cell that somebody may accept.
+
+    Attributes:
+        number: what to accept it by.
+        fine: the fine label.
+        kind: the kind.
+        value: what is suggested.
+        text: the same as it stands in graph files.
+        source: `model`, `similar` or `name`.
+        score: how sure it is, 0 to 1.
+        reason: why, in a sentence.
+        contradicts: whether the cell has another value now.
+        current: the value of the cell now.
+        seen: the version of the cell now.
+    """
+
+    number: int
+    fine: str
+    kind: str
+    value: CellValue
+    text: str
+    source: str
+    score: float
+    reason: str
+    contradicts: bool
+    current: CellValue
+    seen: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuggestionPage(Record):
+    """Some suggestions of `total`."""
+
+    rows: tuple[Suggestion, ...]
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindProgress(Record):
+    """How far a kind is."""
+
+    kind: str
+    known: int
+    unknown: int
+    total: int
+    disagreements: int
+    low_confidence: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonProgress(Record):
+    """What a person has decided: cells in all, today, and by kind."""
+
+    person: str
+    decisions: int
+    today: int
+    kinds: dict[str, int]
+    last: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Record):
+    """How far the work is, by kind and by person."""
+
+    kinds: tuple[KindProgress, ...]
+    people: tuple[PersonProgress, ...]
+    classes: int

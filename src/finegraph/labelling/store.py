@@ -1,0 +1,297 @@
+"""The store of label decisions: everything that is asked of it and done to it, in one class.
+
+    with LabelStore.create("menu.db") as store:
+        store.import_graph(LabelGraph.read("menu.csv"), person="ann", edit_id="1")
+        cell = store.cell("mapo tofu @ A", "dish")
+        store.decide("mapo tofu @ A", "dish", "mapo tofu", person="ann", edit_id="2", seen=cell.version)
+
+Every action is on the disk when it returns. Repeating it with the same `edit_id` does nothing and gives the first
+result. All methods may be called from several threads. Cost of a decision: a few milliseconds, whatever the size of the
+store.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import ConflictError, InputError, LabelStoreError
+from finegraph.graph import LabelGraph
+from finegraph.labelling.access import Planning
+from finegraph.labelling.catalogue import Catalogue
+from finegraph.labelling.changes import StructureChange, change_name
+from finegraph.labelling.columns import Column, columns_of
+from finegraph.labelling.contents import plan_content, plan_photos
+from finegraph.labelling.decisions import plan_decisions, plan_note, plan_photo
+from finegraph.labelling.graphs import first_import, is_empty
+from finegraph.labelling.history import result_of
+from finegraph.labelling.importing import plan_import
+from finegraph.labelling.label_studio import Content
+from finegraph.labelling.log import check_person, find_batch, request_digest
+from finegraph.labelling.photo_file import PhotoLabel
+from finegraph.labelling.plan import Plan
+from finegraph.labelling.previews import preview_of
+from finegraph.labelling.proposals import Proposal
+from finegraph.labelling.reading import StoreReader
+from finegraph.labelling.records import CellValue, Conflict, Decision, EditResult, Preview
+from finegraph.labelling.structure import plan_change
+from finegraph.labelling.suggesting import accepted, keep_beliefs, keep_suggestions
+from finegraph.labelling.tables import edits
+from finegraph.labelling.undoing import plan_undo
+
+
+class LabelStore(StoreReader):
+    """Label decisions of several people, in a SQLite file or a PostgreSQL database.
+
+    Make one with `create` or `open`. The arguments of all actions: `person` is the name of who acts, `edit_id` a text
+    that the caller makes once per action and uses again when repeating it.
+    """
+
+    # ---- cells ------------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, fine: str, kind: str, value: CellValue | bool, *, person: str, edit_id: str, seen: int | None
+    ) -> EditResult:
+        """Decide one cell.
+
+        Args:
+            fine: the class.
+            kind: the kind.
+            value: what holds; see `records`.
+            person: who decides.
+            edit_id: see the class.
+            seen: the version of the cell that the person looked at. None for a blind vote: it is kept as the person's,
+                and changes no value that somebody else made.
+
+        Raises:
+            ConflictError: the cell was changed since, to another value.
+        """
+        one = Decision(fine=fine, kind=kind, value=value, seen=seen)  # type: ignore[arg-type]
+        return self._decide("decide", [one], person, edit_id)
+
+    def decide_many(self, decisions: Sequence[Decision], *, person: str, edit_id: str) -> EditResult:
+        """Decide several cells, all or none; it is one action and one undo."""
+        return self._decide("decide_many", decisions, person, edit_id)
+
+    def resolve(
+        self, fine: str, kind: str, value: CellValue | bool, *, person: str, edit_id: str, seen: int
+    ) -> EditResult:
+        """Settle a disagreement: the value holds, and the votes stay as they are."""
+        one = Decision(fine=fine, kind=kind, value=value, seen=seen)  # type: ignore[arg-type]
+        return self._decide("resolve", [one], person, edit_id)
+
+    def _decide(self, action: str, decisions: Sequence[Decision], person: str, edit_id: str) -> EditResult:
+        request = [decision.to_dict() for decision in decisions]
+        return self._act(
+            action,
+            person,
+            edit_id,
+            request,
+            lambda connection, catalogue, name: plan_decisions(
+                connection, catalogue, decisions, name, resolve=action == "resolve"
+            ),
+        )
+
+    def set_note(self, fine: str, text: str, *, person: str, edit_id: str, seen: int) -> EditResult:
+        """Change the note of a class; `seen` is the version of the note."""
+        request = [fine, text, seen]
+        return self._act("note", person, edit_id, request, lambda c, _, name: plan_note(c, fine, text, name, seen))
+
+    def label_photo(
+        self,
+        photo: str,
+        kind: str,
+        value: CellValue | bool,
+        *,
+        person: str,
+        edit_id: str,
+        seen: int,
+        fine: str | None = None,
+    ) -> EditResult:
+        """Say what is seen on one photo; None takes it back. `seen` is the version of that label, 0 for none."""
+        return self._act(
+            "photo",
+            person,
+            edit_id,
+            [photo, kind, value, seen, fine],
+            lambda connection, catalogue, name: plan_photo(
+                connection, catalogue, photo, kind, value, name, seen=seen, fine_label=fine
+            ),
+        )
+
+    # ---- structure --------------------------------------------------------------------------------------------------
+
+    def preview(self, change: StructureChange) -> Preview:
+        """What a change of classes, kinds or labels would do."""
+        return self._ask(
+            lambda connection, catalogue: preview_of(
+                connection, catalogue, change, plan_change(connection, catalogue, change, "")
+            )
+        )
+
+    def apply(self, change: StructureChange, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
+        """Carry out a change of classes, kinds or labels.
+
+        Args:
+            change: what to do.
+            person: who.
+            edit_id: see the class.
+            digest: that of the preview that the person looked at.
+
+        Raises:
+            ConflictError: it would do something else now than the preview said.
+        """
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            plan = plan_change(connection, catalogue, change, name)
+            if digest is not None:
+                new = preview_of(connection, catalogue, change, plan)
+                if new.digest != digest:
+                    conflict = Conflict(what="preview", yours=digest, theirs=new.to_dict())
+                    raise ConflictError("something was edited since the preview; look at the new one", [conflict])
+            return plan
+
+        return self._act(change_name(change), person, edit_id, [change.to_dict(), digest], planning, patient=True)
+
+    # ---- undo -------------------------------------------------------------------------------------------------------
+
+    def undo(self, batch: int, *, person: str, edit_id: str) -> EditResult:
+        """Undo an action; undoing an undo is redo.
+
+        Raises:
+            ConflictError: something that it changed was changed again since.
+            InputError: it is undone already, or the first import.
+        """
+        return self._act(
+            "undo", person, edit_id, batch, lambda c, known, _: plan_undo(c, known, batch), undoes=batch, patient=True
+        )
+
+    def undo_edit(self, number: int, *, person: str, edit_id: str) -> EditResult:
+        """Undo one edit of an action; see `undo`."""
+
+        def planning(connection: Connection, catalogue: Catalogue, _: str) -> Plan:
+            row = connection.execute(edits.select().where(edits.c.number == number)).first()
+            if row is None:
+                raise InputError(f"there is no edit number {number} in the log")
+            return plan_undo(connection, catalogue, row.batch, only=number)
+
+        return self._act("undo", person, edit_id, ["edit", number], planning)
+
+    # ---- suggestions ------------------------------------------------------------------------------------------------
+
+    def accept(
+        self, numbers: Sequence[int], *, person: str, edit_id: str, seen: Mapping[int, int] | None = None
+    ) -> EditResult:
+        """Accept suggestions, as one action and one undo.
+
+        Args:
+            numbers: the suggestions, at most one for each cell.
+            person: who accepts.
+            edit_id: see the class.
+            seen: by suggestion, the version of the cell that was looked at; by default the present one.
+        """
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            decisions = accepted(connection, catalogue, numbers, seen)
+            plan = plan_decisions(connection, catalogue, decisions, name)
+            plan.text = f"accepted {len(decisions)} suggestion{'s' if len(decisions) != 1 else ''}"
+            return plan
+
+        request = [list(numbers), {str(number): version for number, version in (seen or {}).items()}]
+        return self._act("accept", person, edit_id, request, planning)
+
+    def put_suggestions(self, source: str, proposals: Iterable[Proposal]) -> int:
+        """Replace the suggestions of one source; how many there are now. This is no edit."""
+        listed = list(proposals)
+        return self._do(lambda c: keep_suggestions(c, self._known_catalogue(c), source, listed), patient=True)
+
+    def put_beliefs(self, beliefs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+        """Replace what a model believes: by kind, class and label, a mean probability. This is no edit."""
+        self._do(lambda c: keep_beliefs(c, self._known_catalogue(c), beliefs), patient=True)
+
+    # ---- in and out -------------------------------------------------------------------------------------------------
+
+    def import_graph(self, graph: LabelGraph, *, person: str, edit_id: str) -> EditResult:
+        """Make the store hold this graph: fill it, or edit what differs. Only the first import cannot be undone."""
+        # Kinds that people see as single ones stay so, even where they could now be a group.
+        single = {kind.name for kind in self.kinds() if kind.mode == "one"}
+        return self._import(graph.fine, columns_of(graph, single), graph.digest, person, edit_id)
+
+    def _import(
+        self, classes: Sequence[str], columns: Sequence[Column], request: str, person: str, edit_id: str
+    ) -> EditResult:
+        """Make the store hold these classes and columns; `request` is their fingerprint."""
+
+        def fill(connection: Connection) -> EditResult | None:
+            name = check_person(person)
+            digest = request_digest("import", name, request)
+            catalogue = self._known_catalogue(connection)
+            if (batch := find_batch(connection, edit_id, digest)) is not None:
+                return result_of(connection, catalogue, batch.number, repeated=True)
+            if not is_empty(connection):
+                return None
+            number = first_import(connection, classes, columns, person=name, edit_id=edit_id, digest=digest)
+            return result_of(connection, self._known_catalogue(connection), number)
+
+        planning: Planning = lambda c, known, name: plan_import(c, known, classes, columns, name)  # noqa: E731
+        return self._do(fill, patient=True) or self._act("import", person, edit_id, request, planning, patient=True)
+
+    def import_content(self, content: Content, *, person: str, edit_id: str) -> EditResult:
+        """Take over what a Label Studio file holds: graph, votes, notes and image-level labels."""
+        digest = content.graph.digest
+        self._import(content.fine, content.columns, digest, person, f"{edit_id}:graph")
+        request = [digest, content.votes, content.notes, [vars(photo) for photo in content.photos]]
+        return self._act(
+            "import_votes",
+            person,
+            edit_id,
+            request,
+            lambda connection, catalogue, name: plan_content(connection, catalogue, content, name),
+            patient=True,
+        )
+
+    def import_photos(self, labels: Sequence[PhotoLabel], *, person: str, edit_id: str) -> EditResult:
+        """Take over image-level labels; photos that are not named keep theirs."""
+        request = [vars(label) for label in labels]
+        return self._act(
+            "import_photos",
+            person,
+            edit_id,
+            request,
+            lambda connection, catalogue, name: plan_photos(connection, catalogue, labels, name),
+            patient=True,
+        )
+
+    def backup(self, path: str | os.PathLike[str]) -> Path:
+        """Write a copy of the whole store while others edit it; the copy is one state, and complete or not there.
+
+        Raises:
+            LabelStoreError: the target is there already, or the store is on a server, which has its own tools.
+        """
+        target = Path(path)
+        if self._database.file is None:
+            raise LabelStoreError(f"{self.place}: a server is backed up by its own tools, such as pg_dump")
+        if target.exists():
+            raise LabelStoreError(f"{target}: there is a file already; a backup replaces nothing, so name another")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            source = sqlite3.connect(f"file:{self._database.file}?mode=ro", uri=True)
+            copy = sqlite3.connect(temporary)
+            try:
+                source.backup(copy, pages=4096)
+                copy.execute("PRAGMA journal_mode=DELETE")
+            finally:
+                copy.close()
+                source.close()
+            with open(temporary, "rb+") as handle:
+                os.fsync(handle.fileno())
+            os.link(temporary, target)
+        except (OSError, sqlite3.Error) as error:
+            raise LabelStoreError(f"{target}: the backup could not be written: {error}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target

@@ -1,0 +1,171 @@
+"""Suggestions in the store: kept beside the cells, listed with the present state, accepted as one action.
+
+They follow from photos, models and names and can be made anew, so they are not part of the log; accepting them is. A
+suggestion that the cell already follows is not listed. Contradictions come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import InputError, refuse_unknown
+from finegraph.labelling.catalogue import Catalogue
+from finegraph.labelling.log import confidence
+from finegraph.labelling.proposals import SOURCES, Proposal
+from finegraph.labelling.records import Decision, Suggestion, SuggestionPage
+from finegraph.labelling.rows import fine_ids, in_parts, next_number, upsert
+from finegraph.labelling.tables import beliefs, cells, fine, kinds, suggestions
+from finegraph.labelling.values import dump, value_text
+
+_AT_ONCE = 20_000
+_SMALLEST = 0.001
+"""Probabilities below this are not kept."""
+_SAME = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+_TABLES = (
+    suggestions.outerjoin(cells, _SAME)
+    .join(fine, fine.c.id == suggestions.c.fine_id)
+    .join(kinds, kinds.c.id == suggestions.c.kind_id)
+)
+_CONTRADICTS = sa.case((cells.c.value.is_not(None), 0), else_=1)
+
+
+def keep_suggestions(connection: Connection, catalogue: Catalogue, source: str, proposals: Iterable[Proposal]) -> int:
+    """Replace all suggestions of a source; how many there are now."""
+    refuse_unknown("source", [source], SOURCES)
+    connection.execute(sa.delete(suggestions).where(suggestions.c.source == source))
+    listed = list(proposals)
+    ids = fine_ids(connection, {proposal.fine for proposal in listed})
+    number = next_number(connection, suggestions.c.number)
+    rows = []
+    for place, proposal in enumerate(listed):
+        kind = catalogue.kind(proposal.kind)
+        rows.append(
+            {
+                "number": number + place,
+                "kind_id": kind.id,
+                "fine_id": ids[proposal.fine],
+                "value": kind.encode(proposal.value),
+                "source": source,
+                "score": float(proposal.score),
+                "reason": proposal.reason,
+            }
+        )
+    for start in range(0, len(rows), _AT_ONCE):
+        connection.execute(sa.insert(suggestions), rows[start : start + _AT_ONCE])
+    return len(rows)
+
+
+def keep_beliefs(
+    connection: Connection, catalogue: Catalogue, found: Mapping[str, Mapping[str, Mapping[str, float]]]
+) -> None:
+    """Replace what a model believes, by kind, class and label; the confidence of all cells follows."""
+    connection.execute(sa.delete(beliefs))
+    connection.execute(sa.update(cells).where(cells.c.confidence.is_not(None)).values(confidence=None))
+    ids = fine_ids(connection, {name for own in found.values() for name in own})
+    for name, own in found.items():
+        kind = catalogue.kind(name)
+        kept = {}
+        for fine_label, probabilities in own.items():
+            # Of labels that may hold together, a small probability says as much as a large one.
+            least = _SMALLEST if kind.mode == "one" else 0.0
+            numbers = {str(kind.ids[label]): round(p, 6) for label, p in probabilities.items() if p >= least}
+            kept[ids[fine_label]] = dump(numbers)
+        upsert(connection, beliefs, [{"kind_id": kind.id, "fine_id": n, "probabilities": p} for n, p in kept.items()])
+        query = sa.select(cells.c.fine_id, cells.c.value).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
+        sure = [
+            {"the_fine": row.fine_id, "sure": confidence(kind, row.value, kept[row.fine_id])}
+            for row in connection.execute(query)
+            if row.fine_id in kept
+        ]
+        if sure:
+            mine = (cells.c.kind_id == kind.id) & (cells.c.fine_id == sa.bindparam("the_fine"))
+            connection.execute(sa.update(cells).where(mine).values(confidence=sa.bindparam("sure")), sure)
+
+
+def read_suggestions(
+    connection: Connection,
+    catalogue: Catalogue,
+    *,
+    kind: str | None,
+    fine_label: str | None,
+    source: str | None,
+    contradicting: bool,
+    least: float,
+    offset: int,
+    limit: int,
+) -> SuggestionPage:
+    """A page of suggestions; see `LabelStore.suggestions`."""
+    if offset < 0 or not 0 < limit <= _AT_ONCE:
+        raise InputError(f"expected an offset of 0 or more and 1 to {_AT_ONCE} suggestions, got {offset} and {limit}")
+    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
+    where = [fine.c.removed == 0, kinds.c.removed == 0, differs, suggestions.c.score >= least]
+    if kind is not None:
+        where.append(suggestions.c.kind_id == catalogue.kind(kind).id)
+    if fine_label is not None:
+        where.append(suggestions.c.fine_id == fine_ids(connection, [fine_label])[fine_label])
+    if source is not None:
+        refuse_unknown("source", [source], SOURCES)
+        where.append(suggestions.c.source == source)
+    if contradicting:
+        where.append(cells.c.value.is_not(None))
+    total = int(connection.scalar(sa.select(sa.func.count()).select_from(_TABLES).where(*where)) or 0)
+    order = (_CONTRADICTS, suggestions.c.score.desc(), suggestions.c.number)
+    query = _columns().where(*where).order_by(*order).limit(limit).offset(offset)
+    return SuggestionPage(rows=tuple(_suggestion(catalogue, row) for row in connection.execute(query)), total=total)
+
+
+def _columns() -> sa.Select[Any]:
+    now_is = (cells.c.value.label("current"), cells.c.version.label("seen"), fine.c.name.label("fine_name"))
+    return sa.select(suggestions, *now_is).select_from(_TABLES)
+
+
+def _suggestion(catalogue: Catalogue, row: sa.Row[Any]) -> Suggestion:
+    kind = catalogue.by_id[row.kind_id]
+    value = kind.value(row.value)
+    return Suggestion(
+        number=row.number,
+        fine=row.fine_name,
+        kind=kind.name,
+        value=value,
+        text=value_text(value),
+        source=row.source,
+        score=row.score,
+        reason=row.reason,
+        contradicts=row.current is not None,
+        current=kind.value(row.current),
+        seen=row.seen or 0,
+    )
+
+
+def accepted(
+    connection: Connection, catalogue: Catalogue, numbers: Sequence[int], seen: Mapping[int, int] | None
+) -> list[Decision]:
+    """The decisions that accepting suggestions means.
+
+    Args:
+        connection: where the store is.
+        catalogue: its kinds.
+        numbers: the suggestions.
+        seen: the version of the cell of each that was looked at; by default the present one.
+
+    Raises:
+        InputError: a suggestion that there is not, or two for one cell.
+    """
+    found: dict[int, Suggestion] = {}
+    for part in in_parts(set(numbers)):
+        query = _columns().where(suggestions.c.number.in_(part), fine.c.removed == 0, kinds.c.removed == 0)
+        found.update((row.number, _suggestion(catalogue, row)) for row in connection.execute(query))
+    missing = [number for number in numbers if number not in found]
+    if missing or not numbers:
+        what = f"there is no suggestion number {missing[0]} any more" if missing else "expected at least one suggestion"
+        raise InputError(f"{what}; look at the list again")
+    chosen = [found[number] for number in dict.fromkeys(numbers)]
+    versions = seen or {}
+    return [
+        Decision(fine=one.fine, kind=one.kind, value=one.value, seen=versions.get(one.number, one.seen))
+        for one in chosen
+    ]

@@ -1,0 +1,149 @@
+"""Whether an exported file answers as the model does, on photos, with and without evidence.
+
+Probabilities may differ by 1e-4 at the most, all of them. Logarithms of probabilities may differ by as much where the
+probability is at least 1e-4: below, a difference of logarithms says little, and rounding in a network of float32 alone
+makes it larger. What the model rules out, the file must rule out too, and nothing may be NaN. The photos come in
+batches of 1, 3 and 8, so that the batch is seen to be free; each has evidence of its own in a second turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.errors import ExportError
+from finegraph.graph import LabelGraph
+from finegraph.model.export import names
+from finegraph.model.export.evidence_draws import draw_evidence
+from finegraph.model.export.runners import Answers, Images, Runner
+
+LIMIT = 1e-4
+"""How far probabilities, their logarithms and the numbers of the embedding may differ."""
+TINY = 1e-4
+"""Below this probability, logarithms are not compared."""
+BATCHES = (1, 3, 8)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one output of a file is from the model's.
+
+    Attributes:
+        output: the name of the output.
+        given_evidence: whether evidence was given.
+        value: the largest difference of probabilities; of the embedding, of its numbers.
+        log: the largest difference of logarithms where the probability is not tiny; None for the embedding.
+        photo: the name of the photo with the largest difference.
+    """
+
+    output: str
+    given_evidence: bool
+    value: float
+    log: float | None
+    photo: str
+
+    @property
+    def largest(self) -> float:
+        """The larger of the two."""
+        return max(self.value, self.log or 0.0)
+
+
+def compare(
+    file: Runner,
+    model: Runner,
+    graph: LabelGraph,
+    images: Images,
+    photos: list[str],
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Difference]:
+    """The differences of all outputs, with and without evidence.
+
+    Args:
+        file: the exported file.
+        model: what it is to agree with.
+        graph: the label graph.
+        images: (batch, height, width, 3) what both are asked about.
+        photos: what the images are called.
+        progress: is told how many of how many images are done.
+    """
+    random = np.random.default_rng(0)
+    worst: dict[tuple[str, bool], Difference] = {}
+    for part in _batches(len(images)):
+        for given in (None, draw_evidence(graph, len(images[part]), random)):
+            expected, found = model(images[part], given), file(images[part], given)
+            for one in _differences(expected, found, given is not None, photos[part]):
+                key = (one.output, one.given_evidence)
+                worst[key] = one if key not in worst else _worse(worst[key], one)
+        if progress is not None:
+            progress(min(part.stop, len(images)), len(images))
+    return [worst[key] for key in sorted(worst, key=lambda key: (names.OUTPUTS.index(key[0]), key[1]))]
+
+
+def refuse_differences(differences: list[Difference]) -> None:
+    """Raise where a difference is too large.
+
+    Raises:
+        ExportError: it names the output, the photo and the difference.
+    """
+    worst = max(differences, key=lambda one: one.largest)
+    if not worst.largest <= LIMIT:
+        evidence = " given evidence" if worst.given_evidence else ""
+        raise ExportError(
+            f"the exported file does not answer as the model: {worst.output}{evidence} differs by {worst.largest:.2g} "
+            f"for {worst.photo}, expected at most {LIMIT:g}; nothing was written. The network may not be a plain "
+            "function of its pixels, or its scores may be so large that float32 cannot tell them apart"
+        )
+
+
+def _batches(count: int) -> Iterator[slice]:
+    """Runs of different lengths that make up the whole."""
+    start, turn = 0, 0
+    while start < count:
+        length = BATCHES[min(turn, len(BATCHES) - 1)]
+        yield slice(start, start + length)
+        start, turn = start + length, turn + 1
+
+
+def _differences(expected: Answers, found: Answers, given: bool, photos: list[str]) -> Iterator[Difference]:
+    """The differences of one batch."""
+    if not np.array_equal(expected[names.POSSIBLE], found[names.POSSIBLE]):
+        yield Difference(names.POSSIBLE, given, np.inf, None, photos[0])
+    for output in (names.LOG_PROBS, names.KIND_LOG_PROBS, names.EMBEDDING):
+        if output not in expected or (given and output == names.EMBEDDING):  # evidence does not change it
+            continue
+        one, two = expected[output].astype(np.float64), found[output].astype(np.float64)
+        if one.shape != two.shape:
+            yield Difference(output, given, np.inf, None, photos[0])
+            continue
+        rows = _of_numbers(one, two) if output == names.EMBEDDING else _of_probabilities(one, two)
+        largest = np.max([row for row in rows if row is not None], axis=0)
+        value, log = (None if row is None else float(row.max(initial=0.0)) for row in rows)
+        assert value is not None
+        yield Difference(output, given, value, log, photos[int(largest.argmax())])
+
+
+def _of_numbers(one: NDArray[np.float64], two: NDArray[np.float64]) -> tuple[NDArray[np.float64], None]:
+    """The largest difference of each row; infinite where something is not a number."""
+    return np.nan_to_num(np.abs(one - two), nan=np.inf).max(axis=1), None
+
+
+def _of_probabilities(
+    one: NDArray[np.float64], two: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The largest difference of each row, of probabilities and of their logarithms."""
+    odd = (np.isneginf(one) != np.isneginf(two)) | np.isnan(one) | np.isnan(two)
+    probability = np.where(odd, np.inf, np.abs(np.exp(one) - np.exp(two)))
+    tiny = np.maximum(one, two) < np.log(TINY)
+    with np.errstate(invalid="ignore"):  # minus infinity on both sides
+        log = np.where(tiny, 0.0, np.abs(one - two))
+    return probability.max(axis=1), np.where(odd.any(axis=1, keepdims=True), np.inf, log).max(axis=1)
+
+
+def _worse(one: Difference, two: Difference) -> Difference:
+    """Both as one, with the larger values."""
+    log = None if one.log is None or two.log is None else max(one.log, two.log)
+    photo = (one if one.largest >= two.largest else two).photo
+    return Difference(one.output, one.given_evidence, max(one.value, two.value), log, photo)

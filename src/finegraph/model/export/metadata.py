@@ -1,0 +1,72 @@
+"""What an exported file says about itself, as texts by name: plain words and JSON.
+
+    format, format_version    what the file is, and the version of its names and layout
+    finegraph_version         what wrote it
+    labels                    JSON: the fine labels, and per kind its name, its columns (start, stop) and its labels
+    graph                     JSON: the whole label graph, as in `graph.json`
+    preprocessing             JSON: how a photo is resized and cut before it goes in; the file does the rest
+    temperature               what all scores are divided by, inside the file
+    network, head             what the model consists of
+
+With `labels` and `preprocessing` alone a program can use the file; the other texts are for whoever wants more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from finegraph._version import __version__
+from finegraph.graph import LabelGraph
+from finegraph.graph.json_file import canonical_json
+from finegraph.model.export.names import FORMAT, FORMAT_VERSION
+from finegraph.model.photo_classifier import PhotoClassifier
+
+
+def metadata_of(classifier: PhotoClassifier) -> dict[str, str]:
+    """The texts that go into the file."""
+    design = classifier.network.design
+    networks = [name for name in (design.network, design.coarse_network) if name is not None]
+    return {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "finegraph_version": __version__,
+        "labels": _json(label_layout(classifier.graph)),
+        "graph": canonical_json(classifier.graph),
+        "preprocessing": _json(preprocessing_of(classifier)),
+        "temperature": repr(classifier.temperature),
+        "network": " and ".join(networks),
+        "head": design.head,
+    }
+
+
+def label_layout(graph: LabelGraph) -> dict[str, Any]:
+    """The labels in the order of the columns."""
+    kinds, start = [], 0
+    for name in graph.kinds:
+        labels = list(graph.labels(name))
+        kinds.append({"name": name, "start": start, "stop": start + len(labels), "labels": labels})
+        start += len(labels)
+    return {"fine": list(graph.fine), "kinds": kinds}
+
+
+def preprocessing_of(classifier: PhotoClassifier) -> dict[str, Any]:
+    """What is to be done to a photo before the file sees it: the settings, and the same in words."""
+    views = classifier.views
+    shape = (
+        f"so that its shorter side has {views.resize} pixels"
+        if views.keep_shape
+        else f"to {views.resize} x {views.resize} pixels, whatever its shape"
+    )
+    box = "cut it to the box of the object if there is one; " if views.box else ""
+    words = (
+        f"turn the photo upright as its EXIF data say, make it RGB; {box}resize it {shape} ({views.interpolation}, "
+        f"smoothing as Pillow does); cut out the middle {views.size} x {views.size}; give it as uint8, (batch, height, "
+        "width, 3)"
+    )
+    return {**asdict(views), "words": words}
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,118 @@
+"""A classifier as one ONNX file: uint8 images in, exact log probabilities of all labels and the embedding out.
+
+    images ──> pixels ──> network(s) ──> scores / temperature ──┐
+    evidence, fine_evidence (ones unless they are given) ───────┴──> the posterior of `posterior_nodes.py`
+
+Evidence is optional: both inputs have ones as their default value, in the way that ONNX has for this, a constant of the
+same name. The size is that of the weights and a few numbers per link of the graph; one file of ONNX holds 2 GB.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from finegraph._version import __version__
+from finegraph.errors import ExportError
+from finegraph.model.export import names
+from finegraph.model.export.metadata import metadata_of
+from finegraph.model.export.network_nodes import add_network, translate
+from finegraph.model.export.posterior_nodes import add_posterior
+from finegraph.model.export.writer import Writer
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.nn.heads import BipartiteHead
+
+_FILE_VERSION = 8
+"""All releases of ONNX Runtime of recent years read it."""
+LARGEST = 2**31 - 2**20
+"""Bytes of one ONNX file at the most, with a little room for names."""
+
+
+def onnx_bytes(classifier: PhotoClassifier) -> bytes:
+    """The content of the ONNX file of a classifier.
+
+    Raises:
+        ExportError: the model is too large for one file, or has a part that ONNX has no operation for.
+        MissingExtraError: a package that the network needs to be translated is not installed.
+    """
+    network, graph = classifier.network, classifier.graph
+    _check_size(sum(weight.numel() * 4 for weight in network.parameters()) + 12 * len(graph) * len(graph.kinds))
+    backbones = [one for one in (network.backbone, network.coarse_backbone) if one is not None]
+    translated = translate(backbones, classifier.views.size)
+    to = Writer(translated.operations)
+    pixels = to.node("Transpose", names.IMAGES, perm=[0, 3, 1, 2])
+    features = [add_network(to, model, pixels, f"network{n}_") for n, model in enumerate(translated.models)]
+    _add_embedding(to, features[0])
+    head = network.head
+    fine = _scores(to, features[0], head.fine, classifier.temperature)
+    coarse = None
+    if isinstance(head, BipartiteHead) and graph.kinds:
+        assert isinstance(head.coarse, nn.Linear)  # a network has one feature for all coarse labels
+        coarse = _scores(to, features[-1], head.coarse, classifier.temperature)
+    inputs, outputs = _interface(to, classifier, head.features)
+    add_posterior(to, graph, fine, coarse, names.FINE_EVIDENCE, names.EVIDENCE if graph.kinds else None)
+    model = to.model("finegraph", inputs, outputs, _FILE_VERSION)
+    model.producer_name, model.producer_version = "finegraph", __version__
+    helper.set_model_props(model, metadata_of(classifier))
+    return _serialised(model)
+
+
+def _add_embedding(to: Writer, features: str) -> None:
+    """The feature with length 1."""
+    length = to.node("Max", to.reduce("ReduceL2", features, 1), to.number(names.SMALLEST_NORM, np.float32))
+    to.node("Div", features, length, output=names.EMBEDDING)
+
+
+def _scores(to: Writer, features: str, layer: nn.Linear, temperature: float) -> str:
+    """The scores of a linear layer, divided by the temperature."""
+    parts = [to.constant(_array(layer.weight), np.float32)]
+    if layer.bias is not None:
+        parts.append(to.constant(_array(layer.bias), np.float32))
+    scores = to.node("Gemm", features, *parts, transB=1)
+    return scores if temperature == 1.0 else to.node("Div", scores, to.number(temperature, np.float32))
+
+
+def _array(weight: Tensor) -> Any:
+    return weight.detach().float().cpu().numpy()
+
+
+def _interface(to: Writer, classifier: PhotoClassifier, features: int) -> tuple[list[Any], list[Any]]:
+    """The inputs and outputs; evidence gets ones as its default value."""
+    graph, size = classifier.graph, classifier.views.size
+    fine, coarse = len(graph), sum(len(graph.labels(kind)) for kind in graph.kinds)
+    value = helper.make_tensor_value_info
+    inputs = [value(names.IMAGES, TensorProto.UINT8, ["batch", size, size, 3])]
+    outputs = [value(names.LOG_PROBS, TensorProto.FLOAT, ["batch", fine])]
+    given = {names.EVIDENCE: coarse, names.FINE_EVIDENCE: fine}
+    for name, count in given.items():
+        if count:
+            inputs.append(value(name, TensorProto.FLOAT, [f"{name}_batch", count]))
+            to.constants.append(numpy_helper.from_array(np.ones((1, count), np.float32), name))
+    if coarse:
+        outputs.append(value(names.KIND_LOG_PROBS, TensorProto.FLOAT, ["batch", coarse]))
+    outputs.append(value(names.EMBEDDING, TensorProto.FLOAT, ["batch", features]))
+    outputs.append(value(names.POSSIBLE, TensorProto.BOOL, ["batch"]))
+    return inputs, outputs
+
+
+def _serialised(model: onnx.ModelProto) -> bytes:
+    """The bytes of a model that ONNX itself finds nothing wrong with."""
+    try:
+        content: bytes = model.SerializeToString()
+    except Exception as error:  # the encoder has errors of its own for what is too large
+        raise ExportError(f"the model cannot be written as one ONNX file: {error}") from error
+    _check_size(len(content))
+    onnx.checker.check_model(content, full_check=True)
+    return content
+
+
+def _check_size(size: int) -> None:
+    if size > LARGEST:
+        raise ExportError(
+            f"the model has {size / 1e9:.1f} GB of weights and links, and one ONNX file holds at most "
+            f"{LARGEST / 1e9:.1f} GB; export it with torch (.pt2)"
+        )

@@ -1,0 +1,122 @@
+"""The exact posterior as ONNX operations: scores and evidence in, log probabilities out.
+
+The same sums as in `finegraph.inference`, for all kinds at once; see docs/idea.md for the formulas and
+`inference/kind_tensors.py` for what groups and mixed rows are:
+
+    scores of labels + log evidence  ->  scores of mixed rows  ->  s_i = f_i + sum_j e^j[group_j(i)]     in float64
+    log p_i = s_i - logsumexp(s)     ->  log p of groups       ->  log p of coarse labels                in float32
+
+There are gathers, sums and log-sum-exps alone: nothing is clamped, and minus infinity stays what it is. Size and cost
+are linear in the links of the graph. Evidence that no fine label agrees with, and likelihoods that are negative,
+infinite or NaN, make every log probability of their sample minus infinity and `possible` false; nothing becomes NaN.
+Inside, labels are rows and samples are columns; see `lists.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from finegraph.graph import LabelGraph
+from finegraph.inference.tensors import graph_tensors
+from finegraph.model.export.lists import floored, list_log_sum_exp, list_tables, log_sum_exp
+from finegraph.model.export.names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
+from finegraph.model.export.writer import Writer
+
+_WIDE, _NARROW = np.float64, np.float32
+
+
+class Evidence(NamedTuple):
+    """Evidence on some labels: log likelihoods (label, _) in float64, and (1, _) minus infinity for unusable ones."""
+
+    log: str
+    penalty: str
+
+
+def add_posterior(
+    to: Writer,
+    graph: LabelGraph,
+    fine_scores: str,
+    coarse_scores: str | None,
+    fine_evidence: str,
+    evidence: str | None,
+) -> None:
+    """Write the posterior; its outputs have the names of `names.py`.
+
+    Args:
+        to: what is written to.
+        graph: the label graph.
+        fine_scores: (batch, fine) the fine scores.
+        coarse_scores: (batch, coarse) the coarse scores; None for a softmax head, which has none.
+        fine_evidence: (batch or 1, fine) likelihoods of the fine labels.
+        evidence: (batch or 1, coarse) likelihoods of the coarse labels; None where there are no kinds.
+    """
+    given = _read_evidence(to, fine_evidence)
+    joint = to.node("Add", to.node("Add", to.cast(to.turn(fine_scores), _WIDE), given.log), given.penalty)
+    if evidence is None:
+        _finish(to, joint)
+        return
+    kinds_given = _read_evidence(to, evidence)
+    joint = to.node("Add", joint, kinds_given.penalty)
+    coarse = kinds_given.log
+    if coarse_scores is not None:
+        coarse = to.node("Add", to.cast(to.turn(coarse_scores), _WIDE), coarse)
+    plan = graph_tensors(graph).exact.plan
+    groups, mixing = coarse, None
+    if len(plan.edge_row):
+        groups, mixing = _mixed_rows(to, graph, coarse)
+    for group in plan.fine_groups:
+        joint = to.node("Add", joint, to.gather(groups, group.numpy()))
+    _kinds(to, graph, _finish(to, joint), mixing)
+
+
+def _read_evidence(to: Writer, evidence: str) -> Evidence:
+    """Likelihoods as logarithms."""
+    evidence = to.turn(evidence)
+    low, high = to.number(0.0, _NARROW), to.number(float(np.finfo(_NARROW).max), _NARROW)
+    usable = to.node("And", to.node("GreaterOrEqual", evidence, low), to.node("LessOrEqual", evidence, high))
+    log = to.node("Log", to.cast(to.node("Where", usable, evidence, low), _WIDE))
+    unusable = to.reduce("ReduceMax", to.cast(to.node("Not", usable), _NARROW), 0)
+    # log(1 - 0) = 0 and log(1 - 1) = minus infinity, once per sample.
+    penalty = to.cast(to.node("Log", to.node("Sub", to.number(1.0, _NARROW), unusable)), _WIDE)
+    return Evidence(log, penalty)
+
+
+def _mixed_rows(to: Writer, graph: LabelGraph, coarse: str) -> tuple[str, str]:
+    """The scores of all groups, and log r: the log probability of each edge of a mixed row given the row."""
+    plan = graph_tensors(graph).exact.plan
+    row = plan.edge_row.numpy() - plan.coarse_count
+    weights = to.constant(plan.edge_log_weight.numpy()[:, None], _WIDE)
+    edges = to.node("Add", to.gather(coarse, plan.edge_column.numpy()), weights)
+    lists = list_tables(np.arange(len(row)), row, plan.group_count - plan.coarse_count, len(row))
+    rows = list_log_sum_exp(to, edges, lists, _WIDE)
+    mixing = to.node("Sub", edges, to.gather(floored(to, rows, _WIDE), row))
+    return to.node("Concat", coarse, rows, axis=0), mixing
+
+
+def _finish(to: Writer, joint: str) -> str:
+    """The log probabilities of the fine labels from their joint scores, and whether the evidence is possible."""
+    total = log_sum_exp(to, joint, 0, _WIDE)
+    lowest = to.number(float(np.finfo(_WIDE).min), _WIDE)
+    to.node("Squeeze", to.node("Greater", total, lowest), to.constant([0], np.int64), output=POSSIBLE)
+    log_probs = to.cast(to.node("Sub", joint, floored(to, total, _WIDE)), _NARROW)
+    to.turn(log_probs, output=LOG_PROBS)
+    return log_probs
+
+
+def _kinds(to: Writer, graph: LabelGraph, log_probs: str, mixing: str | None) -> None:
+    """The log probabilities of the labels of all kinds side by side."""
+    plan = graph_tensors(graph).exact.plan
+    groups = [group.numpy() for group in plan.fine_groups]
+    fine = np.tile(np.arange(len(graph)), len(groups))
+    members = list_tables(fine, np.concatenate(groups), plan.group_count, len(graph))
+    of_groups = list_log_sum_exp(to, log_probs, members, _NARROW)
+    if mixing is not None:
+        row, label = plan.edge_row.numpy(), plan.edge_column.numpy()
+        edges = to.node("Add", to.gather(of_groups, row), to.cast(mixing, _NARROW))
+        item = np.concatenate([np.arange(plan.coarse_count), plan.group_count + np.arange(len(row))])
+        owner = np.concatenate([np.arange(plan.coarse_count), label])
+        lists = list_tables(item, owner, plan.coarse_count, plan.group_count + len(row))
+        of_groups = list_log_sum_exp(to, to.node("Concat", of_groups, edges, axis=0), lists, _NARROW)
+    to.turn(of_groups, output=KIND_LOG_PROBS)

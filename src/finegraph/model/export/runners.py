@@ -1,0 +1,129 @@
+"""Asking an exported file, or the model itself, about images: the same question and the same form of answer.
+
+An answer is a mapping from the names of outputs to arrays. A file is run as a stranger would run it, from its bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.errors import MissingExtraError
+from finegraph.inference.evidence import FINE
+from finegraph.model.export import names
+from finegraph.model.photo_classifier import PhotoClassifier
+
+Images = NDArray[np.uint8]
+Answers = dict[str, NDArray[Any]]
+
+
+class Likelihoods(NamedTuple):
+    """Evidence on a batch: a likelihood per fine label (batch, fine), and per coarse label (batch, coarse)."""
+
+    fine: NDArray[np.float32]
+    coarse: NDArray[np.float32]
+
+
+class Runner(Protocol):
+    """Answers about images (batch, height, width, 3)."""
+
+    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+        """The answers, given evidence if there is any."""
+
+
+class OnnxRunner:
+    """An ONNX file in ONNX Runtime, on the CPU."""
+
+    def __init__(self, content: bytes, threads: int | None = None) -> None:
+        runtime = import_module("onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads
+        options.log_severity_level = 3  # errors; it warns of every input that may be left out
+        self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._outputs = [output.name for output in self._session.get_outputs()]
+
+    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+        """The answers, given evidence if there is any; without, both inputs of evidence are left out."""
+        inputs: dict[str, NDArray[Any]] = {names.IMAGES: images}
+        if given is not None:
+            inputs[names.FINE_EVIDENCE] = given.fine
+            if given.coarse.shape[1]:
+                inputs[names.EVIDENCE] = given.coarse
+        return dict(zip(self._outputs, self._session.run(None, inputs), strict=True))
+
+
+class TorchRunner:
+    """A file of `torch.export`, loaded back."""
+
+    def __init__(self, content: bytes, fine: int, coarse: int) -> None:
+        self._program = torch.export.load(io.BytesIO(content)).module()
+        self._fine, self._coarse = fine, coarse
+
+    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+        """The answers; without evidence all likelihoods are 1."""
+        count = len(images)
+        ones = Likelihoods(np.ones((count, self._fine), np.float32), np.ones((count, self._coarse), np.float32))
+        fine, coarse = given or ones
+        inputs = {names.FINE_EVIDENCE: torch.from_numpy(fine)}
+        if self._coarse:
+            inputs[names.EVIDENCE] = torch.from_numpy(coarse)
+        with torch.no_grad():
+            found: dict[str, Tensor] = self._program(torch.from_numpy(images), **inputs)
+        return {name: value.numpy() for name, value in found.items()}
+
+
+class ModelRunner:
+    """The classifier itself: what files are compared with."""
+
+    def __init__(self, classifier: PhotoClassifier) -> None:
+        self._classifier = classifier
+        classifier.network.eval()
+
+    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+        """The answers of the package's own posterior.
+
+        Raises:
+            EvidenceError: the evidence has probability 0.
+        """
+        network, graph = self._classifier.network, self._classifier.graph
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).to(self._classifier.device)
+        with torch.no_grad():
+            features, coarse_features = network.features(pixels.contiguous(memory_format=torch.channels_last))
+            posterior = network.of_features(features, coarse_features).tempered(self._classifier.temperature)
+            if given is not None:
+                posterior = posterior.given(_by_kind(posterior.tensors.columns, given))
+            fine = posterior.log_probs()
+            kinds = [posterior.kind_log_probs(kind, fine) for kind in graph.kinds]
+            embedding = torch.nn.functional.normalize(features, dim=1, eps=names.SMALLEST_NORM)
+        found = {names.LOG_PROBS: fine, names.EMBEDDING: embedding, names.POSSIBLE: torch.ones(len(fine)).bool()}
+        if kinds:
+            found[names.KIND_LOG_PROBS] = torch.cat(kinds, dim=1)
+        return {name: value.cpu().numpy() for name, value in found.items()}
+
+
+def _by_kind(columns: dict[str, slice], given: Likelihoods) -> dict[str, object]:
+    """Likelihoods as `Posterior.given` takes them."""
+    found: dict[str, object] = {kind: torch.from_numpy(given.coarse[:, places]) for kind, places in columns.items()}
+    return {FINE: torch.from_numpy(given.fine), **found}
+
+
+def check_onnx() -> None:
+    """Raise where ONNX files cannot be made or compared.
+
+    Raises:
+        MissingExtraError: a package is not installed.
+    """
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            "an ONNX file needs onnx to be made and onnxruntime to be compared with the model; "
+            f"{' and '.join(missing)} cannot be found; "
+            'install them with `pip install "finegraph[onnx]"`, or export with torch (.pt2)'
+        )

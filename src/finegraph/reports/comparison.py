@@ -1,0 +1,148 @@
+"""Several runs on the same photos: which photos all of them answered, and how much they differ.
+
+Differences are paired, photo by photo, so that hard photos cancel; their intervals are a bootstrap over photos with a
+fixed seed. Cost: linear in the photos, and the bootstrap of each figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.data.dataset import MISSING
+from finegraph.errors import InputError
+from finegraph.evaluation.intervals import Interval, bootstrap_interval, paired_bootstrap_interval, verdict
+from finegraph.reports.run_results import RunResults
+
+PER_PHOTO = frozenset(
+    (
+        *("sample", "fine", "predicted", "probability", "rank", "log_prob", "inconsistent"),
+        *("top_labels", "top_probabilities"),
+        *("kinds_predicted", "kinds_probability", "kinds_right", "kinds_true"),
+        *("sure_level", "sure_label", "sure_probability", "sure_right"),
+    )
+)
+"""The arrays with a row per photo."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure of all runs.
+
+    Attributes:
+        name: what it is.
+        values: its mean and interval in each run; None where a run has none.
+        differences: of each run from the baseline, with interval; None for the baseline itself.
+        verdicts: whether each difference is better, worse or none.
+        percent: whether it is a share.
+        more_is_better: whether larger is better.
+    """
+
+    name: str
+    values: tuple[Interval | None, ...]
+    differences: tuple[Interval | None, ...]
+    verdicts: tuple[str | None, ...]
+    percent: bool = True
+    more_is_better: bool = True
+
+
+def on_common_photos(runs: Sequence[RunResults]) -> list[RunResults]:
+    """The runs with the photos alone that all of them answered, in the same order.
+
+    Raises:
+        InputError: they have not the same fine labels, or no photo in common, or other true labels.
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        if run.graph.fine != first.graph.fine:
+            raise InputError(
+                f"expected runs with the same fine labels, but {run.name!r} has {len(run.graph):,} and {first.name!r} "
+                f"{len(first.graph):,} of them, or in another order; report on them one by one"
+            )
+    places = [{path: place for place, path in enumerate(run.photos)} for run in runs]
+    common = [path for path in first.photos if all(path in place for place in places[1:])]
+    if not common:
+        raise InputError("the runs were evaluated on different photos; evaluate them on the same ones to compare them")
+    chosen = [_chosen(run, [place[path] for path in common]) for run, place in zip(runs, places, strict=True)]
+    for run in chosen[1:]:
+        if (run.arrays["fine"] != chosen[0].arrays["fine"]).any():
+            raise InputError(
+                f"the photos of {run.name!r} and {first.name!r} have other true labels; evaluate both again"
+            )
+    return chosen
+
+
+def _chosen(run: RunResults, rows: list[int]) -> RunResults:
+    arrays = {name: array[rows] if name in PER_PHOTO else array for name, array in run.arrays.items()}
+    return replace(run, arrays=arrays)
+
+
+def baseline_of(runs: Sequence[RunResults]) -> int:
+    """The run that the others are compared with: the first with a softmax head, or else the first."""
+    heads = [run.head for run in runs]
+    return heads.index("softmax") if "softmax" in heads and len(set(heads)) > 1 else 0
+
+
+def compare(runs: Sequence[RunResults], baseline: int) -> list[Figure]:
+    """The figures of runs that answered the same photos."""
+    known = runs[0].arrays["fine"] != MISSING
+    in_five = [(run.arrays["rank"] >= 1) & (run.arrays["rank"] <= 5) for run in runs]
+    figures = [
+        _figure("top 1", [_shares(run.right, known) for run in runs], baseline),
+        _figure("top 5", [_shares(each, known) for each in in_five], baseline),
+    ]
+    for kind in dict.fromkeys(kind for run in runs for kind in run.graph.kinds):
+        figures.append(_figure(kind, [_kind_shares(run, kind) for run in runs], baseline))
+    loss = [_losses(run, known) for run in runs]
+    figures.append(_figure("negative log-likelihood", loss, baseline, percent=False, more_is_better=False))
+    contrary = [run.arrays["inconsistent"].astype(np.float64) for run in runs]
+    figures.append(_figure("inconsistent answers", contrary, baseline, more_is_better=False))
+    return figures
+
+
+Values = NDArray[np.float64] | None
+
+
+def _figure(
+    name: str, values: Sequence[Values], baseline: int, *, percent: bool = True, more_is_better: bool = True
+) -> Figure:
+    """One figure, where NaN stands for photos that cannot be judged."""
+    means, differences, verdicts = [], [], []
+    base = values[baseline]
+    for number, own in enumerate(values):
+        judged = None if own is None else own[~np.isnan(own)]
+        means.append(None if judged is None or not len(judged) else bootstrap_interval(judged))
+        difference = None
+        if own is not None and base is not None and number != baseline:
+            both = ~(np.isnan(own) | np.isnan(base))
+            difference = paired_bootstrap_interval(own[both], base[both]) if both.any() else None
+        differences.append(difference)
+        verdicts.append(None if difference is None else verdict(difference, more_is_better=more_is_better))
+    return Figure(
+        name=name,
+        values=tuple(means),
+        differences=tuple(differences),
+        verdicts=tuple(verdicts),
+        percent=percent,
+        more_is_better=more_is_better,
+    )
+
+
+def _shares(right: NDArray[np.bool_], known: NDArray[np.bool_]) -> Values:
+    return np.where(known, right.astype(np.float64), np.nan)
+
+
+def _kind_shares(run: RunResults, kind: str) -> Values:
+    if kind not in run.graph.kinds:
+        return None
+    right = run.arrays["kinds_right"][:, run.graph.kinds.index(kind)].astype(np.float64)
+    return np.where(right < 0, np.nan, right)
+
+
+def _losses(run: RunResults, known: NDArray[np.bool_]) -> Values:
+    """Minus the log probability of the truth; an impossible truth cannot be averaged and is left out."""
+    loss = -run.arrays["log_prob"]
+    return np.where(known & np.isfinite(loss), loss, np.nan)

@@ -1,0 +1,58 @@
+// The data of the page: columns of numbers are unpacked when the page opens, names are always set as text.
+const raw = JSON.parse(document.getElementById("data").textContent);
+const FORMS = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, share: Uint16Array };
+
+function unpack(column) {
+  if (!column) return null;
+  const text = atob(column.base64);
+  const bytes = new Uint8Array(text.length);
+  for (let place = 0; place < text.length; place += 1) bytes[place] = text.charCodeAt(place);
+  const numbers = new FORMS[column.form](bytes.buffer);
+  return column.form === "share" ? Float32Array.from(numbers, (step) => step / 65535) : numbers;
+}
+
+function unpackRun(run) {
+  return {
+    ...run,
+    predicted: unpack(run.predicted),
+    logProb: unpack(run.logProb),
+    rank: unpack(run.rank),
+    top: unpack(run.top),
+    topProbability: unpack(run.topProbability),
+    kinds: run.kinds.map((kind) => kind && {
+      predicted: unpack(kind.predicted), probability: unpack(kind.probability), right: unpack(kind.right),
+    }),
+    sure: { level: unpack(run.sure.level), label: unpack(run.sure.label), probability: unpack(run.sure.probability) },
+  };
+}
+
+const page = raw && {
+  fine: raw.fine,
+  kinds: raw.kinds.map((kind) => ({
+    ...kind, parents: unpack(kind.parents), truth: unpack(kind.truth), order: unpack(kind.order),
+  })),
+  orders: { coarse: unpack(raw.orders.coarse), confusion: unpack(raw.orders.confusion) },
+  truth: unpack(raw.truth),
+  train: unpack(raw.train),
+  names: raw.names,
+  thumbs: raw.thumbs,
+  runs: raw.runs.map(unpackRun),
+  baseline: raw.baseline,
+};
+
+function el(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "class") made.className = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const name_ = (text) => el("bdi", null, text);
+const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
+const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+const folded = (text) => text.toLowerCase().normalize("NFKC");

@@ -1,0 +1,31 @@
+// Start: show what needs scripts, and let buttons of the page open the viewer.
+const CHANGES = {
+  fixed: ["fixed by ", (base, own, truth) => base !== truth && own === truth],
+  broken: ["broken by ", (base, own, truth) => base === truth && own !== truth],
+  moved: ["wrong in another way in ", (base, own, truth) => base !== truth && own !== truth && base !== own],
+};
+
+function startButtons() {
+  for (const button of document.querySelectorAll("[data-photo]")) {
+    button.addEventListener("click", () => { viewer.list = null; showPhoto(Number(button.dataset.photo)); });
+  }
+  for (const button of document.querySelectorAll("[data-changed]")) {
+    button.addEventListener("click", () => {
+      const [words, fits] = CHANGES[button.dataset.changed];
+      const run = Number(button.dataset.run);
+      const base = page.runs[page.baseline].predicted, own = page.runs[run].predicted;
+      const photos = [...page.truth.keys()].filter((photo) => page.truth[photo] >= 0 && fits(base[photo], own[photo], page.truth[photo]));
+      showPhotos([words, name_(page.runs[run].name)], photos, run);
+    });
+  }
+  document.getElementById("viewer-close").addEventListener("click", () => viewer.dialog.close());
+  viewer.back.addEventListener("click", () => showPhotos(viewer.list.title, viewer.list.photos, viewer.list.run));
+  viewer.dialog.addEventListener("click", (event) => { if (event.target === viewer.dialog) viewer.dialog.close(); });
+}
+
+if (page) {
+  for (const part of document.querySelectorAll(".needs-script")) part.hidden = false;
+  startMatrix();
+  startClasses();
+  startButtons();
+}

@@ -1,0 +1,168 @@
+"""The data that the page of a report works with: answers to single photos, small pictures, orders of labels.
+
+It stands in the page as JSON; long columns are packed as base64 of little-endian numbers, so that ten thousand labels
+or photos are read in a moment. Nothing in it can end the element that it stands in. Cost: linear in photos x kinds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.data.dataset import MISSING
+from finegraph.reports.orders import first_parents, order_by_coarse, order_by_confusion
+from finegraph.reports.run_results import RunResults
+
+MOST_KINDS = 400
+"""Answers of more kinds than this are left out of the page; the figures of all kinds are in its tables."""
+MOST_PARTS = 6
+"""How many parts of an explanation are kept; the rest is one part more."""
+REST = -1
+Array = NDArray[Any]
+
+
+def page_data(runs: Sequence[RunResults], baseline: int) -> dict[str, Any]:
+    """Everything that scripts of the page need, as JSON can hold it.
+
+    Args:
+        runs: on the same photos.
+        baseline: which of them the others are compared with.
+    """
+    first = runs[0]
+    graph = first.graph
+    kinds = graph.kinds[:MOST_KINDS]
+    truth = np.where(first.arrays["fine"] == MISSING, -1, first.arrays["fine"])
+    kinds_true = first.arrays["kinds_true"]
+    judge = runs[baseline].arrays
+    kind_orders = {
+        kind: order_by_confusion(
+            kinds_true[:, place], first.arrays["kinds_predicted"][:, place], len(graph.labels(kind))
+        )
+        for place, kind in enumerate(graph.kinds)
+    }
+    by_confusion = order_by_confusion(truth, judge["predicted"], len(graph))
+    training = first.about.get("training")
+    return {
+        "fine": list(graph.fine),
+        "kinds": [
+            {
+                "name": kind,
+                "labels": list(graph.labels(kind)),
+                "parents": packed(first_parents(graph, kind)),
+                "truth": packed(kinds_true[:, place]),
+                "order": packed(kind_orders[kind]),
+            }
+            for place, kind in enumerate(kinds)
+        ],
+        "orders": {
+            "coarse": packed(order_by_coarse(graph, by_confusion, kind_orders)),
+            "confusion": packed(by_confusion),
+        },
+        "truth": packed(truth),
+        "train": None if training is None else packed(np.array(training["fine"], dtype=np.int64)),
+        "names": short_names(first.photos),
+        "thumbs": [_thumbnail(runs, row) for row in range(len(truth))],
+        "runs": [_run(run, first, kinds) for run in runs],
+        "baseline": baseline,
+    }
+
+
+def _run(run: RunResults, first: RunResults, kinds: Sequence[str]) -> dict[str, Any]:
+    """The answers of a run; kinds that it does not have, or with other labels, are null."""
+    arrays, own = run.arrays, run.graph
+    places = [
+        own.kinds.index(kind) if kind in own.kinds and own.labels(kind) == first.graph.labels(kind) else None
+        for kind in kinds
+    ]
+    return {
+        "name": run.name,
+        "head": run.head,
+        "sources": ["fine", *run.graph.kinds],
+        "predicted": packed(arrays["predicted"]),
+        "logProb": packed(arrays["log_prob"].astype(np.float32)),
+        "rank": packed(arrays["rank"]),
+        "top": packed(arrays["top_labels"]),
+        "topProbability": packed_shares(arrays["top_probabilities"]),
+        "places": int(arrays["top_labels"].shape[1]),
+        "kinds": [
+            None
+            if place is None
+            else {
+                "predicted": packed(arrays["kinds_predicted"][:, place]),
+                "probability": packed_shares(arrays["kinds_probability"][:, place]),
+                "right": packed(arrays["kinds_right"][:, place]),
+            }
+            for place in places
+        ],
+        "sure": {
+            "level": packed(arrays["sure_level"]),
+            "label": packed(arrays["sure_label"]),
+            "probability": packed_shares(np.nan_to_num(arrays["sure_probability"])),
+        },
+        "explained": _explained(run),
+    }
+
+
+def _explained(run: RunResults) -> dict[str, Any]:
+    """The largest parts of each explanation, and the sum of the others."""
+    rows = {number: row for row, number in enumerate(run.arrays["sample"].tolist())}
+    listed: dict[str, list[list[float]]] = {}
+    for number, parts in zip(run.arrays["gallery"].tolist(), run.arrays["parts"], strict=True):
+        if number in rows and not np.isnan(parts).any():
+            listed[str(rows[number])] = [[source, round(value, 3)] for source, value in largest_parts(parts)]
+    return listed
+
+
+def largest_parts(parts: Array, most: int = MOST_PARTS) -> list[tuple[int, float]]:
+    """The parts with the largest values, and `REST` with the sum of the others where there are more."""
+    order = np.argsort(-np.abs(parts), kind="stable").tolist()
+    found = [(place, float(parts[place])) for place in order[:most]]
+    rest = order[most:]
+    return [*found, (REST, float(parts[rest].sum()))] if rest else found
+
+
+def packed(values: Array) -> dict[str, str]:
+    """A column of whole or real numbers as text."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if flat.dtype.kind == "f":
+        kind = "f4"
+    else:
+        low, high = (int(flat.min()), int(flat.max())) if len(flat) else (0, 0)
+        kind = next(name for name, end in (("i1", 2**7), ("i2", 2**15), ("i4", 2**31)) if -end <= low and high < end)
+    return {"form": kind, "base64": base64.b64encode(flat.astype("<" + kind).tobytes()).decode("ascii")}
+
+
+def packed_shares(values: Array) -> dict[str, str]:
+    """A column of shares between 0 and 1, in steps of 1 / 65535."""
+    steps = np.round(np.clip(values.reshape(-1).astype(np.float64), 0.0, 1.0) * 65535.0)
+    return {"form": "share", "base64": base64.b64encode(steps.astype("<u2").tobytes()).decode("ascii")}
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Paths without the folders that all of them share: a report may go to people who need not know these."""
+    folders = [os.path.dirname(path) for path in paths]
+    shared = os.path.commonpath(folders) if folders and all(os.path.isabs(each) for each in folders) else ""
+    return [os.path.relpath(path, shared) if shared else path for path in paths]
+
+
+def _thumbnail(runs: Sequence[RunResults], row: int) -> str:
+    """The small picture of a photo, from the first run that has one."""
+    for run in runs:
+        picture = run.thumbnails.get(int(run.arrays["sample"][row]))
+        if picture is not None:
+            return base64.b64encode(picture).decode("ascii")
+    return ""
+
+
+def json_in_html(data: object) -> str:
+    """JSON that can stand inside of a script element: no character of it can end the element or open a comment."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

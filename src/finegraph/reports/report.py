@@ -1,0 +1,131 @@
+"""A whole report: from runs and studies to the text of a page.
+
+Sections are left out where there is nothing to show. Cost: a second for a few thousand photos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from finegraph.graph.draw import draw_svg
+from finegraph.reports import sections
+from finegraph.reports.comparison import baseline_of, on_common_photos
+from finegraph.reports.html_page import render_page
+from finegraph.reports.page_data import json_in_html, page_data
+from finegraph.reports.run_results import RunResults
+from finegraph.reports.study_results import StudyResults
+from finegraph.reports.study_section import study_section
+
+_CONTENTS = (
+    ("accuracy", "Accuracy"),
+    ("studies", "Study"),
+    ("examples", "Examples"),
+    ("training", "Training photos"),
+    ("mistakes", "Confusions"),
+    ("classes", "Classes"),
+    ("calibration", "Calibration"),
+    ("sure", "Sure answers"),
+    ("explanations", "What decides"),
+    ("graph", "Label graph"),
+    ("facts", "How it was made"),
+)
+_IDS = {"studies": "study", "mistakes": "confusions"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Runs on the photos that all of them answered.
+
+    Attributes:
+        runs: the runs.
+        baseline: the run that the others are compared with.
+        other: the run that is looked at closely: the last, or the one before where that is the baseline.
+        left_out: how many photos only some of them answered.
+    """
+
+    runs: list[RunResults]
+    baseline: int
+    other: int
+    left_out: int
+
+
+def compared(runs: Sequence[RunResults]) -> Compared:
+    """Bring runs together.
+
+    Raises:
+        InputError: they cannot be compared.
+    """
+    common = on_common_photos(runs)
+    baseline = baseline_of(common)
+    last = len(common) - 1
+    other = last if last != baseline or last == 0 else last - 1
+    left_out = max(len(run.photos) for run in runs) - len(common[0].photos)
+    return Compared(common, baseline, other, left_out)
+
+
+def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = (), title: str | None = None) -> str:
+    """The page as text.
+
+    Args:
+        runs: what was evaluated; may be empty where there is a study.
+        studies: studies.
+        title: what stands above; by default the names of the runs or studies.
+    """
+    values: dict[str, Any] = dict.fromkeys(name for name, _ in _CONTENTS)
+    values |= {"kinds": [], "runs": [], "baseline": 0, "photos": ""}
+    values["studies"] = [study_section(study) for study in studies]
+    data = "null"
+    names = [*(run.name for run in runs), *(study.name for study in studies)]
+    lead = "A study: several heads, amounts of training photos and draws."
+    if runs:
+        found = compared(runs)
+        values |= _run_values(found)
+        lead = _lead(found)
+        data = json_in_html(page_data(found.runs, found.baseline))
+    contents = [(_IDS.get(name, name), words) for name, words in _CONTENTS if values[name]]
+    values |= {
+        "title": title or " and ".join(names),
+        "lead": lead,
+        "contents": contents,
+        "sources": ", ".join(names),
+    }
+    return render_page(values, data)
+
+
+def _run_values(found: Compared) -> dict[str, Any]:
+    """What the sections about runs show."""
+    runs, baseline, other = found.runs, found.baseline, found.other
+    shown = runs[other]
+    return {
+        "runs": [{"name": run.name, "head": run.head} for run in runs],
+        "baseline": baseline,
+        "photos": f"{len(runs[0].photos):,} photos",
+        "accuracy": sections.accuracy_section(runs, baseline),
+        "kinds": sections.kinds_section(runs),
+        "examples": sections.examples_section(runs, baseline, other),
+        "training": sections.training_section(shown),
+        "mistakes": sections.mistakes_section(runs, other),
+        "classes": True,
+        "calibration": sections.calibration_section(runs),
+        "sure": sections.sure_section(runs),
+        "explanations": sections.explanation_section(runs),
+        "graph": draw_svg(shown.graph, title="Fine labels and their coarse labels"),
+        "facts": sections.facts_section(runs),
+    }
+
+
+def _lead(found: Compared) -> str:
+    """What was evaluated, in a sentence or two."""
+    run = found.runs[found.other]
+    heads = ", ".join(dict.fromkeys(each.head for each in found.runs))
+    text = (
+        f"{len(run.photos):,} photos of {run.result.split or 'a data set'}, {len(run.graph):,} fine labels, "
+        f"{len(run.graph.kinds):,} kinds of coarse labels; head: {heads}."
+    )
+    if len(found.runs) > 1:
+        text += f" Compared with {found.runs[found.baseline].name}."
+    if found.left_out:
+        text += f" {found.left_out:,} photos that only some of the runs answered are left out."
+    return text

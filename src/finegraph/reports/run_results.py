@@ -1,0 +1,211 @@
+"""What a report is drawn from: the files of one evaluation of a run, and nothing else.
+
+No photo is opened, no model is loaded and no photo list is read again, so a report can be made where only the run
+folder is. Cost: reading a few arrays and the small pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.errors import InputError, RunFolderError, unknown_name
+from finegraph.evaluation.photo_pack import unpack_photos
+from finegraph.evaluation.results import EvaluationResult
+from finegraph.graph import LabelGraph
+
+DETAILS_FORMAT, DETAILS_VERSION = "finegraph.evaluation.details", 1
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunResults:
+    """One evaluation, read.
+
+    Attributes:
+        name: what the run is called in the report.
+        evaluation: what the evaluation is called.
+        result: its figures.
+        graph: the label graph.
+        about: what `details.json` says: model, versions, training photos, notes.
+        arrays: what is known of single photos; docs/evaluation.md has every name.
+        thumbnails: small pictures of photos, by number.
+        gallery: larger pictures of some of them.
+        similar: small pictures of similar training photos, by their place in `about["similar"]`.
+        settings: of the training, as `config.toml` says; empty for a model folder without a run.
+    """
+
+    name: str
+    evaluation: str
+    result: EvaluationResult
+    graph: LabelGraph
+    about: dict[str, Any]
+    arrays: dict[str, Array]
+    thumbnails: dict[int, bytes]
+    gallery: dict[int, bytes]
+    similar: dict[int, bytes]
+    settings: dict[str, Any]
+
+    @property
+    def head(self) -> str:
+        """The head of the model, such as `bipartite`."""
+        return str(self.about["model"]["head"])
+
+    @property
+    def photos(self) -> list[str]:
+        """The path of each photo that was answered, in the order of the arrays."""
+        paths = self.about["photos"]
+        return [paths[number] for number in self.arrays["sample"].tolist()]
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether each photo's fine label was answered rightly; no where it is not known."""
+        return np.asarray(self.arrays["predicted"] == self.arrays["fine"])
+
+
+def evaluations_folder(run: str | os.PathLike[str]) -> Path:
+    """Where the evaluations of a run, a model folder or a model folder in a run are."""
+    path = Path(run)
+    for place in (path / "evaluations", path.absolute().parent / "evaluations"):
+        if place.is_dir():
+            return place
+    beside = path.absolute().with_name(f"{path.absolute().name}-evaluations")
+    if beside.is_dir():
+        return beside
+    if not path.exists():
+        raise RunFolderError(f"{path}: expected the folder of a run, but there is no such folder")
+    raise RunFolderError(f"{path}: there are no evaluations in this run; evaluate it first")
+
+
+def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Path:
+    """The folder of an evaluation of a run.
+
+    Args:
+        run: the run or model folder.
+        name: the evaluation; by default `test`, or the last of `test`, `test-2` and so on; else the only one.
+
+    Raises:
+        RunFolderError: there is no such run, or none of its evaluations can be shown.
+        UnknownNameError: there is no evaluation of that name.
+        InputError: there are several and none is called `test`.
+    """
+    folder = evaluations_folder(run)
+    names = sorted(entry.name for entry in folder.iterdir() if (entry / "result.json").is_file())
+    if name is not None:
+        if name not in names:
+            raise unknown_name("evaluation", name, names, f"in {folder}")
+        return folder / name
+    full = [each for each in names if (folder / each / "details.json").is_file()]
+    if not names:
+        raise RunFolderError(f"{run}: there are no evaluations in this run; evaluate it first")
+    if not full:
+        raise RunFolderError(_without_details(folder / names[0]))
+    tests = [each for each in full if each == "test" or (each.startswith("test-") and each[5:].isdecimal())]
+    if tests:
+        return folder / max(tests, key=lambda each: int(each[5:] or "1"))
+    if len(full) > 1:
+        raise InputError(f"{run}: there are several evaluations ({', '.join(full[:5])}); say which one to show")
+    return folder / full[0]
+
+
+def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = None) -> RunResults:
+    """Read an evaluation of a run.
+
+    Args:
+        run: the run or model folder.
+        name: what to call it in the report.
+        evaluation: which evaluation; see `find_evaluation`.
+
+    Raises:
+        RunFolderError: the evaluation has not all of the files, or one of them is damaged.
+    """
+    folder = find_evaluation(run, evaluation)
+    if not (folder / "details.json").is_file():
+        raise RunFolderError(_without_details(folder))
+    try:
+        about = json.loads((folder / "details.json").read_text("utf-8"))
+        _check_form(about, folder)
+        arrays = _read_arrays(folder / "details.safetensors")
+        pictures = _read_arrays(folder / "thumbnails.safetensors")
+        sets = {name: _pictures(pictures, name) for name in ("photos", "gallery", "similar")}
+        graph = LabelGraph.read(folder / "graph.json")
+    except (OSError, ValueError, KeyError) as error:
+        raise RunFolderError(f"{folder}: its files cannot be read: {error}; evaluate again") from error
+    result = EvaluationResult.read(folder / "result.json")
+    if result.graph != graph.digest:
+        raise RunFolderError(f"{folder}: result.json and graph.json do not belong together; evaluate again")
+    _check_arrays(folder, arrays, graph, len(about["photos"]))
+    return RunResults(
+        name=name,
+        evaluation=folder.name,
+        result=result,
+        graph=graph,
+        about=about,
+        arrays=arrays,
+        thumbnails=sets["photos"],
+        gallery=sets["gallery"],
+        similar=sets["similar"],
+        settings=_settings(folder.parent.parent),
+    )
+
+
+def _without_details(folder: Path) -> str:
+    return f"{folder}: this evaluation was written without what a report shows of single photos; evaluate again"
+
+
+def _check_form(about: Any, folder: Path) -> None:
+    """Raise where `details.json` is not what it should be."""
+    if not isinstance(about, dict) or about.get("format") != DETAILS_FORMAT:
+        raise InputError(f"{folder / 'details.json'}: expected an object with the format {DETAILS_FORMAT!r}")
+    if about.get("version") != DETAILS_VERSION:
+        raise InputError(f"{folder / 'details.json'}: expected version {DETAILS_VERSION}, got {about.get('version')!r}")
+
+
+def _check_arrays(folder: Path, arrays: Mapping[str, Array], graph: LabelGraph, photos: int) -> None:
+    """Raise where arrays are missing, or point outside of what they point into."""
+    count, kinds = len(arrays.get("sample", ())), len(graph.kinds)
+    columns = ["sample", "fine", "predicted", "probability", "rank", "log_prob", "inconsistent"]
+    columns += [f"sure_{name}" for name in ("level", "label", "probability", "right")]
+    matrices = {f"kinds_{name}": (count, kinds) for name in ("predicted", "probability", "right", "true")}
+    for name, shape in {**dict.fromkeys(columns, (count,)), **matrices}.items():
+        if name not in arrays or arrays[name].shape != shape:
+            raise RunFolderError(f"{folder}: expected {name} of shape {shape} in details.safetensors; evaluate again")
+    inside = ("sample", photos), ("fine", len(graph)), ("predicted", len(graph)), ("top_labels", len(graph))
+    for name, end in inside:
+        if arrays[name].size and int(arrays[name].max()) >= end:
+            raise RunFolderError(f"{folder}: {name} in details.safetensors goes beyond {end}; evaluate again")
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays in a file."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return load(path.read_bytes())
+    except SafetensorError as error:
+        raise InputError(f"{path.name} is damaged ({error})") from None
+
+
+def _pictures(arrays: Mapping[str, Array], name: str) -> dict[int, bytes]:
+    """One set of pictures; none where the file has no such set."""
+    own = {part: arrays[f"{name}.{part}"] for part in ("numbers", "ends", "jpeg") if f"{name}.{part}" in arrays}
+    return unpack_photos(own) if own else {}
+
+
+def _settings(run: Path) -> dict[str, Any]:
+    """The settings of a run; empty where there is none."""
+    try:
+        return tomllib.loads((run / "config.toml").read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise RunFolderError(f"{run / 'config.toml'}: expected the settings of this run as TOML: {error}") from None

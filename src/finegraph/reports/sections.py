@@ -1,0 +1,323 @@
+"""The sections of a report as plain values: what the template of the page fills in.
+
+Figures are drawn here, words are in the template. Long lists are left to the scripts of the page, which have the same
+numbers. Cost: linear in the photos and labels; charts have a fixed number of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from finegraph.evaluation.calibration_error import Calibration
+from finegraph.evaluation.intervals import Interval
+from finegraph.reports.cards import data_address, example_card
+from finegraph.reports.comparison import Figure, compare
+from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
+from finegraph.reports.examples import choose_examples, worst_losses
+from finegraph.reports.page_data import short_names
+from finegraph.reports.run_results import RunResults
+from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, profile
+from finegraph.reports.svg_charts import signed as signed_text
+
+MOST_NAMED = 30
+"""With at most so many labels a distribution names each of them."""
+MOST_PANELS = 6
+"""How many kinds have a picture of their own; tables have them all."""
+MOST_ROWS = 10
+"""How many kinds are in the accuracy table; the table of kinds has them all."""
+MOST_BAD = 200
+
+
+def accuracy_section(runs: Sequence[RunResults], baseline: int) -> dict[str, Any]:
+    """The accuracy table with intervals and differences."""
+    figures = compare(runs, baseline)
+    kinds = figures[2:-2]
+    return {
+        "figures": [_figure_row(figure) for figure in (*figures[:2], *kinds[:MOST_ROWS], *figures[-2:])],
+        "more_kinds": max(0, len(kinds) - MOST_ROWS),
+        "tiles": [_figure_row(figure) for figure in figures[: 2 + min(3, len(kinds))]],
+        "others": [number for number in range(len(runs)) if number != baseline],
+        "changed": [_changed(runs, baseline, number) for number in range(len(runs)) if number != baseline],
+        "plain": [_plain_figures(run) for run in runs],
+    }
+
+
+def _figure_row(figure: Figure) -> dict[str, Any]:
+    def number(value: float, signed: bool = False) -> str:
+        scaled, digits = (100 * value, 1) if figure.percent else (value, 3)
+        return signed_text(scaled, digits) if signed else f"{scaled:.{digits}f}"
+
+    def interval(one: Interval | None, signed: bool = False) -> dict[str, str] | None:
+        if one is None:
+            return None
+        return {name: number(getattr(one, name), signed) for name in ("mean", "low", "high")}
+
+    return {
+        "name": figure.name,
+        "unit": "%" if figure.percent else "",
+        "values": [interval(one) for one in figure.values],
+        "differences": [interval(one, signed=True) for one in figure.differences],
+        "verdicts": list(figure.verdicts),
+        "less": not figure.more_is_better,
+    }
+
+
+def _plain_figures(run: RunResults) -> dict[str, str]:
+    """Figures without an interval, of all photos that the run was evaluated on."""
+    result = run.result
+    shares = {
+        "mean over classes": result.mean_per_class,
+        "full path (fine and all kinds)": result.full_path,
+        "calibration error": result.calibration["fine"].error,
+        "sure answers, coverage": result.sure.coverage,
+        "sure answers, wrong": result.sure.realised_risk,
+    }
+    found = {name: "–" if share is None else f"{100 * share:.1f} %" for name, share in shares.items()}
+    severity = result.mistake_severity
+    return {**found, "mistake severity (kinds that differ)": "–" if severity is None else f"{severity:.3f}"}
+
+
+def _changed(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str, Any]:
+    """Which photos a run answers otherwise than the baseline."""
+    base, own = runs[baseline].right, runs[other].right
+    differs = runs[baseline].arrays["predicted"] != runs[other].arrays["predicted"]
+    return {
+        "run": other,
+        "name": runs[other].name,
+        "fixed": int((own & ~base).sum()),
+        "broken": int((base & ~own).sum()),
+        "moved": int((differs & ~base & ~own).sum()),
+        "same": int((~differs).sum()),
+    }
+
+
+def training_section(run: RunResults) -> dict[str, Any] | None:
+    """How the training photos are distributed, over fine labels and the labels of each kind."""
+    training = run.about.get("training")
+    if training is None:
+        return None
+    panels = [_distribution("fine label", run.graph.fine, training["fine"])]
+    binary = [kind for kind in run.graph.kinds if run.graph.kind(kind).binary]
+    for kind in run.graph.kinds:
+        if kind not in binary and len(panels) <= MOST_PANELS:
+            panels.append(_distribution(kind, run.graph.labels(kind), training["kinds"][kind]))
+    if binary:
+        yes = [training["kinds"][kind][1] for kind in binary]
+        panels.append(_distribution("yes/no kinds: photos with yes", binary, yes))
+    return {"photos": training["photos"], "panels": panels}
+
+
+def _distribution(name: str, labels: Sequence[str], counts: Sequence[float]) -> dict[str, Any]:
+    """One distribution as a chart, with what it says in words."""
+    order = sorted(range(len(labels)), key=lambda place: (-counts[place], place))
+    most, least = order[0], order[-1]
+    middle = float(np.median(counts))
+    words = (
+        f"{len(labels):,} labels; most: {labels[most]} ({counts[most]:,.0f}), median {middle:,.0f}, "
+        f"least: {labels[least]} ({counts[least]:,.0f})"
+    )
+    alt = f"Training photos per {name}: {words}"
+    if len(labels) <= MOST_NAMED:
+        chart = named_bars([(labels[place], counts[place]) for place in order], alt)
+    else:
+        chart = profile(counts, alt)
+    return {"name": name, "words": words, "chart": chart, "wide": len(labels) > MOST_NAMED}
+
+
+EXAMPLE_WORDS = {
+    "fixes": "{other} is right, {base} is wrong",
+    "breaks": "{other} is wrong, {base} is right",
+    "right": "Answered rightly",
+    "wrong": "Answered wrongly",
+    "random": "Drawn at random from all photos",
+}
+
+
+def examples_section(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str, Any]:
+    """Chosen photos of each sort, in equal numbers."""
+    names = short_names(runs[0].photos)
+    shown = [runs[other]] if baseline == other else [runs[baseline], runs[other]]
+    sorts = choose_examples(runs, baseline, other)
+    return {
+        "sorts": [
+            {
+                "key": sort.key,
+                "title": EXAMPLE_WORDS[sort.key].format(other=runs[other].name, base=runs[baseline].name),
+                "of": sort.of,
+                "cards": [example_card(shown, row, names[row], len(shown) - 1) for row in sort.photos],
+            }
+            for sort in sorts
+        ],
+        "each": max((len(sort.photos) for sort in sorts), default=0),
+        "equal": len({len(sort.photos) for sort in sorts}) == 1,
+        "similar": any("similar" in run.arrays for run in runs),
+    }
+
+
+def mistakes_section(runs: Sequence[RunResults], other: int) -> dict[str, Any]:
+    """Mistakes inside and across coarse labels, and the worst losses."""
+    run = runs[other]
+    inside = []
+    for number, each in enumerate(runs):
+        rows = inside_shares(each)
+        inside.append({"run": each.name, "rows": [vars(row) for row in rows], "number": number})
+    names = short_names(run.photos)
+    worst = []
+    for row in worst_losses(run):
+        arrays = run.arrays
+        worst.append(
+            {
+                "row": row,
+                "name": names[row],
+                "picture": data_address(run.thumbnails.get(int(arrays["sample"][row]))),
+                "truth": run.graph.fine[int(arrays["fine"][row])],
+                "answer": run.graph.fine[int(arrays["predicted"][row])],
+                "share": float(arrays["probability"][row]),
+                "true_share": float(np.exp(arrays["log_prob"][row])),
+                "rank": int(arrays["rank"][row]),
+            }
+        )
+    return {"inside": inside, "worst": worst, "run": run.name, "mistakes": run.result.mistakes.count}
+
+
+def calibration_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+    """Reliability diagrams: of the fine label, then of the first kinds."""
+    names = ["fine", *runs[0].graph.kinds][: MOST_PANELS + 1]
+    panels = []
+    for name in names:
+        own = [(number, run, run.result.calibration.get(name)) for number, run in enumerate(runs)]
+        series = [
+            Series(
+                _calibration_name(run, found),
+                [(one.confidence, one.accuracy) for one in found.bins],
+                number,
+                marks=True,
+            )
+            for number, run, found in own
+            if found is not None and found.bins
+        ]
+        if series:
+            words = "; ".join(f"{run.name}: error {100 * (found.error or 0):.1f} %" for _, run, found in own if found)
+            alt = f"Accuracy against confidence, {name}. {words}"
+            chart = line_chart(
+                series, Axis(0, 1, "probability of the answer"), Axis(0, 1, "share that is right"), alt, diagonal=True
+            )
+            panels.append({"name": name, "chart": chart, "legend": legend(series)})
+    return panels
+
+
+def _calibration_name(run: RunResults, found: Calibration) -> str:
+    error = "–" if found.error is None else f"{100 * found.error:.1f} %"
+    return f"{run.name}: error {error}"
+
+
+def sure_section(runs: Sequence[RunResults]) -> dict[str, Any]:
+    """The risk-coverage curve of the sure answer, and its levels at some risks."""
+    series, tables = [], []
+    for number, run in enumerate(runs):
+        points = sure_curve(run)
+        drawn = [(point.coverage, point.wrong) for point in points if point.wrong is not None]
+        series.append(Series(f"{run.name}: sure answer, backing off", drawn, number, marks=True))
+        series.append(Series(f"{run.name}: fine label or nothing", fine_curve(run), number, dashed=True))
+        levels = ["fine", *run.graph.kinds]
+        used = [place for place in range(len(levels)) if any(point.levels[place] > 0.0005 for point in points)]
+        shown = sorted(used, key=lambda place: -max(point.levels[place] for point in points))[:MOST_PANELS]
+        shown.sort()
+        tables.append(
+            {
+                "run": run.name,
+                "levels": [levels[place] for place in shown],
+                "more": len(used) - len(shown),
+                "rows": [
+                    {
+                        "risk": f"{100 * point.risk:g} %",
+                        "coverage": f"{100 * point.coverage:.1f} %",
+                        "wrong": "–" if point.wrong is None else f"{100 * point.wrong:.1f} %",
+                        "kept": point.wrong is None or point.wrong <= point.risk,
+                        "levels": [f"{100 * point.levels[place]:.1f} %" for place in shown],
+                    }
+                    for point in points
+                    if point.risk in (0.01, 0.02, 0.05, 0.1, 0.2)
+                ],
+            }
+        )
+    top = max([y for one in series for _, y in one.points] + [0.05])
+    words = [f"{run.name}: for {_percent(run.result.sure.coverage)} of the photos" for run in runs]
+    alt = f"Wrong answers against photos with an answer; at a risk of {runs[0].result.sure.risk:.0%} " + "; ".join(
+        words
+    )
+    chart = line_chart(series, Axis(0, 1, "photos with an answer"), Axis(0, top * 1.08, "wrong answers"), alt)
+    return {"chart": chart, "legend": legend(series), "tables": tables, "risks": len(RISKS)}
+
+
+def explanation_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+    """What decides between the first and the second answer, on average."""
+    panels = []
+    for run in runs:
+        rows = [("fine label" if name == "fine" else name, value) for name, value in mean_parts(run)]
+        rows = sorted(rows, key=lambda row: -row[1])[:12]
+        if rows:
+            words = "; ".join(f"{name} {value:.2f}" for name, value in rows)
+            chart = named_bars(rows, f"Mean size of the parts of the log odds, {run.name}: {words}", "{:.2f}")
+            explained = int((~np.isnan(run.arrays["parts"]).any(axis=1)).sum())
+            panels.append({"run": run.name, "chart": chart, "photos": explained})
+    return panels
+
+
+def kinds_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+    """Every kind with its accuracy and calibration in each run."""
+    listed = []
+    for kind in dict.fromkeys(kind for run in runs for kind in run.graph.kinds):
+        cells = []
+        for run in runs:
+            share = run.result.kinds.get(kind)
+            error = run.result.calibration[kind].error if kind in run.result.calibration else None
+            cells.append({"accuracy": _percent(share), "error": _percent(error)})
+        photos = max(run.result.kind_photos.get(kind, 0) for run in runs)
+        size = max(len(run.graph.labels(kind)) for run in runs if kind in run.graph.kinds)
+        listed.append({"kind": kind, "labels": size, "photos": photos, "cells": cells})
+    return listed
+
+
+def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+    """Settings, versions, counts, bad photos and notes of each run."""
+    listed = []
+    for run in runs:
+        result, model = run.result, run.about["model"]
+        training = run.about.get("training")
+        facts = {
+            "evaluation": run.evaluation,
+            "data": result.data,
+            "split": result.split,
+            "photos evaluated": f"{result.photos:,}, {result.labelled:,} with a fine label",
+            "photos trained with": "not known" if training is None else f"{training['photos']:,}",
+            "views of each photo": result.views,
+            "cut to boxes": "yes" if result.box else "no",
+            "temperature": f"{result.temperature:.4g}"
+            + (f", fitted on {result.calibrated_on}" if result.calibrated_on else ""),
+            "network": model["network"] + (f" and {model['coarse_network']}" if model.get("coarse_network") else ""),
+            "head": model["head"],
+            "fine labels": f"{len(run.graph):,}",
+            "kinds": f"{len(run.graph.kinds):,}",
+            "graph": result.graph[:16],
+            "seed": run.settings.get("seed", "not known"),
+        }
+        listed.append(
+            {
+                "run": run.name,
+                "facts": {name: str(value) for name, value in facts.items()},
+                "versions": run.about.get("versions", {}),
+                "settings": {name: str(value) for name, value in run.settings.items() if name != "seed"},
+                "notes": run.about.get("notes", []),
+                "bad": [{"path": one.path, "reason": one.reason} for one in result.bad_photos[:MOST_BAD]],
+                "bad_count": len(result.bad_photos),
+            }
+        )
+    return listed
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"

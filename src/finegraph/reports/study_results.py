@@ -1,0 +1,112 @@
+"""The summary of a study, as a report shows it: a table per place of measurement, a curve over amounts, and times.
+
+Read from `summary.csv` alone: one row per head, set of kinds, amount, split, views, box and metric, with mean and
+interval over draws, and the difference from softmax. Cost: linear in the rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from finegraph.errors import RunFolderError
+
+TEXT = ("head", "kinds", "amount", "split", "views", "box", "metric", "interval", "verdict")
+NUMBERS = ("mean", "sd", "low", "high", "difference", "difference_low", "difference_high")
+NEEDED = ("head", "kinds", "amount", "split", "metric", "mean")
+TIME = "seconds_fit"
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One row of the summary; a number is None where the cell is empty."""
+
+    text: dict[str, str]
+    numbers: dict[str, float | None]
+
+    @property
+    def method(self) -> str:
+        """The head with its kinds."""
+        kinds = self.text["kinds"]
+        return f"{self.text['head']} ({kinds})" if kinds else self.text["head"]
+
+    @property
+    def place(self) -> str:
+        """Where it was measured, in words."""
+        views, box = self.text["views"], self.text["box"]
+        return ", ".join(
+            [self.text["split"]] + [f"{views} views"] * (views not in ("", "1")) + ["with box"] * (box == "yes")
+        )
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """A study: its name and the rows of its summary."""
+
+    name: str
+    rows: tuple[StudyRow, ...]
+
+    def of(self, metric: str, place: str | None = None) -> list[StudyRow]:
+        """The rows of a metric, at one place or anywhere."""
+        return [row for row in self.rows if row.text["metric"] == metric and place in (None, row.place)]
+
+    def places(self) -> list[str]:
+        """Where the accuracy was measured, in the order of the file."""
+        return list(dict.fromkeys(row.place for row in self.of("top1")))
+
+    def metrics(self, place: str) -> list[str]:
+        """What was measured there, without times."""
+        return list(
+            dict.fromkeys(row.text["metric"] for row in self.rows if row.place == place and row.text["metric"] != TIME)
+        )
+
+
+def is_study(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is that of a study."""
+    return (Path(folder) / "summary.csv").is_file() and (Path(folder) / "results.csv").is_file()
+
+
+def read_study(folder: str | os.PathLike[str]) -> StudyResults:
+    """Read the summary of a study.
+
+    Raises:
+        RunFolderError: the file cannot be read or has not the columns.
+    """
+    path = Path(folder) / "summary.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = csv.DictReader(file)
+            missing = [name for name in NEEDED if name not in (lines.fieldnames or ())]
+            if missing:
+                raise RunFolderError(f"{path}: expected the columns {', '.join(NEEDED)}, without {', '.join(missing)}")
+            rows = [_row(line) for line in lines]
+    except (OSError, UnicodeError, ValueError, csv.Error) as error:
+        raise RunFolderError(f"{path}: the summary of the study cannot be read: {error}") from error
+    return StudyResults(Path(folder).absolute().name, tuple(rows))
+
+
+def _row(line: dict[str, str]) -> StudyRow:
+    return StudyRow(
+        {name: _plain(line.get(name) or "") for name in TEXT},
+        {name: float(line[name]) if line.get(name) else None for name in NUMBERS},
+    )
+
+
+def _plain(cell: str) -> str:
+    """A cell without the apostrophe that keeps spreadsheets from computing it."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
+
+
+def amounts(rows: Sequence[StudyRow]) -> list[str]:
+    """The amounts of training photos, from few to all."""
+    return sorted(dict.fromkeys(row.text["amount"] for row in rows), key=lambda text: (_amount(text), text))
+
+
+def _amount(text: str) -> float:
+    try:
+        return float(text.rstrip("%"))
+    except ValueError:
+        return float("inf")

@@ -1,0 +1,130 @@
+"""The section of a study: accuracy against the amount of training photos, its tables, and what a fit costs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from finegraph.reports.study_results import TIME, StudyResults, StudyRow, amounts
+from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars
+from finegraph.reports.svg_charts import signed as signed_text
+
+MOST_LINES = 4
+"""How many methods a curve can show so that they can be told apart, also in grey."""
+PREFERRED = ("softmax", "bipartite", "bipartite-two", "softmax-marginal", "independent", "ensemble")
+
+
+def study_section(study: StudyResults) -> dict[str, Any]:
+    """All that a report shows of a study."""
+    times = study.of(TIME)
+    last = amounts(times)[-1:] or [""]
+    bars = [(row.method, row.numbers["mean"] or 0.0) for row in times if row.text["amount"] == last[0]]
+    return {
+        "name": study.name,
+        "places": [_place(study, place) for place in study.places()],
+        "times": named_bars(
+            bars,
+            f"Seconds of a fit, amount {last[0]}: " + "; ".join(f"{n} {v:.2f}" for n, v in bars),
+            "{:.2f} s",
+        )
+        if bars
+        else None,
+        "times_amount": last[0],
+    }
+
+
+def _place(study: StudyResults, place: str) -> dict[str, Any]:
+    """One place of measurement: its curve, and a table per metric."""
+    rows = study.of("top1", place)
+    return {
+        "name": place,
+        "curve": _curve(rows, place),
+        "tables": [_table(study.of(metric, place), metric) for metric in study.metrics(place)],
+    }
+
+
+def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
+    """Top-1 against the amount, for the methods that matter most."""
+    steps = amounts(rows)
+    if len(steps) < 2:
+        return None
+    methods = list(dict.fromkeys(row.method for row in rows))
+    methods.sort(key=lambda name: (_preference(name), methods.index(name) if name in methods else 0))
+    series = []
+    for number, method in enumerate(methods[:MOST_LINES]):
+        own = {row.text["amount"]: row.numbers for row in rows if row.method == method}
+        points = [(steps.index(amount), own[amount]) for amount in steps if amount in own]
+        series.append(
+            Series(
+                method,
+                [(float(x), values["mean"] or 0.0) for x, values in points],
+                number,
+                dashed=number > 0 and "bipartite" not in method,
+                marks=True,
+                errors=[
+                    (_or(values["low"], values["mean"]), _or(values["high"], values["mean"])) for x, values in points
+                ],
+            )
+        )
+    highest = max(max(y, *(high for _, high in one.errors)) for one in series for _, y in one.points)
+    lowest = min(min(y, *(low for low, _ in one.errors)) for one in series for _, y in one.points)
+    low, high = max(0.0, math.floor(lowest * 20) / 20), min(1.0, math.ceil(highest * 20) / 20)
+    words = "; ".join(f"{one.name} " + ", ".join(f"{100 * y:.1f} %" for _, y in one.points) for one in series)
+    chart = line_chart(
+        series,
+        Axis(-0.15, len(steps) - 0.85, _amount_words(steps), words=steps),
+        Axis(low, high, "top 1"),
+        f"Top 1 on {place} for {', '.join(steps)} photos: {words}",
+    )
+    return {"chart": chart, "legend": legend(series), "left_out": max(0, len(methods) - MOST_LINES)}
+
+
+def _amount_words(steps: list[str]) -> str:
+    """What amounts are: photos per class, or shares of the photos."""
+    return "share of the training photos" if any(step.endswith("%") for step in steps) else "training photos per class"
+
+
+def _preference(method: str) -> int:
+    head = method.split(" (")[0]
+    return PREFERRED.index(head) if head in PREFERRED else len(PREFERRED)
+
+
+def _or(value: float | None, other: float | None) -> float:
+    return float(value if value is not None else other or 0.0)
+
+
+def _table(rows: list[StudyRow], metric: str) -> dict[str, Any]:
+    """Methods by amounts, with intervals and what the difference from softmax is."""
+    steps = amounts(rows)
+    share = metric.startswith(("top", "kind"))
+    methods = list(dict.fromkeys(row.method for row in rows))
+    cells = {(row.method, row.text["amount"]): row for row in rows}
+    return {
+        "metric": metric.removeprefix("kind:"),
+        "unit": "%" if share else "",
+        "amounts": steps,
+        "rows": [
+            {"method": method, "cells": [_cell(cells.get((method, amount)), share) for amount in steps]}
+            for method in methods
+        ],
+    }
+
+
+def _cell(row: StudyRow | None, share: bool) -> dict[str, str | None] | None:
+    if row is None:
+        return None
+
+    def text(value: float | None, signed: bool = False) -> str | None:
+        if value is None:
+            return None
+        scaled, digits = (100 * value, 1) if share else (value, 3)
+        return signed_text(scaled, digits) if signed else f"{scaled:.{digits}f}"
+
+    numbers = row.numbers
+    return {
+        "mean": text(numbers["mean"]),
+        "low": text(numbers["low"]),
+        "high": text(numbers["high"]),
+        "difference": text(numbers["difference"], signed=True),
+        "verdict": row.text["verdict"],
+    }

@@ -1,0 +1,146 @@
+"""Photos to what an index keeps of them: vectors, and what the model holds each for.
+
+Queries are a few photos, in any form; they go straight through the network. Photos to be stored are many, in files;
+their features come from `extract_features`, which is quicker for many and knows those that it has seen before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from finegraph.data.samples import Sample
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.model.features import Features
+from finegraph.model.given import Given
+from finegraph.model.photo_classifier import VIEWS_AT_ONCE, PhotoClassifier
+from finegraph.model.photos import Photo, is_one_photo, photo_inputs, view_batches
+from finegraph.search.columns import GUESSES, NONE, Columns
+from finegraph.search.nearest import Vectors
+from finegraph.search.projection import project
+
+_ROWS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Photos to search by.
+
+    Attributes:
+        names: what the photos are called.
+        features: (batch, feature) of the model.
+        posteriors: of the photos, batch after batch, with what is known of them.
+    """
+
+    names: tuple[str, ...]
+    features: Vectors
+    posteriors: tuple[Posterior, ...]
+
+
+def embed_photos(
+    model: PhotoClassifier, photos: Photo | Iterable[Photo], given: Mapping[str, object] | None = None
+) -> Queries:
+    """The features and the posteriors of some photos.
+
+    Args:
+        model: the classifier.
+        photos: paths, pictures or arrays; one, or several.
+        given: what is known of them; see `PhotoClassifier.predict`.
+
+    Raises:
+        ImageFileError: a photo that cannot be read.
+        EvidenceError: what is given cannot be used.
+    """
+    listed = [photos] if is_one_photo(photos) else list(photos)  # type: ignore[arg-type]
+    items = photo_inputs(listed, None)
+    names = tuple(item.name for item in items)
+    evidence = Given(model.graph, given, names)
+    network, rows, posteriors = model.network, [np.zeros((0, model.network.backbone.feature_size), np.float32)], []
+    training = [module for module in network.modules() if module.training]
+    network.eval()
+    try:
+        for batch in view_batches(items, model.views, 1, batch_size=VIEWS_AT_ONCE):
+            with torch.no_grad():
+                pixels = batch.pixels.flatten(0, 1).to(model.device).contiguous(memory_format=torch.channels_last)
+                fine, coarse = network.features(pixels)
+                posterior = network.of_features(fine, coarse).tempered(model.temperature)
+                posteriors.append(evidence.apply(posterior, batch.numbers))
+            rows.append(fine.float().cpu().numpy())
+    finally:
+        for module in training:  # a network that is in training goes on as it was
+            module.training = True
+    return Queries(names, np.concatenate(rows), tuple(posteriors))
+
+
+def stored_columns(model: PhotoClassifier, features: Features, directions: Vectors | None) -> Columns:
+    """What an index keeps of photos whose features were computed.
+
+    Args:
+        model: the classifier that computed them.
+        features: of the photos.
+        directions: the projection; None for none.
+
+    Raises:
+        InputError: a feature that is not a number.
+    """
+    rows = features.fine.numpy()
+    if not np.isfinite(rows).all():
+        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        raise InputError(
+            f"{features.samples[bad].path}: the network gives features that are not numbers; its weights are broken"
+        )
+    samples = list(features.samples)
+    labels, probs = _beliefs(model, features, samples)
+    return Columns(
+        vectors=project(rows, directions).astype(np.float16),
+        keys=np.frombuffer(b"".join(features.keys), np.uint8).reshape(len(samples), -1),
+        paths=[str(sample.path.absolute()) for sample in samples],
+        labels=[sample.label for sample in samples],
+        guess_labels=labels,
+        guess_probs=probs,
+        kinds=_seen(samples, model.graph),
+        boxes=[sample.box if model.views.box else None for sample in samples],
+    )
+
+
+def _beliefs(
+    model: PhotoClassifier, features: Features, samples: list[Sample]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """What each photo is held for: its label if the graph has it, else the model's best guesses.
+
+    A photo whose label the graph does not have is held for nothing: whatever the model says is wrong.
+    """
+    count = min(GUESSES, len(model.graph))
+    labels = np.full((len(samples), GUESSES), NONE, np.int32)
+    probs = np.zeros((len(samples), GUESSES), np.float32)
+    weight = model.network.head.fine.weight
+    for start in range(0, len(samples), _ROWS):
+        own = slice(start, start + _ROWS)
+        with torch.no_grad():
+            coarse = None if features.coarse is None else features.coarse[own].to(weight)
+            posterior = model.network.of_features(features.fine[own].to(weight), coarse).tempered(model.temperature)
+            best = posterior.probs().topk(count, dim=1)
+        labels[own, :count], probs[own, :count] = best.indices.cpu().numpy(), best.values.float().cpu().numpy()
+    number_of = {name: number for number, name in enumerate(model.graph.fine)}
+    for row, sample in enumerate(samples):
+        if sample.label is not None:
+            known = sample.label in number_of
+            labels[row], probs[row] = NONE, 0.0
+            labels[row, 0], probs[row, 0] = number_of.get(sample.label, NONE), float(known)
+    return labels, probs
+
+
+def _seen(samples: list[Sample], graph: LabelGraph) -> dict[str, NDArray[np.int32]]:
+    """The labels of kinds that were seen on photos, by number; labels and kinds that the graph lacks are left out."""
+    found = {}
+    for kind in graph.kinds:
+        if any(kind in sample.kinds for sample in samples):
+            number_of = {name: number for number, name in enumerate(graph.labels(kind))}
+            found[kind] = np.array([number_of.get(sample.kinds.get(kind, ""), NONE) for sample in samples], np.int32)
+    return found

@@ -1,0 +1,84 @@
+"""Which photos pass a filter: "restaurant is B", "dish is not mapo tofu".
+
+A photo has the labels of a kind that were seen on it, else the parents of its fine label. It passes "is" where one of
+its labels is among the wanted ones, and "is not" where its labels are known and none of them is. A photo of which
+nothing is known passes neither. Cost: one look at each photo per kind; no photo is left to chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.errors import InputError, unknown_name
+from finegraph.inference.evidence import FINE
+from finegraph.search.columns import NONE
+from finegraph.search.table import Table
+
+Where = Mapping[str, str | bool | AbstractSet[str] | tuple[str, ...] | list[str]]
+"""Per kind (or `"fine"`) a label, or several of which it is to be one."""
+
+
+def selection(
+    table: Table, where: Where | None, where_not: Where | None, guessed: bool = False
+) -> NDArray[np.bool_] | None:
+    """The photos that pass; None where there is no filter.
+
+    Args:
+        table: the photos.
+        where: what their labels are to be.
+        where_not: what their labels are not to be.
+        guessed: whether a photo without a fine label counts as what the model holds it for.
+
+    Raises:
+        UnknownNameError: a kind or a label that is not there.
+        InputError: something that is no label.
+    """
+    found: NDArray[np.bool_] | None = None
+    fine = table.fine(guessed)
+    for wanted, positive in ((where, True), (where_not, False)):
+        for kind, labels in (wanted or {}).items():
+            own = _passes(table, fine, kind, _numbers(table, kind, labels), positive)
+            found = own if found is None else found & own
+    return found
+
+
+def _passes(table: Table, fine: NDArray[np.int32], kind: str, numbers: set[int], positive: bool) -> NDArray[np.bool_]:
+    """Which photos have, or surely do not have, one of some labels of a kind."""
+    if kind == FINE:
+        has = np.isin(fine, list(numbers))
+        return has if positive else ~has & (fine != NONE)
+    edges = table.graph.kind(kind)
+    hit = np.isin(edges.coarse, list(numbers))
+    owners = np.repeat(np.arange(edges.fine_count), np.diff(edges.starts))
+    # The last entry is for labels that the graph does not have, and for none.
+    of_fine = np.zeros(edges.fine_count + 1, np.bool_)
+    of_fine[owners[hit]] = True
+    known_fine = np.append(np.diff(edges.starts) > 0, False)
+    place = np.where((fine >= 0) & (fine < edges.fine_count), fine, edges.fine_count)
+    has, known = of_fine[place], known_fine[place]
+    seen = table.seen.get(kind)
+    if seen is not None:
+        has = np.where(seen != NONE, np.isin(seen, list(numbers)), has)
+        known = known | (seen != NONE)
+    return has if positive else known & ~has
+
+
+def _numbers(table: Table, kind: str, labels: object) -> set[int]:
+    """The numbers of the labels that a filter names."""
+    given = labels if isinstance(labels, AbstractSet | tuple | list) else [labels]
+    several = [label for label in given if isinstance(label, str | bool)]
+    if not several or len(several) < len(given):
+        raise InputError(f"the filter on {kind!r}: expected a label or a set of labels, got {labels!r}")
+    if kind == FINE:
+        number_of = {name: number for number, name in enumerate(table.names)}
+        for label in several:
+            if label not in number_of:
+                raise unknown_name("fine label", label, table.names)
+        return {number_of[label] for label in several if isinstance(label, str)}
+    if kind not in table.graph.kinds:
+        raise unknown_name("kind", kind, (*table.graph.kinds, FINE))
+    return {table.graph.label_index(kind, label) for label in several}

@@ -1,0 +1,266 @@
+"""An index that is open: vectors and labels in memory, ready to be searched.
+
+It is what was there when it was opened. Changing an index (`writer.py`) does not touch those that are open, and
+`is_current` tells when to open it again. Any number of threads may search one index. Cost: opening reads and checks all
+files once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from finegraph.errors import IndexFolderError, InputError, ShapeError, unknown_name
+from finegraph.graph import LabelGraph
+from finegraph.graph.json_reader import parse_json
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.search.array_file import AGAIN, read_arrays, read_bytes
+from finegraph.search.columns import Segment
+from finegraph.search.conditions import Factors
+from finegraph.search.faiss_extra import load_faiss
+from finegraph.search.filters import Where, selection
+from finegraph.search.fingerprint import model_entry
+from finegraph.search.hits import Hit, rank
+from finegraph.search.lists import assign
+from finegraph.search.nearest import Lists, Nearest, Vectors, unit_rows, widened
+from finegraph.search.projection import project
+from finegraph.search.state import STATE, IndexState, ModelEntry, read_state
+from finegraph.search.table import Table
+
+_TRIES = 3
+
+
+class Index:
+    """Photos that can be searched.
+
+    Attributes:
+        folder: where it is.
+        state: what it consists of.
+        graph: the label graph of the model that made it.
+        table: the labels of the photos.
+        directions: the projection (feature, dimension); None where there is none.
+    """
+
+    def __init__(self, folder: Path, state: IndexState) -> None:
+        """Open an index in a certain state; `open` does that for the state it is in."""
+        self.folder, self.state = folder, state
+        self._stamp: tuple[int, int, int] | None = None
+        self.graph = read_graph(folder, state)
+        self.directions = read_directions(folder, state)
+        segments = [Segment(folder, entry) for entry in state.segments]
+        self.table = Table(segments, self.graph)
+        parts = [segment.vectors for segment in segments]
+        self._nearest = Nearest(parts, state.dimensions, _read_lists(folder, state, segments, parts))
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Index:
+        """Open an index.
+
+        Raises:
+            IndexFolderError: there is none, it is damaged, or another version made it.
+            MissingExtraError: faiss is not installed.
+        """
+        load_faiss()
+        path = Path(folder)
+        for _ in range(_TRIES):
+            stamp = _stamp(path)
+            state = read_state(path)
+            try:
+                index = cls(path, state)
+                index._stamp = stamp
+                return index
+            except FileNotFoundError as error:
+                # Between the two readings somebody may have merged segments; then the state is another one by now.
+                if read_state(path).generation == state.generation:
+                    raise IndexFolderError(f"{error.filename}: the file is missing; {AGAIN}") from error
+        raise IndexFolderError(f"{path}: the index changes all the time; try again when nothing writes to it")
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        return f"Index({str(self.folder)!r}, {len(self)} photos, {self.state.dimensions} dimensions, {self.way})"
+
+    @property
+    def way(self) -> str:
+        """How it is searched: "exact" or "approximate"."""
+        return "approximate" if self._nearest.lists else "exact"
+
+    def is_current(self) -> bool:
+        """Whether nothing was changed since it was opened; nearly always this is one look at the time of a file."""
+        if self._stamp is not None and self._stamp == _stamp(self.folder):
+            return True
+        return read_state(self.folder).generation == self.state.generation
+
+    def refuse_other(self, model: PhotoClassifier, path: str | os.PathLike[str] = "") -> None:
+        """Raise where another model made this index.
+
+        Args:
+            model: the model whose features are to be compared with those of the index.
+            path: where it is, for the message.
+
+        Raises:
+            IndexFolderError: naming both models.
+        """
+        refuse_other_model(self.folder, self.state, model_entry(model, path))
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        vectors: ArrayLike,
+        count: int = 10,
+        *,
+        where: Where | None = None,
+        where_not: Where | None = None,
+        per_label: int | None = None,
+        guessed: bool = False,
+        factors: Factors | None = None,
+        without: Sequence[bytes | None] | None = None,
+    ) -> list[list[Hit]]:
+        """The most similar photos.
+
+        Args:
+            vectors: (batch, feature) features of the model, of any length; one row may come alone.
+            count: how many photos at the most.
+            where: what the labels of the photos are to be, such as `{"restaurant": "B"}`; a set means one of these, and
+                `"fine"` is the fine label. Exactly the photos that pass are searched.
+            where_not: what their labels are not to be.
+            per_label: how many photos of each fine label at the most.
+            guessed: whether photos without a fine label pass filters by what the model holds them for.
+            factors: (batch, fine) from `condition_factors`: photos are ordered by these and their similarity together.
+            without: per query, the fingerprint of a photo that is not to be found, or None; see `photo_key`.
+
+        Returns:
+            For each query the hits, best first; fewer than `count` only where no more photos pass.
+
+        Raises:
+            ShapeError: the vectors are not of this model's size.
+            InputError: an argument is wrong.
+        """
+        for name, number in (("count", count), ("per_label", per_label)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+                raise InputError(f"{name}: expected a whole number of at least 1, got {number!r}")
+        queries = project(self._features(vectors), self.directions)
+        if factors is not None and factors.shape != (len(queries), len(self.graph)):
+            raise ShapeError(f"factors: expected shape {(len(queries), len(self.graph))}, got {factors.shape}")
+        only = selection(self.table, where, where_not, guessed)
+        return [
+            rank(
+                self.table,
+                self._nearest,
+                queries[row : row + 1],
+                count,
+                self._others(only, None if without is None else without[row]),
+                None if factors is None else factors[row],
+                per_label,
+            )
+            for row in range(len(queries))
+        ]
+
+    def centroid(self, label: str) -> Vectors:
+        """The mean direction of the photos of a fine label, in the dimensions of the index; see `search_centroid`.
+
+        Raises:
+            UnknownNameError: no such label.
+            InputError: no photo of it.
+        """
+        if label not in self.table.names:
+            raise unknown_name("fine label", label, self.table.names)
+        photos = np.flatnonzero(self.table.labels == self.table.names.index(label))
+        if not len(photos):
+            raise InputError(f"{label!r}: no photo of this fine label is in the index, so it cannot be searched for")
+        return unit_rows(widened(self.table.vectors(photos)).mean(axis=0, keepdims=True))
+
+    def search_label(
+        self,
+        label: str,
+        count: int = 10,
+        *,
+        where: Where | None = None,
+        where_not: Where | None = None,
+        per_label: int | None = None,
+        guessed: bool = False,
+        factors: Factors | None = None,
+    ) -> list[Hit]:
+        """The photos that are most similar to the mean of the photos of a fine label; see `search`.
+
+        Its own photos are among them, the most typical first; filter by `where_not={"fine": label}` for others.
+        """
+        only = selection(self.table, where, where_not, guessed)
+        return rank(self.table, self._nearest, self.centroid(label), count, only, factors, per_label)
+
+    def _features(self, vectors: ArrayLike) -> Vectors:
+        found = np.asarray(vectors, dtype=np.float32)
+        found = found[np.newaxis] if found.ndim == 1 else found
+        if found.ndim != 2 or found.shape[1] != self.state.feature_size:
+            raise ShapeError(
+                f"vectors: expected features of shape (batch, {self.state.feature_size}), got {found.shape}"
+            )
+        if not np.isfinite(found).all():
+            raise InputError("vectors: expected finite numbers, got NaN or infinity")
+        return found
+
+    def _others(self, only: NDArray[np.bool_] | None, key: bytes | None) -> NDArray[np.bool_] | None:
+        """The photos that count, without those of a certain content."""
+        if key is None:
+            return only
+        wanted = np.frombuffer(key, np.uint8)
+        own = [(segment.arrays["keys"][segment.live] != wanted).any(axis=1) for segment in self.table.segments]
+        others = np.concatenate(own) if own else np.zeros(0, np.bool_)
+        return others if only is None else only & others
+
+
+def _stamp(folder: Path) -> tuple[int, int, int] | None:
+    """What tells one state file from another without reading it; None where there is none."""
+    try:
+        status = os.stat(folder / STATE)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def refuse_other_model(folder: Path, state: IndexState, model: ModelEntry) -> None:
+    """Raise where another model made an index; see `Index.refuse_other`."""
+    made = state.model
+    if made.digest != model.digest:
+        raise IndexFolderError(
+            f"{folder}: expected the model that made this index, {_name(made)}, got {_name(model)}; features of two "
+            "models cannot be compared: use that model, or make a new index with this one"
+        )
+
+
+def read_graph(folder: Path, state: IndexState) -> LabelGraph:
+    """The label graph of an index."""
+    return parse_json(bytes(read_bytes(folder, state.graph)).decode("utf-8"), str(folder / state.graph.name))
+
+
+def read_directions(folder: Path, state: IndexState) -> Vectors | None:
+    """The projection of an index."""
+    if state.projection is None:
+        return None
+    return np.array(read_arrays(folder, state.projection.file)[0]["directions"])
+
+
+def _read_lists(
+    folder: Path, state: IndexState, segments: Sequence[Segment], parts: Sequence[NDArray[np.float16]]
+) -> Lists | None:
+    """The lists of an index; photos that came after they were made are put into them now."""
+    if state.lists is None:
+        return None
+    arrays, _ = read_arrays(folder, state.lists.file)
+    centres = np.array(arrays["centres"])
+    of_parts = [
+        arrays[segment.entry.file.name][segment.live] if segment.entry.file.name in arrays else assign(centres, part)
+        for segment, part in zip(segments, parts, strict=True)
+    ]
+    return Lists(centres, state.lists.probes, of_parts)
+
+
+def _name(model: ModelEntry) -> str:
+    place = repr(model.path) if model.path else "a model"
+    return f"{place} ({model.network}, fingerprint {model.digest[:12]})"

@@ -1,0 +1,122 @@
+"""The stored vectors in FAISS: the nearest of them, all of them or some, exactly or approximately.
+
+Exactly, every vector is compared. Approximately, vectors lie in lists around centres, and only the lists whose centres
+are nearest to the query are looked through (`IVF`). The vectors are the same half-precision numbers in both, so looking
+through all lists is exact again: that is how a selective filter gets the right answers. Searching changes nothing, so
+any number of threads may do it at the same time.
+
+Cost: 2 bytes per dimension and vector in memory; per query one pass over the vectors, or over a share of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from finegraph.search.faiss_extra import load_faiss
+
+Vectors = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+_AT_ONCE = 65536
+"""How many vectors are widened to single precision at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """Lists of near vectors: their centres, how many of them to look through, and the list of each vector by part."""
+
+    centres: Vectors
+    probes: int
+    of_parts: Sequence[NDArray[np.int32]]
+
+
+class Nearest:
+    """Vectors to search in.
+
+    Args:
+        parts: the vectors in half precision, in parts; they are numbered through.
+        dimensions: their size.
+        lists: for the approximate search; None to compare all.
+    """
+
+    def __init__(self, parts: Sequence[NDArray[np.float16]], dimensions: int, lists: Lists | None = None) -> None:
+        self._faiss = faiss = load_faiss()
+        self.count = sum(len(part) for part in parts)
+        self.lists = 0 if lists is None else len(lists.centres)
+        self.probes = 0 if lists is None else lists.probes
+        half = faiss.ScalarQuantizer.QT_fp16
+        if lists is None:
+            self._index = faiss.IndexScalarQuantizer(dimensions, half, faiss.METRIC_INNER_PRODUCT)
+            for part in parts:
+                self._index.add_sa_codes(np.ascontiguousarray(part).view(np.uint8))
+            return
+        self._centres = faiss.IndexFlatIP(dimensions)
+        self._centres.add(lists.centres)
+        self._index = faiss.IndexIVFScalarQuantizer(
+            self._centres, dimensions, self.lists, half, faiss.METRIC_INNER_PRODUCT, False
+        )
+        self._index.is_trained = True  # the centres are there, and half precision needs no training
+        start = 0
+        for part, own in zip(parts, lists.of_parts, strict=True):
+            for first in range(0, len(part), _AT_ONCE):
+                some, numbers = widened(part[first : first + _AT_ONCE]), own[first : first + _AT_ONCE].astype(np.int64)
+                ids = np.arange(start, start + len(some))
+                start += len(some)
+                self._index.add_core(len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(numbers))
+
+    def search(
+        self, queries: Vectors, count: int, only: Mask | None = None, probes: int | None = None
+    ) -> tuple[Vectors, NDArray[np.int64]]:
+        """The nearest vectors of each query, best first: their cosines, and their numbers.
+
+        Args:
+            queries: of length 1.
+            count: how many to find; fewer come out where there are fewer.
+            only: which vectors count; None for all.
+            probes: how many lists to look through; by default as many as were found to be enough, more where `only`
+                leaves fewer vectors in each list, and all where that finds fewer than there are.
+        """
+        possible = self.count if only is None else int(np.count_nonzero(only))
+        wanted = min(count, possible)
+        if not wanted or not len(queries):
+            return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        looked = self._probes(possible) if probes is None else min(probes, self.lists)
+        scores, numbers = self._ask(queries, wanted, only, looked)
+        if probes is None and looked < self.lists and bool((numbers < 0).any()):
+            scores, numbers = self._ask(queries, wanted, only, self.lists)
+        return scores, numbers
+
+    def _probes(self, possible: int) -> int:
+        """Enough lists to hold as many of the vectors that count as it takes without a filter."""
+        return min(self.lists, math.ceil(self.probes * self.count / possible)) if self.lists else 0
+
+    def _ask(self, queries: Vectors, count: int, only: Mask | None, probes: int) -> tuple[Vectors, NDArray[np.int64]]:
+        faiss = self._faiss
+        bits = None if only is None else np.packbits(only, bitorder="little")  # must live as long as the search
+        options = {} if bits is None else {"sel": faiss.IDSelectorBitmap(bits)}
+        settings = faiss.SearchParametersIVF(nprobe=probes, **options) if self.lists else None
+        if not self.lists and options:
+            settings = faiss.SearchParameters(**options)
+        scores, numbers = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=settings)
+        return scores, numbers
+
+
+def widened(vectors: NDArray[np.float16]) -> Vectors:
+    """Vectors in single precision; torch does it several times as quickly as numpy."""
+    own = np.ascontiguousarray(vectors)
+    if not own.flags.writeable:  # torch takes only arrays that could be written to
+        own = own.copy()
+    wide: Vectors = torch.from_numpy(own).float().numpy()
+    return wide
+
+
+def unit_rows(features: Vectors) -> Vectors:
+    """Rows of length 1; rows of zeros stay as they are."""
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    rows: Vectors = (features / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+    return rows

@@ -1,0 +1,70 @@
+"""Fewer dimensions: the directions in which the features of the photos are largest, and what is lost by them.
+
+The directions are the first eigenvectors of X^T X, for features X of length 1. They keep inner products better than any
+other directions of their number; the means are not taken out, because cosines are about zero and not about the mean.
+What is lost is measured on photos that the directions were not fitted to: the share of the ten nearest photos that are
+still among the ten nearest.
+
+Cost: one pass over the sample and an eigenvalue problem of the size of the feature; about a second for 1280.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from finegraph.errors import InputError
+from finegraph.search.nearest import Vectors, unit_rows
+
+SAMPLE = 6_000
+"""How many photos directions are fitted to at the most."""
+_NEIGHBOURS = 10
+_QUERIES = 500
+
+
+def fit_projection(features: Vectors, dimensions: int) -> tuple[Vectors, float]:
+    """Directions (feature, dimension), and the share of the ten nearest photos that they keep.
+
+    Args:
+        features: of a sample of photos, of length 1.
+        dimensions: how many directions.
+
+    Raises:
+        InputError: too few photos, or not fewer dimensions than the feature has.
+    """
+    count, size = features.shape
+    if not 1 <= dimensions < size:
+        raise InputError(
+            f"expected a projection to 1 to {size - 1} dimensions, fewer than the feature has, got {dimensions}"
+        )
+    if count < 2 * dimensions:
+        raise InputError(
+            f"expected at least {2 * dimensions} photos to fit a projection to {dimensions} dimensions, got {count}; "
+            "project to fewer dimensions, or leave the projection out"
+        )
+    recall = _kept(features[1::2], project(features[1::2], _directions(features[::2], dimensions)))
+    return _directions(features, dimensions), recall
+
+
+def project(features: Vectors, directions: Vectors | None) -> Vectors:
+    """Features in fewer dimensions, of length 1; without directions, only that."""
+    return unit_rows(features if directions is None else features @ directions)
+
+
+def _directions(features: Vectors, dimensions: int) -> Vectors:
+    products = features.T.astype(np.float64) @ features.astype(np.float64)
+    vectors = np.linalg.eigh(products)[1]
+    found: Vectors = np.ascontiguousarray(vectors[:, ::-1][:, :dimensions], dtype=np.float32)
+    return found
+
+
+def _kept(features: Vectors, projected: Vectors) -> float:
+    """The share of the nearest photos by all dimensions that are also the nearest by fewer."""
+    neighbours = min(_NEIGHBOURS, len(features) - 1)
+    queries = np.linspace(0, len(features) - 1, min(_QUERIES, len(features))).astype(np.int64)
+    found = []
+    for vectors in (features, projected):
+        cosines = vectors[queries] @ vectors.T
+        cosines[np.arange(len(queries)), queries] = -np.inf  # a photo is not its own neighbour
+        found.append(np.argpartition(-cosines, neighbours - 1, axis=1)[:, :neighbours])
+    shared = [len(set(one) & set(two)) for one, two in zip(found[0].tolist(), found[1].tolist(), strict=True)]
+    return float(np.mean(shared) / neighbours)

@@ -1,0 +1,318 @@
+"""Changing an index: one process at a time, and each change in one step.
+
+New files are written first, then the state that names them takes the place of the old one (`state.py`). A process that
+dies, or a disk that is full, at any moment before that leaves the index as it was; the next process that writes removes
+what was half done. Removing marks photos; merging writes those that are left to new segments and forgets the others.
+
+Cost: adding writes what is added; removing writes the state alone; merging writes everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.data.samples import Box
+from finegraph.data.storage.durable import is_temporary, make_folder, reason_of, remove_stale
+from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
+from finegraph.errors import IndexFolderError, InputError
+from finegraph.graph import LabelGraph
+from finegraph.graph.json_file import canonical_json
+from finegraph.search.array_file import ENDING, write_arrays, write_bytes
+from finegraph.search.columns import Columns, Segment, join, write_segment
+from finegraph.search.lists import MOST_EXACT, make_lists
+from finegraph.search.nearest import Vectors
+from finegraph.search.state import (
+    GRAPH,
+    STATE,
+    WAYS,
+    IndexState,
+    ListsEntry,
+    ModelEntry,
+    ProjectionEntry,
+    SegmentEntry,
+    read_state,
+    write_state,
+)
+
+MERGED_ROWS = 65536
+"""How many photos a merged segment holds at the most."""
+_FEW = 8
+"""So many small segments may stay as they are."""
+_WORDS = LockWords(noun="index", purpose="writing", instead="", error=IndexFolderError)
+_OWN = ("segment-", "lists-", "projection-")
+Identity = tuple[str, Box | None]
+"""What a photo is known by."""
+
+
+class Place(NamedTuple):
+    """Where a photo is: the file of its segment, and its row there."""
+
+    segment: str
+    row: int
+
+
+class IndexWriter:
+    """An index that this process alone may change, until `close`; use it in a `with` statement.
+
+    Attributes:
+        folder: where it is.
+        state: what it consists of; every method that changes the index leaves the new state here and on the disk.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Take the lock of an index, and remove what a process that died has left.
+
+        Raises:
+            IndexFolderError: there is no index, it is damaged, or another process changes it.
+        """
+        self.folder = Path(folder)
+        read_state(self.folder)  # before anything is written into what may be no index
+        self._lock = FolderLock(self.folder, _WORDS)
+        try:
+            self.state = read_state(self.folder)
+            self._segments: dict[str, Segment] = {}
+            self._sweep()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        model: ModelEntry,
+        graph: LabelGraph,
+        feature_size: int,
+        way: str = "auto",
+    ) -> IndexWriter:
+        """Make an index without photos.
+
+        Args:
+            folder: where; it must not be there, or be empty.
+            model: what makes the vectors.
+            graph: its label graph.
+            feature_size: the size of its feature.
+            way: "exact", "approximate", or "auto" for exact up to 200,000 photos.
+
+        Raises:
+            IndexFolderError: something is there already, or it cannot be written.
+        """
+        if way not in WAYS:
+            raise InputError(f"way: expected one of {', '.join(WAYS)}, got {way!r}")
+        path = Path(folder)
+        with _written(path):
+            make_folder(path)
+            with FolderLock(path, _WORDS):
+                _refuse_taken(path)
+                remove_stale(path)
+                with contextlib.suppress(FileNotFoundError):  # of a process that died before there was an index
+                    (path / GRAPH).unlink()
+                entry = write_bytes(path / GRAPH, canonical_json(graph).encode("utf-8"))
+                write_state(
+                    path,
+                    IndexState(model=model, graph=entry, feature_size=feature_size, dimensions=feature_size, way=way),
+                )
+        return cls(path)
+
+    def close(self) -> None:
+        """Let other processes change the index."""
+        self._lock.release()
+
+    def __enter__(self) -> IndexWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def segment(self, place: Place) -> Segment:
+        """The segment of a photo."""
+        return next(segment for segment in self.segments() if segment.entry.file.name == place.segment)
+
+    def segments(self) -> list[Segment]:
+        """The segments, opened and checked once.
+
+        Raises:
+            IndexFolderError: one is damaged or missing.
+        """
+        for entry in self.state.segments:
+            held = self._segments.get(entry.file.name)
+            if held is None:
+                try:
+                    self._segments[entry.file.name] = Segment(self.folder, entry)
+                except FileNotFoundError as error:
+                    raise IndexFolderError(f"{error.filename}: the file is missing; make the index again") from error
+            elif held.entry is not entry:
+                held.entry, held.live = entry, np.flatnonzero(entry.live)
+        return [self._segments[entry.file.name] for entry in self.state.segments]
+
+    def places(self) -> dict[Identity, Place]:
+        """Where each photo is, by its path and its box."""
+        return {
+            (segment.path(row), segment.box(row)): Place(segment.entry.file.name, row)
+            for segment in self.segments()
+            for row in segment.live.tolist()
+        }
+
+    # ---- changing ---------------------------------------------------------------------------------------------------
+
+    def set_projection(self, directions: Vectors, recall: float) -> None:
+        """Project all vectors that will come; only before the first of them.
+
+        Args:
+            directions: (feature, dimension).
+            recall: the share of the ten nearest photos that they keep.
+        """
+        if self.state.segments or self.state.projection is not None:
+            raise InputError("a projection is chosen before the first photo is stored, and stays")
+        with _written(self.folder):
+            file = write_arrays(self._new("projection"), {"directions": directions.astype("<f4")}, {})
+            entry = ProjectionEntry(file=file, recall=recall)
+            self._commit(projection=entry, dimensions=int(directions.shape[1]))
+
+    def add(self, columns: Columns, instead_of: Sequence[Place] = ()) -> None:
+        """Store photos, and remove others in the same step.
+
+        Args:
+            columns: the photos.
+            instead_of: where the photos are that they take the place of.
+        """
+        if columns.vectors.shape[1:] != (self.state.dimensions,):
+            raise InputError(f"expected vectors of {self.state.dimensions} numbers, got {columns.vectors.shape[1:]}")
+        marked = _marked(self.state.segments, instead_of)
+        with _written(self.folder):
+            self._commit(segments=(*marked, write_segment(self._new("segment"), columns)))
+
+    def remove(self, places: Sequence[Place]) -> None:
+        """Remove photos."""
+        if places:
+            with _written(self.folder):
+                self._commit(segments=_marked(self.state.segments, places))
+
+    def finish(self) -> None:
+        """All photos are in: say so, merge small segments, and make lists where the search is to be approximate."""
+        small = len(self.state.segments) > _FEW + 2 * (self.state.photos // MERGED_ROWS)
+        if small or self.state.removed > self.state.photos:
+            self.compact()
+        elif self._wants_lists() and self.state.lists is None:
+            with _written(self.folder):
+                self._commit(lists=self._make_lists(self.state.segments))
+        if not self.state.complete:
+            with _written(self.folder):
+                self._commit(complete=True)
+
+    def compact(self) -> None:
+        """Write the photos that are there to as few segments as possible, and make new lists of them."""
+        with _written(self.folder):
+            segments = tuple(write_segment(self._new("segment"), columns) for columns in self._merged())
+            lists = self._make_lists(segments) if self._wants_lists() else None
+            self._commit(segments=segments, lists=lists)
+
+    def _merged(self) -> Iterator[Columns]:
+        """The photos that are there, in parts of the size of a merged segment."""
+        waiting: list[Columns] = []
+        held = 0
+        for segment in self.segments():
+            start = 0
+            while start < len(segment.live):
+                rows = segment.live[start : start + MERGED_ROWS - held]
+                waiting.append(segment.columns(rows))
+                start, held = start + len(rows), held + len(rows)
+                if held == MERGED_ROWS:
+                    yield join(waiting)
+                    waiting, held = [], 0
+        if waiting:
+            yield join(waiting)
+
+    def _wants_lists(self) -> bool:
+        count = self.state.photos
+        return count > 0 and (self.state.way == "approximate" or (self.state.way == "auto" and count > MOST_EXACT))
+
+    def _make_lists(self, entries: Sequence[SegmentEntry]) -> ListsEntry:
+        """Lists of the photos that are there; photos that were removed are in none."""
+        segments = [Segment(self.folder, entry) for entry in entries]
+        lists, recall = make_lists([segment.vectors for segment in segments])
+        arrays: dict[str, NDArray[Any]] = {"centres": lists.centres}
+        for segment, own in zip(segments, lists.of_parts, strict=True):
+            of_rows = np.zeros(segment.entry.rows, "<i4")
+            of_rows[segment.live] = own
+            arrays[segment.entry.file.name] = of_rows
+        file = write_arrays(self._new("lists"), arrays, {})
+        photos = sum(len(segment.live) for segment in segments)
+        return ListsEntry(file=file, count=len(lists.centres), probes=lists.probes, recall=recall, photos=photos)
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def _new(self, noun: str) -> Path:
+        """A name for a new file."""
+        return self.folder / f"{noun}-{secrets.token_hex(8)}{ENDING}"
+
+    def _commit(self, **changes: Any) -> None:
+        """Let the next state take the place of this one; then files that nobody needs any more go."""
+        state = self.state.next(**changes)
+        write_state(self.folder, state)
+        self.state = state
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove the files of an index that its state does not name. What cannot be removed now goes another time."""
+        named = {file.name for file in self.state.files}
+        with contextlib.suppress(OSError):
+            remove_stale(self.folder)
+            for entry in list(os.scandir(self.folder)):
+                if entry.name.startswith(_OWN) and entry.name.endswith(ENDING) and entry.name not in named:
+                    os.unlink(entry.path)
+        self._segments = {name: segment for name, segment in self._segments.items() if name in named}
+
+
+def _marked(segments: Sequence[SegmentEntry], places: Sequence[Place]) -> tuple[SegmentEntry, ...]:
+    """The segments with photos marked as removed; a segment without any photo left is left out."""
+    rows: dict[str, list[int]] = {}
+    for place in places:
+        rows.setdefault(place.segment, []).append(place.row)
+    found = []
+    for segment in segments:
+        own = rows.get(segment.file.name)
+        if own is None:
+            found.append(segment)
+            continue
+        removed = ~segment.live
+        removed[own] = True
+        if not removed.all():
+            found.append(SegmentEntry(file=segment.file, rows=segment.rows, removed=removed))
+    return tuple(found)
+
+
+def _refuse_taken(path: Path) -> None:
+    """Raise where a folder holds anything but what is left of an index that was never made."""
+    names = {entry.name for entry in os.scandir(path) if not is_temporary(entry.name)} - {LOCK_FILE}
+    if STATE in names:
+        raise IndexFolderError(f"{path}: there is an index already; add photos to it, or choose another folder")
+    if names - {GRAPH}:
+        raise IndexFolderError(
+            f"{path}: expected a new or empty folder for the index, got one with {min(names)!r} in it; choose another"
+        )
+
+
+@contextlib.contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """Say which index could not be written, and that it is as it was."""
+    try:
+        yield
+    except OSError as error:
+        raise IndexFolderError(
+            f"{folder}: the index cannot be written: {reason_of(error)}; it is as it was before this change"
+        ) from error

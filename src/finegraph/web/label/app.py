@@ -1,0 +1,68 @@
+"""The web app of the labelling page: routes for reading, writing, looking back, files and photos, and the page.
+
+Every route is a thin door to one method of the store; what the page shows is what the store says. Blocking calls run
+in the thread pool of the server. Checks of who asks stand before all routes, in `finegraph.web.security`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from finegraph.errors import ConflictError
+from finegraph.web.assets import mount_assets, page_response
+from finegraph.web.label.exchange import exchange_routes
+from finegraph.web.label.looking_back import looking_back_routes
+from finegraph.web.label.photos import photo_routes
+from finegraph.web.label.reading import reading_routes
+from finegraph.web.label.writing import writing_routes
+from finegraph.web.problems import ProblemError, install_problems
+from finegraph.web.security import Guard, Security
+
+if TYPE_CHECKING:
+    from finegraph.workflows.label import LabelSession
+
+STATIC = Path(__file__).parent / "static"
+"""The files of the page."""
+OPEN_PATHS = ("/health/live", "/assets/", "/label/")
+"""What needs no token: that the server lives, and the files of the page, which hold no labels."""
+MOST_BYTES = 64 << 20
+"""The largest request; a graph file of 100,000 classes with ten kinds has about 15 MB."""
+
+
+def create_label_app(session: LabelSession, *, security: Security | None = None) -> FastAPI:
+    """The web app of a labelling session.
+
+    Args:
+        session: what is labelled; it stays open as long as the app is used, and is closed by its owner.
+        security: who may ask; by default this machine only.
+    """
+    app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
+    install_problems(app)
+    app.add_exception_handler(ConflictError, _conflict)
+    for routes in (reading_routes, writing_routes, looking_back_routes, exchange_routes, photo_routes):
+        app.include_router(routes(session))
+
+    @app.get("/")
+    def page() -> Response:
+        return page_response("index.html", STATIC)
+
+    @app.get("/health/live")
+    def live() -> dict[str, str]:
+        return {"status": "ok"}
+
+    mount_assets(app)
+    mount_assets(app, STATIC, "/label")
+    app.add_middleware(Guard, security=security or Security(open_paths=OPEN_PATHS, most_bytes=MOST_BYTES))
+    return app
+
+
+async def _conflict(request: Request, error: Exception) -> Response:
+    """Somebody else was quicker: both values, so that the person can choose."""
+    assert isinstance(error, ConflictError)
+    conflicts = [conflict.to_dict() for conflict in error.conflicts]
+    return ProblemError("conflict", str(error), conflicts=conflicts).response()

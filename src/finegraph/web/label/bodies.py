@@ -1,0 +1,107 @@
+"""What the page sends, checked at the edge. Names and values are checked by the store, which knows the labels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(min_length=1, max_length=2000)]
+Value = str | dict[str, Any] | None
+"""A cell as the store takes it: unknown, one label, `one_of`, `weights` or `all_of`."""
+MOST_AT_ONCE = 10_000
+"""The most cells or suggestions that one action changes."""
+
+
+class Body(BaseModel):
+    """A request; fields that are not known are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Edit(Body):
+    """An action of a person. Sent again with the same `edit` it happens once."""
+
+    person: Annotated[str, Field(min_length=1, max_length=80)]
+    edit: Annotated[str, Field(min_length=8, max_length=100)]
+
+
+class CellChange(Body):
+    """The value that a cell is to have, and the version that the person was looking at."""
+
+    fine: Name
+    kind: Name
+    value: Value = None
+    seen: int | None
+
+
+class Decide(Edit):
+    """Decide one cell or many; many are one action."""
+
+    cells: Annotated[list[CellChange], Field(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Resolve(Edit):
+    """Settle a disagreement."""
+
+    fine: Name
+    kind: Name
+    value: Value = None
+    seen: int
+
+
+class Note(Edit):
+    """The note of a class."""
+
+    fine: Name
+    text: Annotated[str, Field(max_length=10_000)]
+    seen: int
+
+
+class PhotoLabel(Edit):
+    """The label of a kind that one photo shows."""
+
+    photo: Annotated[int, Field(ge=0)]
+    kind: Name
+    value: Value = None
+    seen: int
+
+
+class Accept(Edit):
+    """Accept suggestions, as they were seen: number of the suggestion -> version of its cell."""
+
+    suggestions: Annotated[dict[int, int], Field(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Undo(Edit):
+    """Undo an action, or one edit of it."""
+
+    batch: int | None = None
+    number: int | None = None
+
+
+class Change(Body):
+    """A change of names that is only to be previewed."""
+
+    change: dict[str, Any]
+
+
+class Apply(Edit):
+    """A change of names, as it was previewed."""
+
+    change: dict[str, Any]
+    digest: Annotated[str, Field(max_length=200)] | None = None
+
+
+class ImportFile(Body):
+    """A graph file that is only to be previewed."""
+
+    name: Annotated[str, Field(max_length=500)]
+    text: str
+
+
+class Import(Edit):
+    """A graph file whose labels are taken over."""
+
+    name: Annotated[str, Field(max_length=500)]
+    text: str

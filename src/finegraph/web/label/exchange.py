@@ -1,0 +1,77 @@
+"""Files in and out. An import is previewed as the list of what would change, then taken over as one action."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.graph.csv_file import parse_csv
+from finegraph.graph.json_reader import parse_json
+from finegraph.labelling.diffing import diff_graphs
+from finegraph.labelling.label_studio import Content, parse_tasks
+from finegraph.web.label.bodies import Import, ImportFile
+
+if TYPE_CHECKING:
+    from finegraph.workflows.label import LabelSession
+
+Json = dict[str, Any]
+MOST_LISTED = 500
+"""How many changes a preview lists; it counts all."""
+MEDIA_TYPES = {"csv": "text/csv", "photos": "text/csv", "json": "application/json", "label-studio": "application/json"}
+
+
+def exchange_routes(session: LabelSession) -> APIRouter:
+    """The routes of a session for files."""
+    router = APIRouter(prefix="/api")
+    store = session.store
+
+    @router.get("/export/{form}")
+    def export(form: Literal["csv", "json", "label-studio", "photos"]) -> Response:
+        return Response(store.export_text(form), media_type=MEDIA_TYPES[form])
+
+    @router.post("/import/preview")
+    def preview(body: ImportFile) -> Json:
+        found = read_content(body.name, body.text)
+        new = found.graph if isinstance(found, Content) else found
+        diff = diff_graphs(store.graph(), new).to_dict()
+        return {**diff, "total": len(diff["changes"]), "changes": diff["changes"][:MOST_LISTED]}
+
+    @router.post("/import")
+    def take_over(body: Import) -> Json:
+        found = read_content(body.name, body.text)
+        if isinstance(found, Content):
+            done = store.import_content(found, person=body.person, edit_id=body.edit)
+        else:
+            done = store.import_graph(found, person=body.person, edit_id=body.edit)
+        return {**done.to_dict(), "names": True}
+
+    return router
+
+
+def read_content(name: str, text: str) -> LabelGraph | Content:
+    """What a file holds, by the ending of its name; a JSON file with a list is one of Label Studio.
+
+    Raises:
+        GraphFileError: with all faults of a graph file.
+        InputError: the ending is another, or the file is no such file.
+    """
+    shown = PurePosixPath(name.replace("\\", "/")).name
+    if shown.lower().endswith(".csv"):
+        return parse_csv(text.removeprefix("\ufeff"), shown)[0]
+    if not shown.lower().endswith(".json"):
+        raise InputError(f"{shown!r}: expected a file that ends in .csv or .json; rename it")
+    return parse_tasks(text, shown) if _is_list(text) else parse_json(text, shown)
+
+
+def _is_list(text: str) -> bool:
+    """Whether a JSON text holds a list; faults are left to whoever reads it in full."""
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False

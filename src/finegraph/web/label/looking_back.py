@@ -1,0 +1,90 @@
+"""The routes that look back: who did what, how far things are, how well people agree, what is doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from finegraph.errors import UnknownNameError
+from finegraph.labelling import CellState
+from finegraph.web.label.live_check import LiveCheck
+
+if TYPE_CHECKING:
+    from finegraph.workflows.label import LabelSession
+
+Json = dict[str, Any]
+Limit = Annotated[int, Query(ge=1, le=200)]
+MOST_CHANGES = 100
+"""A page that is further behind loads everything anew."""
+
+
+def looking_back_routes(session: LabelSession) -> APIRouter:
+    """The routes of a session that look back."""
+    router = APIRouter(prefix="/api")
+    store, check = session.store, LiveCheck(session.store)
+
+    @router.get("/history")
+    def history(
+        fine: str | None = None,
+        kind: str | None = None,
+        batch: int | None = None,
+        before: int | None = None,
+        limit: Limit = 100,
+    ) -> Json:
+        found = store.history(fine=fine, kind=kind, batch=batch, before=before, limit=limit)
+        return {"edits": [edit.to_dict() for edit in found]}
+
+    @router.get("/batches")
+    def batches(person: str | None = None, before: int | None = None, limit: Limit = 50) -> Json:
+        """The last actions, each with the version of the store that it made."""
+        found = []
+        for batch in store.batches(person=person, before=before, limit=limit):
+            last = store.history(batch=batch.number, limit=1)
+            found.append({**batch.to_dict(), "version": last[0].number if last else None})
+        return {"batches": found}
+
+    @router.get("/undoable")
+    def undoable(person: str) -> Json:
+        return {"batch": store.last_undoable(person)}
+
+    @router.get("/changes")
+    def changes(since: int) -> Json:
+        """The edits after a version, newest first, and the cells that they changed; `more`: too many to list."""
+        version = store.version
+        found = [edit for edit in store.history(limit=MOST_CHANGES) if edit.number > since] if version != since else []
+        places = {(edit.fine, edit.kind) for edit in found if edit.target == "cell" and edit.fine and edit.kind}
+        return {
+            "version": version,
+            "edits": [edit.to_dict() for edit in found],
+            "cells": [cell.to_dict() for cell in _cells(sorted(places))],
+            "more": len(found) == MOST_CHANGES,
+        }
+
+    def _cells(places: list[tuple[str, str]]) -> Iterator[CellState]:
+        for fine, kind in places:
+            with suppress(UnknownNameError):  # removed or renamed meanwhile, which is one of the edits too
+                yield store.cell(fine, kind)
+
+    @router.get("/progress")
+    def progress() -> Json:
+        return store.progress().to_dict()
+
+    @router.get("/agreement")
+    def agreement(kind: str | None = None) -> Json:
+        return store.agreement(kind).to_dict()
+
+    @router.get("/findings")
+    def findings(fine: str | None = None) -> Json:
+        """What the graph check finds, of one class or of all; `version` is the state that was checked."""
+        version, found = check.findings()
+        listed = [finding.to_dict() for finding in found if fine is None or fine in finding.fine]
+        return {"findings": listed, "version": version}
+
+    @router.get("/diff")
+    def diff(one: int, two: int | None = None) -> Json:
+        return store.diff(one, two).to_dict()
+
+    return router

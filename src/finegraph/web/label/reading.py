@@ -1,0 +1,103 @@
+"""The routes that show labels: the start of the page, lists of classes, one class, suggestions.
+
+A list returns the cells of one kind only and at most 200 classes, so that its cost does not grow with the graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+
+from finegraph.web.label.best_suggestions import BestSuggestions
+from finegraph.web.label.contradicted import Contradicted
+from finegraph.web.label.photo_numbers import PhotoNumbers
+
+if TYPE_CHECKING:
+    from finegraph.workflows.label import LabelSession
+
+Json = dict[str, Any]
+Offset = Annotated[int, Query(ge=0)]
+Limit = Annotated[int, Query(ge=1, le=200)]
+Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
+MOST_PHOTOS = 60
+"""How many photos of a class are listed."""
+
+
+def reading_routes(session: LabelSession) -> APIRouter:
+    """The routes of a session that show labels."""
+    router = APIRouter(prefix="/api")
+    store, photos = session.store, PhotoNumbers(session)
+    contradicted, suggested = Contradicted(store), BestSuggestions(store)
+
+    @router.get("/start")
+    def start() -> Json:
+        return {
+            "name": session.name,
+            "version": store.version,
+            "kinds": [kind.to_dict() for kind in store.kinds()],
+            "progress": store.progress().to_dict(),
+            "people": list(store.people()),
+            "photos": session.samples is not None,
+        }
+
+    @router.get("/kinds")
+    def kinds() -> Json:
+        found = [{**kind.to_dict(), "counts": store.label_counts(kind.name)} for kind in store.kinds()]
+        return {"kinds": found, "version": store.version}
+
+    @router.get("/classes")
+    def classes(
+        kind: str | None = None,
+        show: Show = "all",
+        search: str = "",
+        label: str | None = None,
+        order: Literal["graph", "name", "attention"] = "graph",
+        offset: Offset = 0,
+        limit: Limit = 100,
+    ) -> Json:
+        wanted = () if kind is None else (kind,)
+        if show == "contradicted":
+            page = contradicted.page(kind, search, offset, limit)
+        else:
+            page = store.classes(
+                kind=kind, show=show, search=search, label=label, order=order, offset=offset, limit=limit, kinds=wanted
+            ).to_dict()
+        best = {} if kind is None else suggested.of_kind(kind)
+        for row in page["rows"]:
+            first = photos.of_class(row["fine"], 1)
+            row["photo"] = first[0][0] if first else None
+            row["suggestion"] = best.get(row["fine"])
+        return page
+
+    @router.get("/class")
+    def one_class(fine: str) -> Json:
+        row = store.one_class(fine).to_dict()
+        listed = photos.of_class(fine, MOST_PHOTOS)
+        cells = store.photo_cells([photo.key for _, photo in listed])
+        row["photos"] = [
+            {
+                "number": number,
+                "key": photo.key,
+                "cells": {kind: cell.to_dict() for kind, cell in cells.get(photo.key, {}).items()},
+            }
+            for number, photo in listed
+        ]
+        row["photo_count"] = session.photo_count(fine)
+        row["suggestions"] = [found.to_dict() for found in store.suggestions(fine=fine, limit=100).rows]
+        return row
+
+    @router.get("/suggestions")
+    def suggestions(
+        kind: str | None = None,
+        fine: str | None = None,
+        contradicting: bool = False,
+        least: Annotated[float, Query(ge=0, le=1)] = 0.0,
+        offset: Offset = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> Json:
+        return store.suggestions(
+            kind=kind, fine=fine, contradicting=contradicting, least=least, offset=offset, limit=limit
+        ).to_dict()
+
+    return router

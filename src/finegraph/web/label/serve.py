@@ -1,0 +1,87 @@
+"""Running the labelling page: one process, one writer, until it is stopped.
+
+SIGTERM or Ctrl-C: no new connections, what is there is answered, then the process goes on after `serve_label`. A second
+Ctrl-C ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from finegraph.web.label.app import MOST_BYTES, OPEN_PATHS, create_label_app
+from finegraph.web.security import Security
+
+if TYPE_CHECKING:
+    from finegraph.web.server import Server
+    from finegraph.workflows.label import LabelSession
+
+_STOP_SECONDS = 5
+
+
+def print_address(address: str) -> None:
+    """Say where the page is."""
+    print(f"The page is at {address}   (Ctrl-C stops)", flush=True)  # whoever started it may wait for this line
+
+
+def serve_label(
+    session: LabelSession,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8377,
+    token: str | None = None,
+    told: Callable[[str], None] = print_address,
+) -> None:
+    """Serve the labelling page of a session until the process is asked to stop.
+
+    Args:
+        session: what is labelled.
+        host: the address to listen on; others than this machine's need a token.
+        port: the port to listen on; 0 for any that is free.
+        token: what every request must bring.
+        told: is called with the address once the server answers.
+
+    Raises:
+        InputError: a public address without a token, a token that is easily guessed, or an address that is taken.
+    """
+    import uvicorn
+
+    from finegraph.web.server import Server, listen
+
+    Security(host=host, port=port, token=token).check()
+    listener = listen(host, port)
+    try:
+        taken = listener.getsockname()[1]
+        security = Security(host=host, port=taken, token=token, most_bytes=MOST_BYTES, open_paths=OPEN_PATHS)
+        config = uvicorn.Config(
+            create_label_app(session, security=security),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+        asyncio.run(_run(Server(config), listener, told))
+    finally:
+        listener.close()
+
+
+async def _run(server: Server, listener: socket.socket, told: Callable[[str], None]) -> None:
+    """Serve until told to stop."""
+    loop = asyncio.get_running_loop()
+    # In a thread other than the first there are no signals, and Windows has them in another way.
+    with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, server.handle_exit, number, None)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.02)
+    if server.started:
+        host, port = listener.getsockname()[:2]
+        told(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
+    await serving

@@ -1,0 +1,80 @@
+// All that is known of one cell: who decided what, suggestions with their reasons, findings, its kind's progress.
+
+import { button, count, el, fill, percent, when } from "./dom.js";
+import { showHistory } from "./history.js";
+import { cellOf, progressOf, shownValue } from "./model.js";
+import { inWords, same } from "./values.js";
+
+export class CellPanel {
+  constructor(view) {
+    this.view = view;
+    this.root = el("aside", { class: "cell-panel", "aria-label": "This cell" });
+  }
+
+  draw() {
+    const { view } = this;
+    if (!view.kind) return fill(this.root, el("p", { class: "muted" }, "There are no kinds yet. Press m to add one."));
+    const { fine } = view.row;
+    const cell = cellOf(fine, view.kind.name);
+    fill(
+      this.root,
+      this.heading(cell, shownValue(fine, view.kind.name)),
+      this.votes(cell),
+      this.suggestions(view.row.suggestions.filter((one) => one.kind === view.kind.name)),
+      this.findings(view.row.findings.filter((one) => one.kind === view.kind.name || one.kind === null)),
+      button("History (h)", () => showHistory(fine, view.kind.name), { class: "quiet" }),
+    );
+  }
+
+  heading(cell, value) {
+    const progress = progressOf(cell.kind);
+    const known = progress?.known ?? 0;
+    return el(
+      "div",
+      { class: "panel-head" },
+      el("h2", {}, cell.kind),
+      el("p", { class: value === null ? "value muted" : "value" }, inWords(value)),
+      el("p", { class: "muted" }, cell.version > 0 ? `${cell.by}, ${when(cell.at)}` : "As it was imported"),
+      progress && el("progress", { max: progress.total, value: known, "aria-label": "known classes" }),
+      progress && el("p", { class: "muted" }, `${percent(known, progress.total)} known, ${count(progress.unknown, "class", "classes")} left`),
+    );
+  }
+
+  votes(cell) {
+    const people = Object.entries(cell.votes ?? {});
+    if (!people.length) return null;
+    const rows = people.map(([who, value]) =>
+      el(
+        "li",
+        { class: same(value, cell.value) ? "vote" : "vote other" },
+        el("span", { class: "who" }, who),
+        el("span", { class: "said" }, inWords(value)),
+        cell.disagreement && button("Settle so", () => this.view.resolve(value), { class: "small" }),
+      ),
+    );
+    const title = cell.disagreement ? "They disagree" : cell.resolved ? "Settled" : "Decided by";
+    const hint = cell.disagreement && el("p", { class: "hint" }, "r settles it with the value shown.");
+    return el("section", { class: cell.disagreement ? "votes warn" : "votes" }, el("h3", {}, title), el("ul", {}, rows), hint);
+  }
+
+  suggestions(found) {
+    if (!found.length) return null;
+    const rows = found.map((one, index) =>
+      el(
+        "li",
+        { class: one.contradicts ? "suggestion contradicts" : "suggestion" },
+        el("div", { class: "row" }, el("strong", {}, inWords(one.value)), el("span", { class: "muted" }, `${Math.round(100 * one.score)} %`)),
+        el("meter", { min: 0, max: 1, value: one.score, "aria-label": "score" }),
+        el("p", { class: "reason" }, one.reason),
+        button(index === 0 ? "Accept (s)" : "Accept", () => this.view.accept(one), { class: "small" }),
+      ),
+    );
+    return el("section", {}, el("h3", {}, "Suggestions"), el("ul", {}, rows));
+  }
+
+  findings(found) {
+    if (!found.length) return null;
+    const rows = found.map((one) => el("li", { class: "finding" }, el("p", {}, one.message), one.hint && el("p", { class: "hint" }, one.hint)));
+    return el("section", {}, el("h3", {}, "Graph check"), el("ul", {}, rows));
+  }
+}

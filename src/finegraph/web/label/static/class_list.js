@@ -1,0 +1,145 @@
+// The list of classes beside one class: search, filter, order; only the rows in sight exist.
+
+import { get } from "./api.js";
+import { count, el } from "./dom.js";
+import { VirtualList } from "./virtual_list.js";
+
+/** The filters, in the order in which the key goes through them. */
+export const FILTERS = {
+  all: "All classes",
+  unknown: "Unknown",
+  disagreement: "Disagreement",
+  low_confidence: "Low confidence",
+  contradicted: "Contradicted by photos",
+  suggested: "With suggestions",
+  noted: "With notes",
+};
+export const ORDERS = { graph: "As in the file", name: "By name", attention: "Needs attention first" };
+
+/** A select of named choices. */
+export function choices(label, entries, value, onchange) {
+  const options = Object.entries(entries).map(([name, text]) => el("option", { value: name, selected: name === value }, text));
+  const change = (event) => {
+    event.target.blur(); // the keys are for the page again
+    onchange(event.target.value);
+  };
+  return el("select", { "aria-label": label, onchange: change }, options);
+}
+
+/** Call a function once a person stops typing. */
+export function afterTyping(action, pause = 120) {
+  let timer;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...given), pause);
+  };
+}
+
+export class ClassList {
+  /**
+   * @param {HTMLElement} holder
+   * @param {(fine: string, index: number) => void} open
+   */
+  constructor(holder, open) {
+    Object.assign(this, { open, query: { show: "all", order: "graph", search: "" }, index: 0, current: null });
+    this.search = el("input", {
+      type: "search",
+      placeholder: "Search classes  /",
+      "aria-label": "Search classes",
+      oninput: afterTyping((event) => this.ask({ search: event.target.value })),
+      onkeydown: (event) => this.searchKey(event),
+    });
+    this.total = el("span", { class: "muted" });
+    this.rows = el("div", { class: "list-rows", role: "listbox", "aria-label": "Classes" });
+    holder.replaceChildren(el("div", { class: "list-tools" }, this.search, el("div", { class: "row" }, this.selects())), this.rows);
+    this.list = new VirtualList(this.rows, 34, (offset, limit) => this.load(offset, limit), (row, at) => this.draw(row, at));
+  }
+
+  selects() {
+    this.filter = choices("Filter", FILTERS, this.query.show, (show) => this.ask({ show }));
+    this.order = choices("Order", ORDERS, this.query.order, (order) => this.ask({ order }));
+    return [this.filter, this.order, this.total];
+  }
+
+  async load(offset, limit) {
+    const page = await get("/api/classes", { ...this.query, offset, limit });
+    this.total.textContent = count(page.total, "class", "classes");
+    return page;
+  }
+
+  /** Change what is listed and open the first class of it. */
+  async ask(change) {
+    Object.assign(this.query, change);
+    this.filter.value = this.query.show;
+    this.order.value = this.query.order;
+    await this.list.reset();
+    this.rows.scrollTop = 0;
+    if (this.list.row(0)) this.go(0);
+  }
+
+  /** The next filter, by key. */
+  nextFilter() {
+    const names = Object.keys(FILTERS);
+    const next = names[(names.indexOf(this.query.show) + 1) % names.length];
+    this.ask({ show: next });
+    return FILTERS[next];
+  }
+
+  searchKey(event) {
+    if (event.key === "Enter" || event.key === "Escape" || event.key === "ArrowDown") {
+      event.preventDefault();
+      if (event.key === "Escape") {
+        this.search.value = "";
+        this.ask({ search: "" });
+      }
+      this.search.blur();
+    }
+    event.stopPropagation();
+  }
+
+  /** Open the class at a place of the list. */
+  async go(index) {
+    if (index < 0 || index >= this.list.total) return false;
+    const row = await this.list.rowAt(index);
+    if (!row) return false;
+    this.index = index;
+    this.current = row.fine;
+    this.list.reveal(index);
+    this.open(row.fine, index);
+    return true;
+  }
+
+  /** Show which class is open where it was not chosen from the list; its place is known if the whole list is shown. */
+  place(row) {
+    this.current = row.fine;
+    for (const [index, listed] of this.list.loaded()) if (listed.fine === row.fine) this.index = index;
+    const { show, order, search } = this.query;
+    if (show === "all" && order === "graph" && !search) this.index = row.position;
+    this.list.reveal(this.index);
+  }
+
+  draw(row, index) {
+    const chosen = row !== undefined && row.fine === this.current;
+    return el(
+      "button",
+      {
+        type: "button",
+        class: "list-row",
+        role: "option",
+        "aria-selected": String(chosen),
+        tabindex: "-1",
+        title: row?.fine,
+        onclick: () => this.go(index),
+      },
+      row ? el("span", { class: "name" }, row.fine) : el("span", { class: "muted" }, "…"),
+      row?.note && el("span", { class: "muted", title: row.note }, "✎"),
+    );
+  }
+
+  /** Start typing in the search. */
+  focusSearch() {
+    this.search.focus();
+    this.search.select();
+  }
+}
+

@@ -1,0 +1,318 @@
+// One class at a time: its name, photos and note, a row per kind, and beside it all that is known of the cell in focus.
+
+import { get } from "./api.js";
+import { CellPanel } from "./cell_panel.js";
+import { afterTyping, ClassList } from "./class_list.js";
+import { count, el, fill } from "./dom.js";
+import { say } from "./dialogs.js";
+import { findLabel } from "./find_label.js";
+import { showHistory } from "./history.js";
+import { act, cellOf, changed, conflictOf, decide, forgetConflict, isPending, model, putCells, shownValue } from "./model.js";
+import { groupOf, keyed, optionButtons } from "./options.js";
+import { openNames } from "./names_dialog.js";
+import { PhotoStrip } from "./photo_strip.js";
+import { openSuggestions } from "./suggestions_dialog.js";
+import { choose, inWords, labelsIn } from "./values.js";
+
+export class ClassView {
+  constructor(root) {
+    this.row = null;
+    this.kindAt = 0;
+    this.head = el("header", { class: "class-head" });
+    this.strip = new PhotoStrip(this);
+    this.kinds = el("div", { class: "kinds", role: "group", "aria-label": "Kinds" });
+    this.note = el("textarea", {
+      class: "note",
+      rows: "2",
+      "aria-label": "Note",
+      placeholder: "A note on this class (n)",
+      maxlength: "10000",
+      onkeydown: (event) => this.noteKey(event),
+      onblur: () => this.saveNote(),
+    });
+    this.panel = new CellPanel(this);
+    const list = el("nav", { class: "class-list", "aria-label": "Classes" });
+    const main = el("section", { class: "class-main" }, this.head, this.strip.root, this.kinds, this.note);
+    this.root = el("div", { class: "class-view" }, list, main, this.panel.root);
+    root.append(this.root);
+    this.list = new ClassList(list, (fine) => this.load(fine));
+  }
+
+  /** Show the view, at a class if one is named. */
+  async open(fine) {
+    await this.list.list.reset();
+    if (!fine || !(await this.load(fine))) return this.list.go(Math.max(0, Math.min(this.list.index, this.list.list.total - 1)));
+    this.list.place(this.row);
+  }
+
+  /** Whether another class is on its way; keys wait for it. */
+  loading = false;
+
+  /** Load a class and show it. */
+  async load(fine, quietly = false) {
+    if (!quietly) this.saveNote();
+    this.wanted = fine;
+    this.loading = this.row?.fine !== fine;
+    const row = await get("/api/class", { fine }).catch((problem) => say(problem.message, { fault: true }));
+    if (this.wanted !== fine) return false; // a later one was asked for meanwhile
+    this.loading = false;
+    if (!row) return false;
+    putCells(Object.values(row.cells));
+    const other = this.row?.fine !== fine;
+    row.findings = other ? [] : this.row.findings;
+    const typing = !other && this.note.value !== this.row.note;
+    if (typing) Object.assign(row, { note: this.row.note, note_version: this.row.note_version });
+    this.row = row;
+    if (!typing) this.note.value = row.note;
+    history.replaceState(null, "", `#/class/${encodeURIComponent(fine)}`);
+    if (other) this.strip.at = 0;
+    this.draw();
+    changed("ready");
+    this.check();
+    return true;
+  }
+
+  /** Ask what the graph check finds here, once the keys rest. */
+  check = afterTyping(async () => {
+    const fine = this.row.fine;
+    const { findings } = await get("/api/findings", { fine }).catch(() => ({ findings: this.row.findings }));
+    if (this.row.fine !== fine || JSON.stringify(findings) === JSON.stringify(this.row.findings)) return;
+    this.row.findings = findings;
+    this.draw();
+  }, 400);
+
+  /** Go on in the list; keys wait until the class is there. */
+  async go(step) {
+    this.loading = true;
+    const went = await this.list.go(this.list.index + step).catch(() => false);
+    if (!went) {
+      this.loading = false;
+      changed("ready");
+    }
+    return went;
+  }
+
+  get kind() {
+    return model.kinds[Math.min(this.kindAt, model.kinds.length - 1)];
+  }
+
+  /** The best suggestion for a kind of this class. */
+  suggestion(kind) {
+    return this.row.suggestions.find((one) => one.kind === kind);
+  }
+
+  draw() {
+    if (!this.row) return;
+    const { fine, position, photo_count: photos } = this.row;
+    const place = `Class ${(position + 1).toLocaleString("en")} of ${model.progress.classes.toLocaleString("en")}`;
+    fill(
+      this.head,
+      el("h1", {}, fine),
+      el("p", { class: "muted" }, place, model.photos && ` · ${count(photos, "photo")}`),
+    );
+    this.strip.draw();
+    const rows = [];
+    let group = null;
+    model.kinds.forEach((kind, index) => {
+      const [of, short] = groupOf(kind.name);
+      if (of && of !== group) rows.push(el("h3", { class: "kind-group" }, of));
+      group = of;
+      rows.push(this.drawKind(kind, of ? short : kind.name, index));
+    });
+    fill(this.kinds, rows);
+    this.panel.draw();
+  }
+
+  drawKind(kind, name, index) {
+    const { fine } = this.row;
+    const cell = cellOf(fine, kind.name);
+    const value = shownValue(fine, kind.name);
+    const open = index === this.kindAt;
+    const suggested = labelsIn(this.suggestion(kind.name)?.value ?? null);
+    const classes = ["kind", open && "focus", !value && "unknown", cell.disagreement && "disagreement"];
+    const buttons = optionButtons(kind, value, {
+      open,
+      suggested,
+      pick: (label, more) => {
+        this.kindAt = index;
+        this.decideLabel(label, more);
+      },
+    });
+    const row = el(
+      "div",
+      { class: classes.filter(Boolean).join(" "), data: { kind: kind.name }, onclick: () => this.focusKind(index) },
+      el("div", { class: "kind-name", title: kind.name }, name),
+      el("div", { class: "options" }, buttons),
+      el("div", { class: "marks" }, this.marks(cell, kind)),
+    );
+    const conflict = conflictOf(fine, kind.name);
+    if (conflict) row.append(this.drawConflict(conflict));
+    return row;
+  }
+
+  marks(cell, kind) {
+    const findings = this.row.findings.filter((found) => found.kind === kind.name);
+    const unsure = cell.confidence !== null && cell.confidence !== undefined && cell.confidence < 0.5;
+    return [
+      isPending(cell.fine, kind.name) && el("span", { class: "mark saving", title: "being saved" }, "…"),
+      cell.disagreement && el("span", { class: "mark warn", title: "people disagree" }, "disagree"),
+      unsure && el("span", { class: "mark", title: "how sure the model is" }, `${Math.round(100 * cell.confidence)} %`),
+      findings.length > 0 && el("span", { class: "mark warn", title: findings.map((f) => f.message).join("\n") }, "check"),
+      cell.version > 0 && el("span", { class: "who" }, cell.by),
+    ];
+  }
+
+  drawConflict(conflict) {
+    const { fine, kind, yours, theirs, by } = conflict;
+    const keep = () => {
+      putCells([{ ...cellOf(fine, kind), version: conflict.version, value: theirs }]);
+      forgetConflict(fine, kind);
+      decide([[fine, kind, yours]]);
+    };
+    return el(
+      "div",
+      { class: "conflict", role: "alert" },
+      el("p", {}, `Not saved: ${by ?? "somebody"} has changed this meanwhile.`),
+      el("div", { class: "row" }, this.side("You", yours, "Keep mine", keep), this.side(by ?? "Theirs", theirs, "Take theirs (Enter)", () => this.takeTheirs(conflict))),
+    );
+  }
+
+  side(who, value, action, onclick) {
+    const stop = (event) => {
+      event.stopPropagation();
+      onclick();
+    };
+    return el("div", { class: "side" }, el("small", {}, who), el("strong", {}, inWords(value)), el("button", { type: "button", onclick: stop }, action));
+  }
+
+  takeTheirs({ fine, kind }) {
+    forgetConflict(fine, kind);
+    this.load(fine, true);
+  }
+
+  focusKind(index) {
+    if (this.kindAt === index) return;
+    this.kindAt = index;
+    this.draw();
+    this.kinds.querySelector(".kind.focus")?.scrollIntoView({ block: "nearest" });
+  }
+
+  // ---- deciding ------------------------------------------------------------------------------------------------------
+
+  decideLabel(label, more) {
+    if (this.strip.active) return this.strip.decide(label, more);
+    const { fine } = this.row;
+    decide([[fine, this.kind.name, choose(this.kind, shownValue(fine, this.kind.name), label, more)]]);
+  }
+
+  /** A digit or a letter was pressed. */
+  choose(index, more) {
+    const label = keyed(this.kind)[index];
+    if (label !== undefined) this.decideLabel(label, more);
+  }
+
+  actions = {
+    next: () => this.focusKind(Math.min(this.kindAt + 1, model.kinds.length - 1)),
+    previous: () => this.focusKind(Math.max(this.kindAt - 1, 0)),
+    right: () => (this.strip.active ? this.strip.move(1) : this.go(1)),
+    left: () => (this.strip.active ? this.strip.move(-1) : this.go(-1)),
+    save: () => this.saveAndGoOn(),
+    clear: () => (this.strip.active ? this.strip.clear() : decide([[this.row.fine, this.kind.name, null]])),
+    search: () => this.list.focusSearch(),
+    filter: () => say(`Filter: ${this.list.nextFilter()}`),
+    find: () => findLabel(this.kind, (label) => this.decideLabel(label, this.kind.mode === "all")),
+    accept: () => this.accept(),
+    acceptAll: () => openSuggestions({ fine: this.row.fine }),
+    resolve: () => this.resolve(shownValue(this.row.fine, this.kind.name)),
+    photos: () => this.strip.toggle(),
+    note: () => this.note.focus(),
+    history: () => showHistory(this.row.fine, this.kind.name),
+    names: () => openNames({ kind: this.kind?.name, fine: this.row.fine }),
+    back: () => this.strip.active && this.strip.toggle(),
+  };
+
+  /** Enter: what is shown becomes the decision of this person, then the next kind, then the next class. */
+  async saveAndGoOn() {
+    if (this.strip.active) return this.strip.move(1);
+    const { fine } = this.row;
+    const name = this.kind?.name;
+    const conflict = name && conflictOf(fine, name);
+    if (conflict) return this.takeTheirs(conflict);
+    const value = name ? shownValue(fine, name) : null;
+    const voted = name && cellOf(fine, name).votes[this.person()] !== undefined;
+    if (value !== null && !voted && !isPending(fine, name)) decide([[fine, name, value]]);
+    if (this.kindAt + 1 < model.kinds.length) return this.focusKind(this.kindAt + 1);
+    const before = this.kindAt;
+    this.kindAt = 0;
+    if (!(await this.go(1))) {
+      this.kindAt = before;
+      say("That was the last class of this list.");
+    }
+  }
+
+  person = () => localStorage.getItem("finegraph.person");
+
+  accept(suggestion = this.suggestion(this.kind.name)) {
+    if (!suggestion) return say("There is no suggestion for this cell.");
+    this.row.suggestions = this.row.suggestions.filter((one) => one !== suggestion);
+    act("/api/accept", { suggestions: { [suggestion.number]: cellOf(suggestion.fine, suggestion.kind).version } });
+    changed("cells");
+  }
+
+  resolve(value) {
+    const cell = cellOf(this.row.fine, this.kind.name);
+    if (!cell.disagreement) return say("Nobody disagrees on this cell.");
+    act("/api/resolve", { fine: cell.fine, kind: cell.kind, value, seen: cell.version });
+  }
+
+  // ---- the note ------------------------------------------------------------------------------------------------------
+
+  noteKey(event) {
+    event.stopPropagation();
+    if (event.key === "Escape" || (event.key === "Enter" && !event.shiftKey)) {
+      event.preventDefault();
+      this.note.blur();
+    }
+  }
+
+  saveNote() {
+    if (!this.row || this.note.value === this.row.note) return;
+    act("/api/note", { fine: this.row.fine, text: this.note.value, seen: this.row.note_version });
+    this.row.note = this.note.value;
+  }
+
+  // ---- what changed elsewhere ----------------------------------------------------------------------------------------
+
+  changed(what, detail) {
+    if (!this.row) return;
+    const fine = this.row.fine;
+    if (what === "cells" || what === "progress") this.draw();
+    if (what === "saved") this.afterSave(detail);
+    if (what === "refused") this.afterRefusal(detail);
+    if (what === "others" && detail.edits.some((edit) => edit.fine === fine || edit.photo)) this.load(fine, true);
+    if (what === "names") this.open();
+  }
+
+  afterSave({ edit, answer }) {
+    const fine = this.row.fine;
+    if (edit.path === "/api/note" && edit.body.fine === fine) this.row.note_version = answer.note_version;
+    const undone = edit.path === "/api/undo" ? (answer.cells ?? []) : [];
+    if (undone.length && !undone.some((cell) => cell.fine === fine)) this.open(undone[0].fine);
+    else if (edit.path === "/api/decide") {
+      this.draw();
+      this.check();
+    }
+    else this.load(fine, true);
+    if (edit.path === "/api/undo") say(answer.text);
+  }
+
+  afterRefusal({ edit, conflicts }) {
+    if (edit.path === "/api/note" && conflicts.length && edit.body.fine === this.row.fine) {
+      const { yours, theirs, by, version } = conflicts[0];
+      Object.assign(this.row, { note: theirs ?? "", note_version: version });
+      this.note.value = [theirs, yours].filter(Boolean).join("\n");
+      say(`${by ?? "Somebody"} changed the note meanwhile: both texts are in it now, save it as it should be.`);
+    } else if (edit.path === "/api/photo") this.load(this.row.fine, true);
+    else this.draw();
+  }
+}

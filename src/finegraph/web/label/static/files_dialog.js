@@ -1,0 +1,76 @@
+// Files in and out: export, import with a preview, and the difference between two states.
+
+import { download, get } from "./api.js";
+import { button, count, el, fill, when } from "./dom.js";
+import { openDialog, say } from "./dialogs.js";
+import { act, askServer, model } from "./model.js";
+
+const EXPORTS = {
+  csv: ["Graph as CSV", "csv"],
+  json: ["Graph as JSON", "json"],
+  "label-studio": ["Label Studio", "label-studio.json"],
+  photos: ["Labels of photos", "photos.csv"],
+};
+const SHOWN = 200;
+
+/** Open the window for files. */
+export function openFiles() {
+  const { body } = openDialog("Files", { wide: true });
+  fill(body, exportPart(), importPart(), diffPart());
+}
+
+function exportPart() {
+  const buttons = Object.entries(EXPORTS).map(([form, [text, ending]]) =>
+    button(text, () => download(`/api/export/${form}`, `${model.name || "labels"}.${ending}`).catch((problem) => say(problem.message, { fault: true }))),
+  );
+  return el("section", {}, el("h3", {}, "Export"), el("div", { class: "row wrap" }, buttons));
+}
+
+function importPart() {
+  const result = el("div", { class: "preview" });
+  const input = el("input", { type: "file", accept: ".csv,.json", "aria-label": "File to import" });
+  input.addEventListener("change", async () => {
+    const file = input.files[0];
+    if (!file) return;
+    const given = { name: file.name, text: await file.text() };
+    try {
+      const found = await askServer("/api/import/preview", given);
+      const apply = button("Take these labels over", () => {
+        act("/api/import", given);
+        fill(result, el("p", {}, "Sent. One undo (u) takes it back."));
+      }, { class: "primary" });
+      fill(result, changeList(found), found.changes.length > 0 && el("footer", {}, apply));
+    } catch (problem) {
+      fill(result, el("p", { class: "fault", role: "alert" }, problem.message));
+    }
+  });
+  const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, or an export of Label Studio. First you see what would change.");
+  return el("section", {}, el("h3", {}, "Import"), hint, input, result);
+}
+
+function diffPart() {
+  const result = el("div", { class: "preview" });
+  const one = el("select", { "aria-label": "From" });
+  const two = el("select", { "aria-label": "To" });
+  const start = button("Compare", () => compare(), { disabled: true });
+  const compare = async () => {
+    const found = await get("/api/diff", { one: one.value, two: two.value }).catch((problem) => problem);
+    fill(result, found instanceof Error ? el("p", { class: "fault" }, found.message) : changeList(found));
+  };
+  get("/api/batches", { limit: 200 }).then(({ batches }) => {
+    const entry = (batch) => el("option", { value: String(batch.version) }, `${when(batch.at)} ${batch.person ?? ""}: ${batch.text}`);
+    fill(one, batches.map(entry));
+    fill(two, el("option", { value: "" }, "now"), batches.map(entry));
+    one.selectedIndex = batches.length - 1;
+    start.disabled = batches.length === 0;
+  }, () => {});
+  return el("section", {}, el("h3", {}, "Difference"), el("div", { class: "row wrap" }, "from after", one, "to", two, start), result);
+}
+
+function changeList({ changes, counts, total = changes.length }) {
+  if (!changes.length) return el("p", { class: "muted" }, "Nothing differs.");
+  const summary = Object.entries(counts).map(([what, number]) => `${number.toLocaleString("en")} × ${what}`).join(", ");
+  const rows = changes.slice(0, SHOWN).map((change) => el("li", {}, change.text));
+  const more = total > rows.length && el("p", { class: "muted" }, `and ${(total - rows.length).toLocaleString("en")} more`);
+  return [el("p", {}, el("strong", {}, count(total, "change")), ` (${summary})`), el("ul", { class: "changes" }, rows), more];
+}

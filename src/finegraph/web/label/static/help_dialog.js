@@ -1,0 +1,53 @@
+// The keys, and changing them.
+
+import { button, el, fill } from "./dom.js";
+import { openDialog } from "./dialogs.js";
+import { ACTIONS, bindings, choiceKeys, keyName, rebind, resetKeys } from "./keys.js";
+import { changed } from "./model.js";
+
+const FIXED = new Set(["Tab", "Shift", "Control", "Alt", "Meta"]);
+
+/** Show all keys; each can be given another. */
+export function openHelp() {
+  const { body } = openDialog("Keys");
+  const draw = () => {
+    const keys = bindings();
+    const rows = Object.entries(ACTIONS).map(([name, [text]]) =>
+      el("tr", { data: { action: name } }, el("td", {}, change(name, keys[name], draw)), el("td", {}, text)),
+    );
+    const letters = choiceKeys();
+    const labels = `${keyName(letters[0])} to ${keyName(letters.at(-1))}`;
+    fill(
+      body,
+      el(
+        "p",
+        {},
+        el("kbd", {}, labels),
+        " choose labels: digits first, then the letters that have no other use. With Shift a digit adds a label (one of several).",
+      ),
+      el("table", { class: "keys" }, el("tbody", {}, rows)),
+      el("p", { class: "hint" }, "To change a key, click it and press another. An action that had it takes the old one."),
+      el("footer", {}, button("All keys as they were", () => {
+        resetKeys();
+        changed("cells");
+        draw();
+      }, { class: "quiet" })),
+    );
+  };
+  draw();
+}
+
+function change(name, key, draw) {
+  const own = button(keyName(key), () => {
+    own.textContent = "press a key";
+    own.addEventListener("keydown", (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      if (FIXED.has(event.key)) return;
+      rebind(name, event.key);
+      changed("cells");
+      draw();
+    });
+  }, { class: "key" });
+  return own;
+}

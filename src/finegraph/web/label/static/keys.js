@@ -1,0 +1,94 @@
+// The keys: which action each one starts, kept in the browser so that a person can move them.
+//
+// An action has a name; a view offers functions by these names. Digits and the letters that no action uses choose labels.
+
+const STORE = "finegraph.keys";
+
+/** Every action with what it does and its key. */
+export const ACTIONS = {
+  next: ["the next row", "ArrowDown"],
+  previous: ["the previous row", "ArrowUp"],
+  right: ["the next class, kind or photo", "ArrowRight"],
+  left: ["the previous class, kind or photo", "ArrowLeft"],
+  save: ["save what is shown as your decision and go on", "Enter"],
+  clear: ["say that it is unknown", "Backspace"],
+  undo: ["undo your last action", "u"],
+  search: ["search classes", "/"],
+  help: ["show and change the keys", "?"],
+  find: ["find a label by its name, or add one", "="],
+  accept: ["accept the suggestion", "s"],
+  acceptAll: ["accept all suggestions that are shown", "S"],
+  resolve: ["settle a disagreement with what is shown", "r"],
+  filter: ["the next filter", "f"],
+  grid: ["change between one class and the grid", "g"],
+  photos: ["label single photos", "p"],
+  note: ["write a note", "n"],
+  history: ["the history of this cell", "h"],
+  names: ["add, rename, merge or split labels", "m"],
+  back: ["leave what is open", "Escape"],
+};
+
+const CHOICES = "1234567890abcdefghijklmnopqrstuvwxyz";
+
+/** The keys in use: action -> key. */
+export function bindings() {
+  const chosen = saved();
+  return Object.fromEntries(Object.entries(ACTIONS).map(([name, [, key]]) => [name, chosen[name] ?? key]));
+}
+
+/** Give an action another key; the action that had it gets the old one. */
+export function rebind(action, key) {
+  const before = bindings();
+  const chosen = saved();
+  const other = Object.keys(before).find((name) => name !== action && before[name] === key);
+  if (other) chosen[other] = before[action];
+  chosen[action] = key;
+  localStorage.setItem(STORE, JSON.stringify(chosen));
+  cached = null;
+}
+
+/** All keys as they were. */
+export function resetKeys() {
+  localStorage.removeItem(STORE);
+  cached = null;
+}
+
+let cached = null;
+
+/** The action of each key, and the keys that choose labels, in order. */
+function table() {
+  if (!cached) {
+    const byKey = new Map(Object.entries(bindings()).map(([name, key]) => [key, name]));
+    cached = { byKey, choices: [...CHOICES].filter((key) => !byKey.has(key)) };
+  }
+  return cached;
+}
+
+/** The keys that choose labels, in the order of the labels. */
+export const choiceKeys = () => table().choices;
+
+/** What a key press means: `{action}`, `{choice, more}` or null. With Shift a choice is one more label. */
+export function meaning(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return null;
+  const action = table().byKey.get(event.key);
+  if (action) return { action };
+  const plain = event.code?.startsWith("Digit") ? event.code.slice(5) : event.key.toLowerCase();
+  const choice = table().choices.indexOf(plain);
+  return choice < 0 ? null : { choice, more: event.shiftKey };
+}
+
+/** A key as it is written on keyboards. */
+export function keyName(key) {
+  const names = { ArrowDown: "↓", ArrowUp: "↑", ArrowRight: "→", ArrowLeft: "←", Escape: "Esc", " ": "Space" };
+  return names[key] ?? (/^[A-Z]$/.test(key) ? `Shift ${key.toLowerCase()}` : key);
+}
+
+function saved() {
+  try {
+    const chosen = JSON.parse(localStorage.getItem(STORE) ?? "{}");
+    const known = ([name, key]) => name in ACTIONS && typeof key === "string";
+    return Object.fromEntries(Object.entries(chosen ?? {}).filter(known));
+  } catch {
+    return {};
+  }
+}

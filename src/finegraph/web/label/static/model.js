@@ -1,0 +1,187 @@
+// What the page knows: the kinds, the cells that were loaded, and what was decided here but is not saved yet.
+//
+// A cell of the server is replaced only by a newer one. What a person chose is shown at once and put back if the server
+// refuses it. `seen` is the version that the person was looking at when deciding; for a cell that this page has just
+// changed itself, it is the version that this change made.
+
+import { get, person, post } from "./api.js";
+import { say } from "./dialogs.js";
+import { Saver } from "./saving.js";
+
+const key = (fine, kind) => `${fine}\u0000${kind}`;
+
+export const model = {
+  name: "",
+  kinds: [],
+  progress: { kinds: [], people: [], classes: 0 },
+  version: 0,
+  photos: false,
+};
+
+const cells = new Map();
+const pending = new Map();
+const own = new Map();
+const conflicts = new Map();
+const listeners = new Set();
+const ownBatches = new Set();
+let followed = 0;
+
+/** Call a function whenever something that is shown may have changed; `what` is "cells", "kinds", "save" or "class". */
+export const onChange = (listener) => listeners.add(listener);
+export const changed = (what, detail) => listeners.forEach((listener) => listener(what, detail));
+
+/** Load what every view needs. */
+export async function loadStart() {
+  Object.assign(model, await get("/api/start"));
+  followed = model.version;
+}
+
+/** Load the progress again, at most every two seconds. */
+export function loadProgress() {
+  progressTimer ??= setTimeout(async () => {
+    progressTimer = undefined;
+    model.progress = await get("/api/progress").catch(() => model.progress);
+    changed("progress");
+  }, 2000);
+}
+let progressTimer;
+
+export const kindNamed = (name) => model.kinds.find((kind) => kind.name === name);
+export const progressOf = (name) => model.progress.kinds.find((one) => one.kind === name);
+
+/** Take note of cells as the server has them. */
+export function putCells(found) {
+  for (const cell of found) {
+    const place = key(cell.fine, cell.kind);
+    if ((cells.get(place)?.version ?? -1) <= cell.version) cells.set(place, cell);
+  }
+}
+
+/** A cell as the server has it. */
+export const cellOf = (fine, kind) =>
+  cells.get(key(fine, kind)) ?? { fine, kind, value: null, version: 0, votes: {}, disagreement: false };
+
+/** The value to show: what was chosen here, or what the server has. */
+export function shownValue(fine, kind) {
+  const chosen = pending.get(key(fine, kind));
+  return chosen ? chosen.value : cellOf(fine, kind).value;
+}
+
+export const isPending = (fine, kind) => pending.has(key(fine, kind));
+export const conflictOf = (fine, kind) => conflicts.get(key(fine, kind));
+export const forgetConflict = (fine, kind) => conflicts.delete(key(fine, kind));
+
+/** Forget all cells, after names have changed. */
+export function forgetCells() {
+  cells.clear();
+  conflicts.clear();
+}
+
+// ---- saving ----------------------------------------------------------------------------------------------------------
+
+export const saver = new Saver(
+  (state) => changed("save", state),
+  (edit, answer) => saved(edit, answer),
+  (edit, problem) => refused(edit, problem),
+);
+saver.prepare = (edit) => {
+  for (const cell of edit.body.cells ?? []) {
+    const mine = own.get(key(cell.fine, cell.kind));
+    if (cell.follows && mine > cell.seen) cell.seen = mine;
+    delete cell.follows;
+  }
+  const mine = own.get(otherPlace(edit));
+  if (mine > edit.body.seen) edit.body.seen = mine;
+  return edit;
+};
+
+/** What an edit of a photo or a note changes; other edits have no such place. */
+function otherPlace({ path, body }) {
+  if (path === "/api/photo") return `photo\u0000${body.photo}\u0000${body.kind}`;
+  return path === "/api/note" ? `note\u0000${body.fine}` : undefined;
+}
+
+function saved(edit, answer) {
+  ownBatches.add(answer.batch);
+  for (const cell of edit.body.cells ?? []) settle(cell, edit.body.edit);
+  if (otherPlace(edit)) own.set(otherPlace(edit), answer.note_version ?? answer.version);
+  for (const cell of answer.cells ?? []) own.set(key(cell.fine, cell.kind), cell.version);
+  putCells(answer.cells ?? []);
+  loadProgress();
+  changed("saved", { edit, answer });
+}
+
+function refused(edit, problem) {
+  for (const cell of edit.body.cells ?? []) settle(cell, edit.body.edit);
+  const found = problem.body.conflicts ?? [];
+  for (const conflict of found) {
+    if (conflict.what !== "cell") continue;
+    conflicts.set(key(conflict.fine, conflict.kind), conflict);
+    own.delete(key(conflict.fine, conflict.kind));
+  }
+  // A conflict of a decision is shown at its cell; what was done to others may be out of sight.
+  if (edit.path !== "/api/decide" || !found.length) say(`Not saved: ${problem.message}`, { fault: true });
+  changed("refused", { edit, problem, conflicts: found });
+}
+
+function settle(cell, edit) {
+  const place = key(cell.fine, cell.kind);
+  if (pending.get(place)?.edit === edit) pending.delete(place);
+}
+
+/** Decide cells: [[fine, kind, value], ...] as one action. */
+export function decide(changes) {
+  const body = { person: person(), cells: [] };
+  for (const [fine, kind, value] of changes) {
+    const place = key(fine, kind);
+    body.cells.push({ fine, kind, value, seen: cellOf(fine, kind).version, follows: pending.has(place) });
+    pending.set(place, { value });
+    conflicts.delete(place);
+  }
+  const edit = saver.add("/api/decide", body);
+  for (const [fine, kind] of changes) pending.get(key(fine, kind)).edit = edit;
+  changed("cells");
+}
+
+/** Another action of this person, saved like a decision. */
+export const act = (path, body) => saver.add(path, { person: person(), ...body });
+
+let undoing = Promise.resolve();
+
+/** Undo the last action of this person; one after the other, and only when everything before is saved. */
+export function undo() {
+  undoing = undoing.then(undoOnce).catch((problem) => say(`Not undone: ${problem.message}`, { fault: true }));
+  return undoing;
+}
+
+async function undoOnce() {
+  await saver.settled();
+  const { batch } = await get("/api/undoable", { person: person() });
+  if (batch === null) return say("You have nothing to undo.");
+  act("/api/undo", { batch });
+  await saver.settled();
+}
+
+/** Something that is asked and answered at once, such as a preview. */
+export const askServer = (path, body) => post(path, body);
+
+// ---- what others do --------------------------------------------------------------------------------------------------
+
+const PAUSE = 1200;
+
+/** Ask again and again for what others have changed. */
+export async function follow() {
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, document.hidden ? 5 * PAUSE : PAUSE));
+    const since = followed;
+    const found = await get("/api/changes", { since }).catch(() => null);
+    if (!found || found.version <= since || since !== followed) continue;
+    followed = found.version;
+    putCells(found.cells);
+    const edits = found.edits.filter((edit) => !ownBatches.has(edit.batch));
+    if (!edits.length) continue;
+    loadProgress();
+    const names = edits.some((edit) => ["fine", "kind", "label", "graph"].includes(edit.target));
+    changed("others", { edits, names: names || found.more });
+  }
+}

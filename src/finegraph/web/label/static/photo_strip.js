@@ -1,0 +1,101 @@
+// The photos of a class, and the labels of single photos: with p the keys choose labels for the photo in focus.
+
+import { el, fill } from "./dom.js";
+import { say } from "./dialogs.js";
+import { act, model } from "./model.js";
+import { choose, inWords } from "./values.js";
+
+export class PhotoStrip {
+  constructor(view) {
+    Object.assign(this, { view, at: 0, active: false });
+    this.root = el("div", { class: "photos" });
+  }
+
+  get photos() {
+    return this.view.row?.photos ?? [];
+  }
+
+  draw() {
+    this.root.hidden = !model.photos;
+    this.root.classList.toggle("active", this.active);
+    const thumbs = this.photos.map((photo, index) => this.thumb(photo, index));
+    const large = this.active && this.photos[this.at] && this.large(this.photos[this.at]);
+    const none = !this.photos.length && el("p", { class: "muted" }, "This class has no photos.");
+    fill(this.root, large, el("div", { class: "thumbs" }, thumbs, none));
+    if (this.active) this.root.querySelector(".thumb.focus")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  label(photo) {
+    return photo.cells[this.view.kind?.name]?.value ?? null;
+  }
+
+  thumb(photo, index) {
+    const label = this.label(photo);
+    return el(
+      "button",
+      {
+        type: "button",
+        class: this.active && index === this.at ? "thumb focus" : "thumb",
+        tabindex: "-1",
+        title: photo.key,
+        onclick: () => this.open(index),
+      },
+      el("img", { src: `/photos/${photo.number}/medium`, alt: photo.key, loading: "lazy" }),
+      label !== null && el("span", { class: "thumb-label" }, inWords(label)),
+    );
+  }
+
+  large(photo) {
+    const label = this.label(photo);
+    return el(
+      "figure",
+      { class: "large" },
+      el("img", { src: `/photos/${photo.number}/large`, alt: photo.key }),
+      el(
+        "figcaption",
+        {},
+        el("strong", {}, photo.key),
+        el("span", {}, `${this.view.kind?.name}: ${label === null ? "as the class" : inWords(label)}`),
+        el("span", { class: "muted" }, "Keys now label this photo. p or Esc goes back to the class."),
+      ),
+    );
+  }
+
+  open(index) {
+    this.at = index;
+    this.active = true;
+    this.view.draw();
+  }
+
+  toggle() {
+    if (!this.photos.length) return say("This class has no photos.");
+    this.active = !this.active;
+    this.view.draw();
+  }
+
+  move(step) {
+    const next = this.at + step;
+    if (next >= 0 && next < this.photos.length) this.at = next;
+    else if (step > 0) say("That was the last photo.");
+    this.view.draw();
+  }
+
+  decide(label, more) {
+    const kind = this.view.kind;
+    const before = this.label(this.photos[this.at]);
+    this.send(kind.mode === "all" ? choose(kind, before, label, more) : label);
+  }
+
+  clear() {
+    this.send(null);
+  }
+
+  send(value) {
+    const photo = this.photos[this.at];
+    const kind = this.view.kind.name;
+    const seen = photo.cells[kind]?.version ?? 0;
+    act("/api/photo", { photo: photo.number, kind, value, seen });
+    photo.cells[kind] = { ...photo.cells[kind], value, version: seen };
+    this.view.draw();
+  }
+}

@@ -1,0 +1,70 @@
+// Accepting many suggestions at once: they are listed with their reasons, taken as one action, undone as one.
+
+import { get } from "./api.js";
+import { button, count, el, fill } from "./dom.js";
+import { openDialog } from "./dialogs.js";
+import { act } from "./model.js";
+import { inWords } from "./values.js";
+
+const MOST = 1000;
+
+/** List suggestions of a class (`fine`) or a kind (`kind`) and accept those that are ticked. */
+export async function openSuggestions(scope) {
+  const { body, close } = openDialog(`Suggestions for ${scope.fine ?? scope.kind}`, { wide: true });
+  const list = el("div", { class: "suggestion-list" });
+  const taken = new Map();
+  const accept = button("", () => take(), { class: "primary" });
+  const tell = () => {
+    accept.textContent = `Accept ${count(taken.size, "suggestion")}`;
+    accept.disabled = taken.size === 0;
+  };
+  const take = () => {
+    act("/api/accept", { suggestions: Object.fromEntries([...taken].map(([number, one]) => [number, one.seen])) });
+    close();
+  };
+  const draw = async (least) => {
+    const { rows, total } = await get("/api/suggestions", { ...scope, least, limit: MOST });
+    taken.clear();
+    const taking = new Set(); // one value per cell: the best one is ticked, others can be ticked instead
+    const lines = rows.map((one) => {
+      const place = `${one.fine}\u0000${one.kind}`;
+      const first = !taking.has(place) && !one.contradicts;
+      taking.add(place);
+      if (first) taken.set(one.number, one);
+      return line(one, first, taken, tell);
+    });
+    const more = total > rows.length && el("p", { class: "muted" }, `The first ${MOST} of ${total.toLocaleString("en")}; the others come after these.`);
+    fill(list, lines.length ? lines : el("p", { class: "muted" }, "There are no suggestions."), more);
+    tell();
+  };
+  const slider = el("input", { type: "range", min: "0", max: "1", step: "0.05", value: "0", "aria-label": "Least score" });
+  const shown = el("output", {}, "0 %");
+  slider.addEventListener("input", () => (shown.textContent = `${Math.round(100 * slider.value)} %`));
+  slider.addEventListener("change", () => draw(slider.value));
+  fill(
+    body,
+    el("label", { class: "row" }, "At least", slider, shown, el("span", { class: "muted" }, "Those that contradict a label are not ticked.")),
+    list,
+    el("footer", {}, button("Cancel", close, { class: "quiet" }), accept),
+  );
+  await draw(0);
+  accept.focus();
+}
+
+function line(one, first, taken, tell) {
+  const box = el("input", { type: "checkbox", checked: first });
+  box.addEventListener("change", () => {
+    if (box.checked) taken.set(one.number, one);
+    else taken.delete(one.number);
+    tell();
+  });
+  const now = one.contradicts && el("span", { class: "mark warn" }, `now ${inWords(one.current)}`);
+  return el(
+    "label",
+    { class: "suggestion-line" },
+    box,
+    el("span", { class: "what" }, el("strong", {}, one.fine), el("span", {}, `${one.kind}: ${inWords(one.value)} `), now),
+    el("span", { class: "reason" }, one.reason),
+    el("span", { class: "muted score" }, `${Math.round(100 * one.score)} %`),
+  );
+}

@@ -1,0 +1,107 @@
+// The team: progress per kind and per person, agreement, what the graph check finds, and the last actions.
+
+import { get, person } from "./api.js";
+import { button, count, el, fill, percent, when } from "./dom.js";
+import { act, model } from "./model.js";
+
+const number = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+const cell = (...content) => el("td", {}, ...content);
+const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el("th", {}, name))));
+const table = (header, rows, none) =>
+  rows.length ? el("div", { class: "scroll" }, el("table", {}, header, el("tbody", {}, rows))) : el("p", { class: "muted" }, none);
+
+export class TeamView {
+  /** @param {{openGrid: (kind: string, show: string) => void, openClass: (fine: string) => void}} go */
+  constructor(root, go) {
+    this.go = go;
+    this.root = el("div", { class: "team-view", hidden: true });
+    root.append(this.root);
+  }
+
+  async open() {
+    history.replaceState(null, "", "#/team");
+    const [progress, agreement, findings, batches] = await Promise.all([
+      get("/api/progress"),
+      get("/api/agreement"),
+      get("/api/findings"),
+      get("/api/batches", { limit: 30 }),
+    ]);
+    model.progress = progress;
+    fill(
+      this.root,
+      el("section", {}, el("h2", {}, "Progress"), this.kinds(progress.kinds)),
+      el("section", {}, el("h2", {}, "People"), this.people(progress.people)),
+      el("section", {}, el("h2", {}, "Agreement"), this.agreement(agreement)),
+      el("section", {}, el("h2", {}, "Graph check"), this.findings(findings.findings)),
+      el("section", { class: "broad" }, el("h2", {}, "Last actions"), this.batches(batches.batches)),
+    );
+  }
+
+  kinds(kinds) {
+    const rows = kinds.map((kind) =>
+      el(
+        "tr",
+        {},
+        cell(button(kind.kind, () => this.go.openGrid(kind.kind, "all"), { class: "link" })),
+        cell(el("progress", { max: kind.total, value: kind.known, "aria-label": `known of ${kind.kind}` }), ` ${percent(kind.known, kind.total)}`),
+        cell(this.many(kind.unknown, kind.kind, "unknown")),
+        cell(this.many(kind.disagreements, kind.kind, "disagreement")),
+        cell(this.many(kind.low_confidence, kind.kind, "low_confidence")),
+      ),
+    );
+    return table(head("Kind", "Known", "Unknown", "Disagree", "Unsure"), rows, "There are no kinds yet.");
+  }
+
+  many(value, kind, show) {
+    if (!value) return "0";
+    return button(value.toLocaleString("en"), () => this.go.openGrid(kind, show), { class: "link" });
+  }
+
+  people(people) {
+    const rows = people.map((one) =>
+      el("tr", {}, cell(el("strong", {}, one.person), one.person === person() && " (you)"), cell(one.decisions.toLocaleString("en")), cell(one.today.toLocaleString("en")), cell(when(one.last))),
+    );
+    return table(head("Person", "Decisions", "Today", "Last"), rows, "Nobody has decided anything yet.");
+  }
+
+  agreement({ pairs, kinds, fleiss }) {
+    const of = kinds.filter((one) => one.cells > 0);
+    const byKind = of.map((one) => el("tr", {}, cell(one.kind), cell(one.cells), cell(one.people), cell(number(one.observed)), cell(number(one.fleiss))));
+    const byPair = pairs.map((one) => el("tr", {}, cell(`${one.one} and ${one.two}`), cell(one.cells), cell(number(one.observed)), cell(number(one.kappa))));
+    if (!byPair.length) return el("p", { class: "muted" }, "No two people have decided the same cell yet.");
+    return [
+      el("p", {}, "Fleiss’ kappa over all kinds: ", el("strong", {}, number(fleiss))),
+      table(head("Pair", "Cells", "Same", "Cohen’s kappa"), byPair, ""),
+      table(head("Kind", "Cells", "People", "Same", "Fleiss’ kappa"), byKind, ""),
+    ];
+  }
+
+  findings(findings) {
+    const rows = findings.slice(0, 50).map((one) =>
+      el(
+        "li",
+        { class: "finding" },
+        el("p", {}, one.kind && el("strong", {}, `${one.kind}: `), one.message),
+        one.hint && el("p", { class: "hint" }, one.hint),
+        one.fine.slice(0, 3).map((fine) => button(fine, () => this.go.openClass(fine), { class: "link" })),
+      ),
+    );
+    return rows.length ? el("ul", { class: "findings" }, rows) : el("p", { class: "muted" }, "Nothing is doubtful.");
+  }
+
+  batches(batches) {
+    const rows = batches.map((one) => {
+      const undo = one.can_undo && button(one.undoes === null ? "Undo" : "Redo", () => act("/api/undo", { batch: one.number }), { class: "small" });
+      return el("tr", { class: one.undone ? "undone" : "" }, cell(when(one.at)), cell(one.person ?? "–"), cell(one.text), cell(count(one.count, "edit")), cell(one.undone ? "undone" : undo));
+    });
+    return table(head("When", "Who", "What", "", ""), rows, "Nothing has happened yet.");
+  }
+
+  actions = {};
+
+  choose() {}
+
+  changed(what) {
+    if (["saved", "refused", "others", "names"].includes(what)) this.open().catch(() => {});
+  }
+}

@@ -1,0 +1,105 @@
+// A list of very many rows of one height, of which only those in sight exist as elements.
+//
+// Rows are asked for in pages and kept; scrolling over rows that are not there yet shows empty ones. 100,000 rows cost as
+// many elements as fit on the screen.
+
+import { el } from "./dom.js";
+
+const PAGE = 100;
+
+export class VirtualList {
+  /**
+   * @param {HTMLElement} holder what scrolls
+   * @param {number} rowHeight in pixels
+   * @param {(offset: number, limit: number) => Promise<{total: number, rows: object[]}>} load
+   * @param {(row: object|undefined, index: number) => HTMLElement} draw
+   */
+  constructor(holder, rowHeight, load, draw) {
+    Object.assign(this, { holder, rowHeight, load, draw, total: 0, pages: new Map(), asked: new Map(), age: 0 });
+    this.space = el("div", { class: "virtual-space" });
+    this.window = el("div", { class: "virtual-window" });
+    this.space.append(this.window);
+    holder.replaceChildren(this.space);
+    holder.addEventListener("scroll", () => this.later(), { passive: true });
+    new ResizeObserver(() => this.later()).observe(holder);
+  }
+
+  /** Forget all rows and ask for the first ones; resolves when they are there. */
+  async reset() {
+    this.age += 1;
+    this.pages.clear();
+    this.asked.clear();
+    await this.need(0);
+    this.show();
+  }
+
+  /** The row at a place, if it has been loaded. */
+  row(index) {
+    return this.pages.get(Math.floor(index / PAGE))?.[index % PAGE];
+  }
+
+  /** The rows that have been loaded, with their places. */
+  *loaded() {
+    for (const [page, rows] of this.pages) for (let i = 0; i < rows.length; i++) yield [page * PAGE + i, rows[i]];
+  }
+
+  /** The row at a place, loaded if need be. */
+  async rowAt(index) {
+    await this.need(Math.floor(index / PAGE));
+    return this.row(index);
+  }
+
+  /** Scroll so that a row is in sight, with a neighbour on each side. */
+  reveal(index) {
+    const top = index * this.rowHeight;
+    const { scrollTop, clientHeight } = this.holder;
+    if (top - this.rowHeight < scrollTop) this.holder.scrollTop = top - this.rowHeight;
+    else if (top + 2 * this.rowHeight > scrollTop + clientHeight) {
+      this.holder.scrollTop = top + 2 * this.rowHeight - clientHeight;
+    }
+    this.show();
+  }
+
+  /** Draw at the next frame, once however often it is asked for. */
+  later() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.show();
+    });
+  }
+
+  /** Draw the rows that are in sight. */
+  show() {
+    const { scrollTop, clientHeight } = this.holder;
+    const first = Math.max(0, Math.floor(scrollTop / this.rowHeight) - 4);
+    const last = Math.min(this.total, Math.ceil((scrollTop + clientHeight) / this.rowHeight) + 4);
+    this.space.style.height = `${this.total * this.rowHeight}px`;
+    this.window.style.transform = `translateY(${first * this.rowHeight}px)`;
+    const rows = [];
+    for (let index = first; index < last; index++) {
+      const page = Math.floor(index / PAGE);
+      if (!this.pages.has(page)) this.need(page).then(() => this.later(), () => {}); // asked for again at the next scroll
+      rows.push(this.draw(this.row(index), index));
+    }
+    this.window.replaceChildren(...rows);
+  }
+
+  need(page) {
+    if (this.pages.has(page)) return Promise.resolve();
+    if (!this.asked.has(page)) this.asked.set(page, this.fetch(page, this.age));
+    return this.asked.get(page);
+  }
+
+  async fetch(page, age) {
+    try {
+      const { total, rows } = await this.load(page * PAGE, PAGE);
+      if (age !== this.age) return;
+      this.total = total;
+      this.pages.set(page, rows);
+    } finally {
+      if (age === this.age) this.asked.delete(page);
+    }
+  }
+}

@@ -1,0 +1,102 @@
+// The answer: the sentence, the bars, why the first beats the second, and similar photos.
+
+import { byId, el, percent } from "./dom.js";
+
+const WEAK = 0.05; // log odds below this are no reason
+const MOST_REASONS = 6;
+
+export function showAnswer(prediction) {
+  const [first, ...rest] = prediction.words.split("; ");
+  byId("sentence").replaceChildren(first, rest.length ? el("span", { className: "rest", textContent: capital(rest.join("; ")) }) : "");
+  byId("unknown").hidden = !prediction.unknown?.is_unknown;
+  byId("top").replaceChildren(
+    ...prediction.top.map(({ label, probability }) =>
+      el(
+        "li",
+        {},
+        el("span", { className: "name", textContent: label }),
+        el("span", { className: "value", textContent: percent(probability) }),
+        el("span", { className: "bar", share: probability, "aria-hidden": "true" }),
+      ),
+    ),
+  );
+  showWhy(prediction.explanation);
+  byId("result").hidden = false;
+}
+
+export function hideAnswer() {
+  for (const id of ["result", "why", "similar"]) byId(id).hidden = true;
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function showWhy(explanation) {
+  const section = byId("why");
+  section.hidden = false;
+  const heading = el("h2", { textContent: "Why" });
+  if (!explanation) {
+    section.replaceChildren(heading, el("p", { textContent: "No other label is possible, so there is nothing to compare it with." }));
+    return;
+  }
+  const strong = explanation.parts.filter((part) => Math.abs(part.value) >= WEAK).slice(0, MOST_REASONS);
+  const rest = explanation.log_odds - strong.reduce((sum, part) => sum + part.value, 0);
+  const rows = strong.map((part) => [reason(part), part.value]);
+  if (strong.length && Math.abs(rest) >= WEAK) rows.push(["all else together", rest]);
+  const largest = Math.max(...rows.map(([, value]) => Math.abs(value)), 1e-9);
+  const list = el("ol", { className: "reasons" }, ...rows.map(([words, value]) =>
+    el(
+      "li",
+      {},
+      el("span", { textContent: words }),
+      el("span", { className: "value", textContent: factor(value), title: `log odds ${value.toFixed(2)}` }),
+      el("span", { className: value < 0 ? "lean less" : "lean", share: Math.abs(value) / largest, "aria-hidden": "true" }),
+    ),
+  ));
+  const words = el("p", {}, el("b", { textContent: explanation.first }), ` is ${times(explanation.log_odds)} as probable as `, el("b", { textContent: explanation.second }), rows.length ? ":" : ", for no single reason.");
+  section.replaceChildren(heading, words, list);
+}
+
+function reason(part) {
+  if (part.source === "fine") return "the label itself";
+  const told = part.source.startsWith("evidence: ");
+  let words = part.source.replace("evidence: ", "").replace(": ", " ");
+  if (part.first && part.second && words !== "fine") {
+    words += part.first === part.second ? `: ${part.first}` : `: ${part.first} rather than ${part.second}`;
+  } else if (part.several) words += ", one of several or unknown";
+  return told ? `what you told of ${words}` : words;
+}
+
+function factor(value) {
+  if (Math.abs(value) > Math.log(10000)) return value > 0 ? "× over 10,000" : "× under 0.0001";
+  const odds = Math.exp(value);
+  return `× ${odds >= 100 ? Math.round(odds).toLocaleString("en") : Number(odds.toPrecision(2))}`;
+}
+
+function times(logOdds) {
+  if (logOdds < Math.log(1.05)) return "about";
+  if (logOdds > Math.log(10000)) return "over 10,000 times";
+  const odds = Math.exp(logOdds);
+  return `${odds >= 10 ? Math.round(odds).toLocaleString("en") : odds.toFixed(1)} times`;
+}
+
+export function showSimilar(hits) {
+  const list = byId("similar").querySelector("ul");
+  list.replaceChildren(
+    ...hits.map((hit) => {
+      const label = hit.label ?? (hit.guess ? `perhaps ${hit.guess}` : hit.name);
+      return el(
+        "li",
+        {},
+        el(
+          "figure",
+          {},
+          el("img", { src: hit.thumbnail, alt: "", loading: "lazy" }),
+          el("figcaption", {}, label, el("span", { textContent: `similarity ${hit.similarity.toFixed(2)}` })),
+        ),
+      );
+    }),
+  );
+  byId("similar").hidden = hits.length === 0;
+}

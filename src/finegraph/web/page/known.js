@@ -1,0 +1,53 @@
+// What the person knows: per kind the labels, one of which it is. Told by tapping, taken back by tapping again.
+
+export class Known {
+  #kinds = new Map();
+  #changed;
+
+  constructor(changed) {
+    this.#changed = changed;
+  }
+
+  has(kind, label) {
+    return this.#kinds.get(kind)?.includes(label) ?? false;
+  }
+
+  labels(kind) {
+    return this.#kinds.get(kind) ?? [];
+  }
+
+  get entries() {
+    return [...this.#kinds.entries()];
+  }
+
+  /** Add a label or take it back; a second label of a kind means one of the two. */
+  toggle(kind, label) {
+    const now = this.labels(kind);
+    this.#put(kind, now.includes(label) ? now.filter((other) => other !== label) : [...now, label]);
+  }
+
+  /** From not known to yes, to no, and back. */
+  cycle(kind) {
+    const [now] = this.labels(kind);
+    this.#put(kind, now === undefined ? ["yes"] : now === "yes" ? ["no"] : []);
+  }
+
+  forget(kind) {
+    this.#put(kind, []);
+  }
+
+  clear(quietly = false) {
+    this.#kinds.clear();
+    if (!quietly) this.#changed();
+  }
+
+  #put(kind, labels) {
+    if (labels.length) this.#kinds.set(kind, labels);
+    else this.#kinds.delete(kind);
+    this.#changed();
+  }
+
+  toJSON() {
+    return Object.fromEntries(this.#kinds);
+  }
+}

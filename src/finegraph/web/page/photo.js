@@ -1,0 +1,62 @@
+// The ways in which a photo comes: chosen, taken, dropped, pasted, or a sample.
+
+import { byId, el } from "./dom.js";
+
+/** Call `taken(file)` for every photo that comes. */
+export function watchPhotos(taken) {
+  for (const [button, input] of [["choose", "file"], ["take", "camera"]]) {
+    byId(button).addEventListener("click", () => byId(input).click());
+    byId(input).addEventListener("change", (event) => {
+      const [file] = event.target.files;
+      if (file) taken(file);
+      event.target.value = ""; // so that the same file can be chosen again
+    });
+  }
+  const drop = byId("drop");
+  let depth = 0;
+  const over = (change) => {
+    depth = Math.max(0, depth + change);
+    drop.classList.toggle("over", depth > 0);
+  };
+  document.addEventListener("dragenter", () => over(1));
+  document.addEventListener("dragleave", () => over(-1));
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    over(-depth);
+    const [file] = event.dataTransfer.files;
+    if (file) taken(file);
+  });
+  document.addEventListener("paste", (event) => {
+    const [file] = event.clipboardData.files;
+    if (file) taken(file);
+  });
+}
+
+let shown = null;
+
+export function showPhoto(file) {
+  if (shown) URL.revokeObjectURL(shown);
+  shown = URL.createObjectURL(file);
+  byId("picture").onerror = () => { byId("photo").hidden = true; }; // browsers show fewer formats than are read
+  byId("picture").src = shown;
+  byId("photo").hidden = false;
+  byId("choose").textContent = "Another photo";
+  document.body.classList.add("answered");
+}
+
+/** The samples as buttons. */
+export function showSamples(samples, taken) {
+  const list = byId("samples").querySelector("ul");
+  list.replaceChildren(
+    ...samples.map((sample) => {
+      const picture = el("img", { src: sample.thumbnail, alt: `Try ${sample.name}`, loading: "lazy" });
+      const load = async () => {
+        const content = await (await fetch(sample.url)).blob();
+        taken(new File([content], sample.name));
+      };
+      return el("li", {}, el("button", { type: "button", onclick: load }, picture));
+    }),
+  );
+  byId("samples").hidden = samples.length === 0;
+}

@@ -1,0 +1,169 @@
+"""Errors as programs and people read them over HTTP: `application/problem+json` (RFC 9457).
+
+Every error answer has the same five fields: `type`, which never changes and is what programs look at, `title`,
+`status`, `detail` (what was expected and what came) and `what_to_do`. All problems stand in one table, so that the
+OpenAPI description and the answers cannot differ. What nobody foresaw becomes `internal`, without any detail of the
+machine. Errors of the library are mapped here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from finegraph.errors import (
+    EvidenceError,
+    FinegraphError,
+    GraphError,
+    ImageFileError,
+    InputError,
+    LabelStoreError,
+    UnknownNameError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+_LOG = logging.getLogger("finegraph.web")
+
+
+class ProblemKind(NamedTuple):
+    """What problems of one type have in common."""
+
+    status: int
+    title: str
+    what_to_do: str
+
+
+PROBLEMS: dict[str, ProblemKind] = {
+    "bad-request": ProblemKind(400, "The request cannot be read", "Send it as /openapi.json describes."),
+    "token": ProblemKind(401, "A token is needed", "Send the header `Authorization: Bearer TOKEN`."),
+    "origin": ProblemKind(403, "The request comes from another site", "Send it from a page of this server."),
+    "not-found": ProblemKind(404, "There is nothing here", "See /openapi.json for what there is."),
+    "no-index": ProblemKind(404, "There is no index to search", "Make one with `finegraph index` and start with it."),
+    "method": ProblemKind(405, "This is asked for in another way", "See /openapi.json for the methods."),
+    "timeout": ProblemKind(408, "The request took too long to arrive", "Send it again, in one go."),
+    "conflict": ProblemKind(409, "It has changed in the meantime", "Look at both values and decide again."),
+    "other-model": ProblemKind(409, "The scores are of another model", "Send the photo again."),
+    "too-large": ProblemKind(413, "The request is too large", "Send fewer or smaller photos."),
+    "media-type": ProblemKind(415, "The body has another type than expected", "Send photos as multipart/form-data."),
+    "host": ProblemKind(421, "The request is for another host", "Use the address that the server printed."),
+    "input": ProblemKind(422, "A value is wrong", "Correct it and send it again."),
+    "unknown-name": ProblemKind(422, "There is no such kind or label", "See /v1/labels for the names."),
+    "evidence": ProblemKind(422, "What is given cannot be used", "Correct or leave out what is given."),
+    "photo": ProblemKind(422, "The photo cannot be read", "Send a whole photo, such as a JPEG or PNG."),
+    "internal": ProblemKind(500, "The server has a fault", "Try again; if it stays, look into the server's log."),
+    "overloaded": ProblemKind(503, "The server is busy", "Try again after the seconds in Retry-After."),
+    "not-ready": ProblemKind(503, "The server is starting or stopping", "Try again in a moment."),
+}
+"""All problems by the end of their type, `urn:finegraph:problem:NAME`."""
+
+
+class ProblemBody(BaseModel):
+    """An error answer."""
+
+    type: str = Field(description="Which problem it is; never changes.", examples=["urn:finegraph:problem:input"])
+    title: str = Field(description="The problem in a few words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What was expected and what came.")
+    what_to_do: str = Field(description="How to go on.")
+
+
+class ProblemError(FinegraphError):
+    """An answer that is a problem; raise it anywhere below a route.
+
+    Args:
+        name: one of `PROBLEMS`.
+        detail: what was expected and what came.
+        headers: further headers, such as Retry-After.
+        **more: further fields of the answer, as JSON can hold them.
+    """
+
+    def __init__(self, name: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.name, self.detail, self.headers, self.more = name, detail, dict(headers or {}), more
+
+    def content(self) -> dict[str, Any]:
+        """The fields of the answer."""
+        kind = PROBLEMS[self.name]
+        return {
+            "type": f"urn:finegraph:problem:{self.name}",
+            "title": kind.title,
+            "status": kind.status,
+            "detail": self.detail,
+            "what_to_do": kind.what_to_do,
+            **self.more,
+        }
+
+    def response(self) -> Response:
+        """The answer itself."""
+        return JSONResponse(self.content(), PROBLEMS[self.name].status, headers=self.headers, media_type=MEDIA_TYPE)
+
+
+def problem_of(error: Exception) -> ProblemError:
+    """The problem that an error of the library, of FastAPI or of anything else is for the client."""
+    if isinstance(error, ProblemError):
+        return error
+    if isinstance(error, RequestValidationError):
+        return _of_validation(error)
+    if isinstance(error, HTTPException):
+        return _of_status(error)
+    for kind, name in _OF_THE_LIBRARY.items():
+        if isinstance(error, kind):
+            return ProblemError(name, error.reason if isinstance(error, ImageFileError) else str(error))
+    _LOG.error("a request failed", exc_info=error)
+    return ProblemError("internal", "Something went wrong that should not; nothing was kept.")
+
+
+_OF_THE_LIBRARY: dict[type[FinegraphError], str] = {
+    EvidenceError: "evidence",
+    UnknownNameError: "unknown-name",
+    InputError: "input",
+    GraphError: "input",
+    ImageFileError: "photo",
+    LabelStoreError: "overloaded",
+}
+"""The first that fits counts, so the narrower classes come first."""
+
+
+def _of_validation(error: RequestValidationError) -> ProblemError:
+    """All faults of a request that does not fit its description; values are left out, they may be long or secret."""
+    faults = [f"{' '.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+    unreadable = any(fault["type"] == "json_invalid" for fault in error.errors())
+    return ProblemError("bad-request" if unreadable else "input", "; ".join(faults[:10]))
+
+
+def _of_status(error: HTTPException) -> ProblemError:
+    names = {404: "not-found", 405: "method", 413: "too-large", 415: "media-type"}
+    fallback = "bad-request" if error.status_code < 500 else "internal"
+    return ProblemError(names.get(error.status_code, fallback), str(error.detail), headers=error.headers)
+
+
+def install_problems(app: FastAPI) -> None:
+    """Let every error of an app be answered as a problem, also those of FastAPI.
+
+    What nobody foresaw goes on to the guard (`security.py`), which answers it, so that its headers are there too.
+    """
+
+    async def answer(request: Request, error: Exception) -> Response:
+        return problem_of(error).response()
+
+    for kind in (FinegraphError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, answer)
+
+
+def problem_responses(*names: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for the OpenAPI description: those named, and what any request may meet."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for name in (*names, "bad-request", "token", "origin", "too-large", "host", "internal"):
+        kind = PROBLEMS[name]
+        known = found.get(kind.status)
+        description = kind.title if known is None else f"{known['description']}; or: {kind.title}"
+        schema = {"$ref": "#/components/schemas/ProblemBody"}
+        found[kind.status] = {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}
+    return found

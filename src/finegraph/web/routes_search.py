@@ -1,0 +1,121 @@
+"""`POST /v1/search`: the photos of an index that are most similar to those of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.responses import JSONResponse
+
+from finegraph.errors import ImageFileError
+from finegraph.graph import LabelGraph
+from finegraph.web.batching import Done
+from finegraph.web.pictures import thumbnail
+from finegraph.web.problems import ProblemError, problem_responses
+from finegraph.web.routes_predict import body_size, look_at_all, refuse_all_bad
+from finegraph.web.schemas import MOST_TOP, SearchBody, multipart
+from finegraph.web.searching import SearchAsk
+from finegraph.web.state import ServerState
+from finegraph.web.uploads import Upload, read_upload
+from finegraph.workflows.predict import parse_given
+
+_NAMES = {"type": "array", "items": {"type": "string"}}
+FIELDS: dict[str, dict[str, Any]] = {
+    "count": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "default": 12, "description": "How many photos."},
+    "where": {**_NAMES, "description": "Only photos with this, as kind=label; the same kind again: one of these."},
+    "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
+    "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
+    "other": {**_NAMES, "description": "Kinds that should be others than on the photo."},
+    "per_label": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "description": "Of each fine label at most."},
+    "guessed": {
+        "type": "boolean",
+        "default": False,
+        "description": "Whether photos without a label pass filters by what the model holds them for.",
+    },
+}
+
+
+def search_routes(state: ServerState) -> APIRouter:
+    """The routes that search."""
+    router = APIRouter(tags=["search"])
+
+    @router.post(
+        "/v1/search",
+        response_model=SearchBody,
+        responses=problem_responses("no-index", "timeout", "media-type", "photo", "input", "overloaded"),
+        openapi_extra=multipart(FIELDS, state.settings.photos_per_request),
+    )
+    async def search(request: Request) -> Response:
+        """The photos of the index that are most similar to each photo, filtered and re-ranked as asked."""
+        index = state.index
+        if index is None:
+            raise ProblemError("no-index", "This server was started without an index.")
+        with state.admission.enter(body_size(request)) as ticket:
+            upload = await read_upload(
+                request,
+                tuple(FIELDS),
+                most_photos=state.settings.photos_per_request,
+                seconds=state.settings.upload_seconds,
+            )
+            ticket.count(len(upload.photos))
+            model = state.model
+            ask = _ask(upload, model.model.graph)
+            outcomes = await look_at_all(state, upload.photos, model, None)
+            good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
+            bad = refuse_all_bad(upload.photos, outcomes)
+            scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
+            hits = await asyncio.to_thread(index.search, model, scores, ask)
+        photos = [
+            {"number": number, "photo": upload.photos[number].name, "hits": _contents(state, found)}
+            for number, found in zip(good, hits, strict=True)
+        ]
+        return JSONResponse({"model": model.id, "photos": photos, "bad": bad})
+
+    @router.get(
+        "/v1/photos/{key}",
+        response_class=Response,
+        responses={
+            200: {"description": "A small JPEG.", "content": {"image/jpeg": {}}},
+            **problem_responses("not-found", "photo", "input"),
+        },
+    )
+    def photo(key: Annotated[str, Path(max_length=64)]) -> Response:
+        """A small picture of a photo that a search found."""
+        return Response(
+            thumbnail(state.thumbnails.path(key)),
+            media_type="image/jpeg",
+            headers={"cache-control": "private, max-age=86400"},
+        )
+
+    return router
+
+
+def _ask(upload: Upload, graph: LabelGraph) -> SearchAsk:
+    """What a request asks of the index."""
+
+    def labels(name: str) -> dict[str, set[str]] | None:
+        return {kind: set(found) for kind, found in parse_given(graph, upload.fields.get(name, ())).items()} or None
+
+    return SearchAsk(
+        count=upload.whole("count", 12, 1, MOST_TOP),
+        where=labels("where"),
+        where_not=labels("where_not"),
+        same=tuple(upload.fields.get("same", ())),
+        other=tuple(upload.fields.get("other", ())),
+        per_label=upload.whole("per_label", 1, 1, MOST_TOP) if "per_label" in upload.fields else None,
+        guessed=upload.flag("guessed", False),
+    )
+
+
+def _contents(state: ServerState, hits: Sequence[Any]) -> list[dict[str, Any]]:
+    """Hits as JSON: the name of the file alone and a key, never a path of this machine."""
+    contents = []
+    for hit in hits:
+        content = hit.to_dict()
+        path = content.pop("path")
+        content["name"], content["thumbnail"] = os.path.basename(path), f"/v1/photos/{state.thumbnails.key(path)}"
+        contents.append(content)
+    return contents

@@ -1,0 +1,212 @@
+"""What goes over the wire, for the OpenAPI description and for checking what comes in.
+
+Answers have the names of `finegraph predict --json`. They are described here and built from the library's own values;
+only requests are validated.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MOST_TOP = 100
+"""How many labels an answer lists at the most."""
+Risk = Annotated[float, Field(ge=0.0, lt=1.0, description="How often the sure answer may be wrong.")]
+Top = Annotated[int, Field(ge=1, le=MOST_TOP, description="How many labels to list.")]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class AnswerBody(BaseModel):
+    """A label with its probability."""
+
+    label: str
+    probability: Probability
+
+
+class StatementBody(BaseModel):
+    """The most specific thing that is sure enough."""
+
+    kind: str | None = Field(description="The kind of the label; null for a fine label.")
+    label: str
+    probability: Probability
+    compatible: int = Field(description="How many fine labels it leaves open.")
+
+
+class PartBody(BaseModel):
+    """What one kind, the fine label itself or evidence adds to the log odds."""
+
+    source: str
+    first: str | None
+    second: str | None
+    value: float
+    several: bool
+
+
+class ExplanationBody(BaseModel):
+    """Why the first fine label rather than the second: the log odds are the sum of the parts."""
+
+    first: str
+    second: str
+    log_odds: float
+    parts: list[PartBody]
+
+
+class UnknownBody(BaseModel):
+    """Whether the photo looks like none of the known labels."""
+
+    score: float
+    threshold: float
+    is_unknown: bool
+
+
+class PredictionBody(BaseModel):
+    """What is said of one photo."""
+
+    number: int = Field(description="Which photo of the request it is, counted from 0.")
+    photo: str = Field(description="The name of the file.")
+    words: str = Field(description="The answer as a sentence.")
+    top: list[AnswerBody]
+    kinds: dict[str, list[AnswerBody]]
+    risk: float
+    sure: StatementBody | None
+    explanation: ExplanationBody | None
+    unknown: UnknownBody | None
+    scores: str | None = Field(
+        default=None, description="The photo's scores, for /v1/given, where they were asked for."
+    )
+
+
+class BadPhotoBody(BaseModel):
+    """A photo of a request that could not be read; the others are not affected."""
+
+    number: int
+    photo: str
+    reason: str
+
+
+class PredictBody(BaseModel):
+    """What is said of the photos of a request."""
+
+    model: str = Field(description="The id of the model that answered.")
+    given: dict[str, list[str]]
+    photos: list[PredictionBody]
+    bad: list[BadPhotoBody]
+
+
+Evidence = str | bool | list[str] | dict[str, float] | None
+
+
+class GivenRequest(BaseModel):
+    """A photo that was answered already, with other evidence."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scores: str = Field(description="`scores` of an earlier answer.")
+    given: dict[str, Evidence] = Field(
+        default_factory=dict,
+        description="By kind, or `fine`: a label, a list of which it is one, likelihoods by label, or null.",
+    )
+    top: Top = 5
+    risk: Risk = 0.05
+    explain: bool = True
+    photo: str = Field(default="photo", max_length=200)
+
+
+class GivenBody(BaseModel):
+    """What is said of the photo with what is given."""
+
+    model: str
+    prediction: PredictionBody
+
+
+class KindBody(BaseModel):
+    """A kind of coarse label."""
+
+    name: str
+    labels: int = Field(description="How many labels it has.")
+    binary: bool = Field(description="Whether its labels are no and yes.")
+    group: str | None = Field(description="The group that it is a part of, such as the ingredients.")
+    part: str = Field(description="What it is called within its group.")
+
+
+class ModelBody(BaseModel):
+    """The model that is served."""
+
+    id: str
+    name: str
+    network: str
+    fine: int = Field(description="How many fine labels it tells apart.")
+    kinds: list[KindBody]
+    size: int = Field(description="Width and height in pixels of what the network sees.")
+    index: int = Field(description="How many photos can be searched; 0 without an index.")
+    limits: dict[str, int]
+
+
+class LabelsBody(BaseModel):
+    """Labels of a kind."""
+
+    kind: str
+    count: int = Field(description="How many labels match.")
+    labels: list[str] = Field(description="The first of them; those that begin with the text come first.")
+
+
+class SampleBody(BaseModel):
+    """A photo to try."""
+
+    name: str
+    url: str
+    thumbnail: str
+
+
+class HitBody(BaseModel):
+    """A photo that was found."""
+
+    label: str | None
+    guess: str | None
+    kinds: dict[str, list[str]]
+    score: float
+    similarity: float
+    probability: float | None
+    name: str = Field(description="The name of the file.")
+    thumbnail: str = Field(description="Where a small picture of it is, for as long as the server runs.")
+
+
+class PhotoHitsBody(BaseModel):
+    """What was found for one photo, the best first."""
+
+    number: int
+    photo: str
+    hits: list[HitBody]
+
+
+class SearchBody(BaseModel):
+    """What was found for the photos of a request."""
+
+    model: str
+    photos: list[PhotoHitsBody]
+    bad: list[BadPhotoBody]
+
+
+class HealthBody(BaseModel):
+    """How the server is."""
+
+    status: str
+
+
+def multipart(fields: dict[str, dict[str, Any]], most_photos: int) -> dict[str, Any]:
+    """The description of a multipart body: files called `photo`, and fields."""
+    photo = {
+        "type": "array",
+        "items": {"type": "string", "format": "binary"},
+        "minItems": 1,
+        "maxItems": most_photos,
+        "description": "Photos: JPEG, PNG, WebP, GIF, BMP, TIFF or PPM.",
+    }
+    schema = {
+        "type": "object",
+        "required": ["photo"],
+        "properties": {"photo": photo, **fields},
+        "additionalProperties": False,
+    }
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}

@@ -1,0 +1,100 @@
+"""Search for the server: an open index and the questions to it that a request may ask.
+
+The features that the network made for a photo are searched directly, so a search costs one pass through the network and
+one through the index.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from finegraph.errors import FinegraphError
+from finegraph.web.answering import Scores, ServedModel
+
+if TYPE_CHECKING:
+    from finegraph.search import Hit, Index
+
+_LOG = logging.getLogger("finegraph.web")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchAsk:
+    """What is asked of the index, for all photos of a request; see `finegraph.search.Index.search`."""
+
+    count: int = 12
+    where: Mapping[str, set[str]] | None = None
+    where_not: Mapping[str, set[str]] | None = None
+    same: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+    per_label: int | None = None
+    guessed: bool = False
+
+
+class PhotoIndex:
+    """An open index that the served model made; opened again when somebody changed it."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._opening = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @classmethod
+    def open_for(cls, folder: Path | None, model: ServedModel) -> PhotoIndex | None:
+        """Open an index folder and refuse one of another model; None where there is none to open.
+
+        Raises:
+            IndexFolderError: it is not there, damaged, or of another model.
+            MissingExtraError: the search library is not installed.
+        """
+        if folder is None:
+            return None
+        from finegraph.search import Index
+
+        index = Index.open(folder)
+        index.refuse_other(model.model)
+        return cls(index)
+
+    def search(self, model: ServedModel, scores: Sequence[Scores], ask: SearchAsk) -> list[list[Hit]]:
+        """What is most similar to photos, the best first.
+
+        Raises:
+            UnknownNameError: a kind or a label that the graph does not have.
+        """
+        from finegraph.search import condition_factors
+
+        factors = None
+        if ask.same or ask.other:
+            factors = condition_factors(model.tempered(scores), same=ask.same, other=ask.other)
+        vectors = np.stack([row.feature for row in scores if row.feature is not None])
+        return self._current(model).search(
+            vectors,
+            count=ask.count,
+            where=ask.where,
+            where_not=ask.where_not,
+            per_label=ask.per_label,
+            guessed=ask.guessed,
+            factors=factors,
+        )
+
+    def _current(self, model: ServedModel) -> Index:
+        """The index as it is now; the one that is open where the new one cannot be read."""
+        from finegraph.search import Index
+
+        with self._opening:
+            try:
+                if not self._index.is_current():
+                    index = Index.open(self._index.folder)
+                    index.refuse_other(model.model)
+                    self._index = index
+            except (FinegraphError, OSError) as error:
+                _LOG.error("the index could not be opened again, the old one is searched: %s", error)
+            return self._index

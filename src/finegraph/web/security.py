@@ -1,0 +1,247 @@
+"""Who may ask: the checks that stand before every route, whatever it does, and the headers on every answer.
+
+    Host       only names of this server, so that a page of another name that points here (DNS rebinding) is refused
+    Origin     a write that a browser sends from a page of another site is refused
+    token      needed wherever others than this machine can reach the server; a header, or a cookie for pages
+    size       a body above the limit is refused before it is read, or as soon as it grows beyond
+    headers    a strict content policy: pages load nothing from elsewhere and run no inline script or style
+
+Programs send no Origin and need none. The checks cost microseconds and read no body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import socket
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from finegraph.errors import InputError
+from finegraph.web.problems import ProblemError, problem_of
+
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "font-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Put on every answer."""
+READS = ("GET", "HEAD", "OPTIONS")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Security:
+    """What is checked. `check` it before listening."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: int = 8000
+    """The port to listen on."""
+    token: str | None = None
+    """What every request must bring; None where only this machine can reach the server."""
+    hosts: tuple[str, ...] = ()
+    """Further names under which the server is reached, without ports."""
+    most_bytes: int = 32 << 20
+    """The largest body."""
+    open_paths: tuple[str, ...] = ("/health/live", "/assets/")
+    """What needs no token: paths, or their beginnings where they end with a slash."""
+
+    def check(self) -> None:
+        """Raise where listening so would let anybody in.
+
+        Raises:
+            InputError: a public address without a token, or a token that is easily guessed.
+        """
+        if self.token is not None and (
+            len(self.token) < 12 or not self.token.isascii() or not self.token.isprintable()
+        ):
+            raise InputError("token: expected at least 12 printable ASCII characters; a longer one is harder to guess")
+        if self.token is None and not is_loopback(self.host):
+            raise InputError(
+                f"host {self.host!r}: others can reach this address, so a token is needed; give one, or listen on "
+                "127.0.0.1"
+            )
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; servers on other ports of the same machine have others."""
+        return f"finegraph_{self.port}"
+
+    @property
+    def cookie_value(self) -> str:
+        """What the cookie holds: not the token itself."""
+        return hashlib.sha256(f"finegraph cookie {self.token}".encode()).hexdigest()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """The checks as ASGI middleware: `app.add_middleware(Guard, security=...)`, added last so that it runs first."""
+
+    def __init__(self, app: ASGIApp, security: Security) -> None:
+        self._app, self._security = app, security
+        names = {security.host, *security.hosts, *_LOOPBACK}
+        if not is_loopback(security.host):
+            names.add(socket.gethostname())
+        self._names = {name.lower() for name in names}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, and hand it on or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        headers = Headers(scope=scope)
+        answer: Response | None = None
+        try:
+            self._check_host(headers)
+            self._check_origin(scope["method"], headers)
+            self._check_size(headers)
+            answer = self._check_token(scope, headers)
+        except ProblemError as problem:
+            answer = problem.response()
+        if answer is not None:
+            await answer(scope, receive, send_with_headers)
+            return
+        try:
+            await self._app(scope, self._limited(receive), send_with_headers)
+        except Exception as error:
+            if started:
+                raise  # half an answer is out; only closing the connection tells
+            await problem_of(error).response()(scope, receive, send_with_headers)
+
+    def _check_host(self, headers: Headers) -> None:
+        name = host_name(headers.get("host", ""))
+        if name in self._names or (not is_loopback(self._security.host) and _is_address(name)):
+            return  # rebinding needs a name: an address cannot be pointed elsewhere
+        raise ProblemError("host", f"The Host header names {name[:80]!r}, which this server is not called.")
+
+    @staticmethod
+    def _check_origin(method: str, headers: Headers) -> None:
+        if method in READS:
+            return  # browsers let no other site read the answer
+        origin = headers.get("origin")
+        foreign = origin is not None and _place(origin) != headers.get("host", "").lower()
+        if foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise ProblemError(
+                "origin", f"The Origin header is {str(origin)[:80]!r}; only pages of this server may do this."
+            )
+
+    def _check_size(self, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > self._security.most_bytes:
+            raise ProblemError("too-large", _too_large(self._security.most_bytes))
+
+    def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
+        """None where the request may go on; otherwise what is answered: a cookie for a page, or where to sign in."""
+        security, path = self._security, scope["path"]
+        if security.token is None or any(_covers(entry, path) for entry in security.open_paths):
+            return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _same(given.strip(), security.token):
+            return None
+        if _same(_cookie(headers.get("cookie", ""), security.cookie), security.cookie_value):
+            return None
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if scope["method"] == "GET" and _same(dict(query).get("token", ""), security.token):
+            rest = urlencode([(name, value) for name, value in query if name != "token"])
+            answer = RedirectResponse("/" + path.lstrip("/") + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(security.cookie, security.cookie_value, httponly=True, samesite="strict")
+            return answer
+        if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
+            return HTMLResponse((files("finegraph.web") / "page" / "sign_in.html").read_text(encoding="utf-8"), 401)
+        raise ProblemError("token", "The token is missing or wrong.", {"www-authenticate": "Bearer"})
+
+    def _limited(self, receive: Receive) -> Receive:
+        """The body, refused as soon as it is too large; it need not say its length beforehand."""
+        left = self._security.most_bytes
+
+        async def limited() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise ProblemError("too-large", _too_large(self._security.most_bytes))
+            return message
+
+        return limited
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header, without its port and in lower case."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _place(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it has none, as for pages without a site."""
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _covers(entry: str, path: str) -> bool:
+    return path.startswith(entry) if entry.endswith("/") else path == entry
+
+
+def _same(given: str, expected: str) -> bool:
+    """Compare without telling by the time it takes how much was right."""
+    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
+
+
+def _cookie(header: str, name: str) -> str:
+    try:
+        found = SimpleCookie(header).get(name)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def _too_large(most: int) -> str:
+    return f"Expected at most {most / 2**20:.3g} MB in one request, got more."

@@ -1,0 +1,123 @@
+"""Running the server: uvicorn with the limits of this project, reload by SIGHUP, and a stop that finishes its work.
+
+SIGTERM or Ctrl-C: no new connections, what is there is answered, then the workers end. A second Ctrl-C ends at once.
+SIGHUP: the model is loaded again from its folder; not one request is dropped meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import torch
+import uvicorn
+
+from finegraph.errors import InputError
+from finegraph.web.answering import ServedModel
+from finegraph.web.app import make_app
+from finegraph.web.refusing import QuickRefusal
+from finegraph.web.searching import PhotoIndex
+from finegraph.web.settings import ServeSettings
+from finegraph.web.state import ServerState
+
+_LOG = logging.getLogger("finegraph.web")
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its way with signals, which ends the process as if it had been killed."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone; `_run` takes them."""
+        yield
+
+
+def serve(settings: ServeSettings, told: Callable[[str], None] = lambda address: None) -> None:
+    """Load the model and serve it until the process is told to stop.
+
+    Args:
+        settings: see there.
+        told: is called with the address once the server answers.
+
+    Raises:
+        ModelFolderError: there is no model, or it is damaged.
+        InputError: the address cannot be listened on.
+    """
+    torch.set_num_threads(1)  # each thread of the network has a core of its own; see batching.py
+    listener = listen(settings.security.host, settings.security.port)
+    try:
+        model = ServedModel.load(settings.model, settings.engine)
+        if model.note is not None:
+            _LOG.warning(model.note)
+        index = PhotoIndex.open_for(settings.index, model)
+        state = ServerState(settings, model, index)
+        asyncio.run(_run(make_server(state), state, listener, told))
+    finally:
+        listener.close()
+
+
+def make_server(state: ServerState) -> Server:
+    """The server of an app, ready to be run on a socket."""
+    most = state.settings.security.most_bytes
+    return Server(
+        uvicorn.Config(
+            make_app(state),
+            http=QuickRefusal.of(state.admission, ("/v1/predict", "/v1/search"), most),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            lifespan="on",
+            ws="none",
+            backlog=512,
+            timeout_keep_alive=20,
+            timeout_graceful_shutdown=round(state.settings.stop_seconds),
+        )
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens on an address; taken before the model is loaded, so that a slip shows at once.
+
+    Raises:
+        InputError: the address is taken or is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise InputError(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another port or address"
+        ) from error
+    return listener
+
+
+async def _run(server: Server, state: ServerState, listener: socket.socket, told: Callable[[str], None]) -> None:
+    """Serve until told to stop."""
+    loop = asyncio.get_running_loop()
+    reloads: set[asyncio.Task[bool]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(state.reload())
+        reloads.add(task)  # a task that nobody holds may be collected
+        task.add_done_callback(reloads.discard)
+
+    # In a thread other than the first there are no signals, and Windows has them in another way.
+    with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, server.handle_exit, number, None)
+        loop.add_signal_handler(signal.SIGHUP, reload)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.02)
+    if server.started:
+        host, port = listener.getsockname()[:2]
+        told(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
+    await serving

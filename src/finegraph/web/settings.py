@@ -1,0 +1,47 @@
+"""What a server is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from finegraph.errors import InputError
+from finegraph.model.features.engines import EngineName
+from finegraph.web.decoding import DecodingSettings
+from finegraph.web.security import Security
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """The settings of the server of a model."""
+
+    model: Path
+    """A model folder or a run folder."""
+    index: Path | None = None
+    """An index folder to search in, made with the same model; without one there is no search."""
+    samples: Path | None = None
+    """A folder of photos that the page offers to try."""
+    security: Security = field(default_factory=Security)
+    """Where it listens and who may ask."""
+    decoding: DecodingSettings = field(default_factory=DecodingSettings)
+    """How uploads are decoded."""
+    engine: EngineName = "auto"
+    """What computes the features: ONNX Runtime or torch; `auto` for the first where it is installed."""
+    threads: int = 1
+    """How many batches go through the network at once, each on one core."""
+    batch_size: int = 8
+    """How many photos go through the network together at the most."""
+    queue: int = 64
+    """How many photos may be in the server at once; what comes beyond is refused until some are done."""
+    photos_per_request: int = 32
+    """How many photos one request may hold."""
+    upload_seconds: float = 30.0
+    """How long a request may take to arrive."""
+    stop_seconds: float = 30.0
+    """How long requests may take to finish when the server stops."""
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "batch_size", "queue", "photos_per_request"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        self.security.check()

@@ -1,0 +1,59 @@
+"""A prediction as a sentence, for the page and for whoever asks over HTTP.
+
+    Mapo tofu at Lei Garden, 83 %; surely mapo tofu, 97 %
+
+First the most probable fine label, then the most exact statement that is sure enough, unless it is the same or was
+given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from finegraph.inference import Statement
+from finegraph.model import Prediction
+
+
+def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
+    """The answer in words.
+
+    Args:
+        prediction: what is said of a photo.
+        given: what was known beside the photo, by kind.
+    """
+    best = prediction.top[0]
+    first = f"{_sentence(best.label)}, {percent(best.probability)}"
+    sure = prediction.sure
+    if sure is None:
+        return f"{first}; nothing is sure"
+    if sure.kind is None:
+        return f"Surely {_spoken(sure.label)}, {percent(sure.probability)}"
+    if sure.kind in given:
+        return f"{first}; nothing beyond what you told is sure"
+    return f"{first}; surely {statement_words(sure)}, {percent(sure.probability)}"
+
+
+def statement_words(statement: Statement) -> str:
+    """What is stated of a kind: its label, or for yes and no the kind itself."""
+    if statement.label not in ("yes", "no") or statement.kind is None:
+        return _spoken(statement.label)
+    group, mark, part = statement.kind.partition(": ")
+    name = part if mark else group
+    return f"{'with' if statement.label == 'yes' else 'without'} {name}" if mark else f"{name}: {statement.label}"
+
+
+def percent(probability: float) -> str:
+    """A probability that never claims to be certain when it is not."""
+    if 0.995 <= probability < 1.0 - 1e-9:
+        return "over 99 %"
+    return "under 1 %" if 0.0 < probability < 0.005 else f"{100 * probability:.0f} %"
+
+
+def _spoken(label: str) -> str:
+    """A label as one says it: `mapo tofu @ A` is mapo tofu at A."""
+    return label.replace(" @ ", " at ")
+
+
+def _sentence(label: str) -> str:
+    spoken = _spoken(label)
+    return spoken[:1].upper() + spoken[1:]

@@ -1,0 +1,275 @@
+"""What an evaluation keeps for a report: answers to single photos, small pictures, and facts of the training data.
+
+    RUN/evaluations/NAME/graph.json                the label graph
+                         details.json              the model, versions, how many photos it was trained with, notes
+                         details.safetensors       arrays of single photos
+                         thumbnails.safetensors    small pictures
+
+So a report needs no photo, no model and no network. Similar training photos are looked up among stored features and
+never computed: without such features they are left out, and a note says so. Cost: a few milliseconds per photo for its
+small picture, one pass over the files of the training photos where their features are stored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph._version import __version__
+from finegraph.data.dataset import MISSING, targets_of
+from finegraph.data.samples import Sample, Samples
+from finegraph.data.storage.durable import synced_file, write_all
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import FinegraphError
+from finegraph.evaluation.details import Details
+from finegraph.evaluation.photo_pack import LARGE_QUALITY, LARGE_SIZE, pack_photos
+from finegraph.evaluation.sample_results import SampleResults
+from finegraph.graph import LabelGraph
+from finegraph.graph.text_file import write_text
+from finegraph.model.features.cache import default_cache_folder
+from finegraph.model.features.keys import photo_key
+from finegraph.model.features.work import Source
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.training_data import read_training_data
+
+FORMAT, VERSION = "finegraph.evaluation.details", 1
+SIMILAR = 4
+"""How many similar training photos are kept of each photo of the gallery."""
+MOST_THUMBNAILS = 10_000
+"""Of more photos than this only some are kept as small pictures: those answered wrongly first."""
+_ROWS = 4096
+Cache = str | Literal[False] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundDetails:
+    """All that is written beside the figures: JSON values, arrays, and sets of pictures by name."""
+
+    about: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    pictures: dict[str, dict[str, NDArray[Any]]]
+
+
+def gather_details(
+    classifier: PhotoClassifier,
+    details: Details,
+    results: SampleResults,
+    samples: Samples,
+    *,
+    settings: TrainSettings | None,
+    cache: Cache,
+    box: bool,
+    threads: int | None = None,
+) -> FoundDetails:
+    """Everything that a report needs beside the figures.
+
+    Args:
+        classifier: what was evaluated.
+        details: what was collected of single photos.
+        results: what was answered.
+        samples: the photos that were evaluated.
+        settings: of the run; None where the model is in none.
+        cache: where features are stored; False for nowhere.
+        box: whether photos were cut to their boxes.
+        threads: how many threads make pictures.
+    """
+    notes: list[str] = []
+    train = _training_photos(settings, notes)
+    arrays = {**results.arrays(), **details.arrays()}
+    wrong = set(results.sample[results.right == 0].tolist())
+    gallery = details.gallery.tolist()
+    similar = _similar(classifier, samples, gallery, train, cache, box, notes)
+    used: list[int] = []
+    if similar is not None:
+        used = sorted(set(similar[0][similar[0] >= 0].tolist()))
+        places = np.full(max(used, default=0) + 2, -1, dtype=np.int32)  # the last one is for "no photo", -1
+        places[used] = np.arange(len(used), dtype=np.int32)
+        arrays |= {"similar": places[similar[0]], "similar_distances": similar[1]}
+    pictures = _pictures(samples, details, wrong, box, threads, notes)
+    if train is not None and used:
+        chosen = {place: train[number] for place, number in enumerate(used)}
+        pictures["similar"] = pack_photos(chosen, box=classifier.views.box, threads=threads)
+    design = classifier.network.design
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": {
+            "network": design.network,
+            "coarse_network": design.coarse_network,
+            "head": design.head,
+            "temperature": classifier.temperature,
+        },
+        "versions": _versions(),
+        "training": None if train is None else _training_counts(train, classifier.graph, notes),
+        "photos": [os.fspath(sample.path) for sample in samples],
+        "similar": None if train is None else [_named(train[number]) for number in used],
+        "notes": notes,
+    }
+    return FoundDetails(about=about, arrays=arrays, pictures=pictures)
+
+
+def write_details(folder: Path, found: FoundDetails, graph: LabelGraph) -> None:
+    """Write all of it into the folder of an evaluation.
+
+    Raises:
+        OSError: a file cannot be written.
+        GraphFileError: the same of the graph or the JSON file.
+    """
+    from safetensors.numpy import save
+
+    graph.write(folder / "graph.json")
+    text = json.dumps(found.about, allow_nan=False, ensure_ascii=False) + "\n"
+    write_text(str(folder / "details.json"), text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    pictures = {f"{name}.{part}": array for name, parts in found.pictures.items() for part, array in parts.items()}
+    for name, arrays in (("details.safetensors", found.arrays), ("thumbnails.safetensors", pictures)):
+        with synced_file(folder / name) as handle:
+            write_all(handle, save({key: np.ascontiguousarray(array) for key, array in arrays.items()}))
+
+
+def _versions() -> dict[str, str]:
+    """What it was computed with."""
+    names = ("torch", "numpy", "pillow")
+    return {
+        "finegraph": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+    }
+
+
+def _named(sample: Sample) -> dict[str, str | None]:
+    return {"path": os.fspath(sample.path), "label": sample.label}
+
+
+def _training_photos(settings: TrainSettings | None, notes: list[str]) -> Samples | None:
+    """The photos that the run was trained with; None, and a note, where they are not known any more."""
+    if settings is None or not settings.data:
+        notes.append("The model is in no run folder, so it is not known which photos it was trained with.")
+        return None
+    try:
+        return read_training_data(settings).train
+    except (FinegraphError, OSError) as error:
+        notes.append(f"The list of the training photos cannot be read any more: {error}")
+        return None
+
+
+def _training_counts(train: Samples, graph: LabelGraph, notes: list[str]) -> dict[str, Any] | None:
+    """How many training photos each label has; where a fine label has several parents, each gets its share."""
+    try:
+        fine, seen = targets_of(train, graph)
+    except FinegraphError as error:
+        notes.append(f"The training photos have labels that the graph of the model does not have: {error}")
+        return None
+    numbers = fine.numpy()
+    counts = np.bincount(numbers[numbers != MISSING], minlength=len(graph))
+    kinds: dict[str, list[float]] = {}
+    for name in graph.kinds:
+        found = np.zeros(len(graph.labels(name)))
+        own = counts
+        if name in seen:  # what is seen on a photo comes before what holds for its class
+            labels = seen[name].numpy()
+            np.add.at(found, labels[labels != MISSING], 1.0)
+            rest = numbers[(labels == MISSING) & (numbers != MISSING)]
+            own = np.bincount(rest, minlength=len(graph))
+        index, coarse, weight = graph.edges(name)
+        np.add.at(found, coarse, own[index] * weight)
+        kinds[name] = np.round(found, 3).tolist()
+    return {"photos": len(train), "fine": counts.tolist(), "kinds": kinds}
+
+
+def _pictures(
+    samples: Samples, details: Details, wrong: set[int], box: bool, threads: int | None, notes: list[str]
+) -> dict[str, dict[str, NDArray[Any]]]:
+    """Small pictures of the photos, and larger ones of the gallery."""
+    numbers = details.sample.tolist()
+    if len(numbers) > MOST_THUMBNAILS:
+        numbers = sorted(sorted(numbers, key=lambda number: number not in wrong)[:MOST_THUMBNAILS])
+        notes.append(f"Small pictures are kept of {MOST_THUMBNAILS:,} of the {len(details.sample):,} photos.")
+    return {
+        "photos": pack_photos({number: samples[number] for number in numbers}, box=box, threads=threads),
+        "gallery": pack_photos(
+            {number: samples[number] for number in details.gallery.tolist()},
+            size=LARGE_SIZE,
+            quality=LARGE_QUALITY,
+            box=box,
+            threads=threads,
+        ),
+    }
+
+
+def _similar(
+    classifier: PhotoClassifier,
+    samples: Samples,
+    gallery: list[int],
+    train: Samples | None,
+    cache: Cache,
+    box: bool,
+    notes: list[str],
+) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
+    """For each photo of the gallery the nearest training photos by their features, and how far they are.
+
+    -1 stands for no photo. None where features are not stored.
+    """
+    if train is None:
+        return None
+    if cache is False:
+        notes.append("Similar training photos are left out: the features of this run are not stored.")
+        return None
+    root = default_cache_folder() if cache is None else Path(cache)
+    views = classifier.views
+    stored = Source(classifier.network.backbone, views, "centre", root, "auto").cache
+
+    def rows(photos: Mapping[int, Sample], how: ViewSettings) -> tuple[list[int], NDArray[np.float32]]:
+        found = {}
+        for number, sample in photos.items():
+            try:
+                row = stored.get(photo_key(sample.path.read_bytes(), sample.box if how.box else None))
+            except (OSError, ValueError):
+                continue
+            if row is not None:
+                found[number] = row
+        return list(found), np.stack(list(found.values())) if found else np.zeros((0, stored.size), np.float32)
+
+    asked, features = rows({number: samples[number] for number in gallery}, replace(views, box=box))
+    best = np.full((len(asked), SIMILAR), np.inf, dtype=np.float32)
+    which = np.full((len(asked), SIMILAR), -1, dtype=np.int32)
+    seen = 0
+    for start in range(0, len(train) if asked else 0, _ROWS):
+        numbers, others = rows(dict(enumerate(train[start : start + _ROWS], start=start)), views)
+        seen += len(numbers)
+        best, which = _nearest(best, which, features, others, np.array(numbers, dtype=np.int32))
+    if not seen:
+        notes.append("Similar training photos are left out: their features are not stored any more.")
+        return None
+    if seen < len(train):
+        notes.append(f"Similar photos were looked for among {seen:,} of the {len(train):,} training photos.")
+    place = {number: row for row, number in enumerate(asked)}
+    chosen = [place.get(number, -1) for number in gallery]
+    none = np.full((1, SIMILAR), -1, dtype=np.int32)
+    far = np.full((1, SIMILAR), np.nan, dtype=np.float32)
+    return np.concatenate([which, none])[chosen], np.concatenate([np.where(which < 0, np.nan, best), far])[chosen]
+
+
+def _nearest(
+    best: NDArray[np.float32],
+    which: NDArray[np.int32],
+    features: NDArray[np.float32],
+    others: NDArray[np.float32],
+    numbers: NDArray[np.int32],
+) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """The nearest so far, with some more photos looked at; among equals the first."""
+    squares = (features.astype(np.float64) ** 2).sum(axis=1)[:, None] + (others.astype(np.float64) ** 2).sum(axis=1)
+    distance = np.sqrt(np.maximum(squares - 2.0 * (features @ others.T), 0.0)).astype(np.float32)
+    all_distances = np.concatenate([best, distance], axis=1)
+    all_numbers = np.concatenate([which, np.broadcast_to(numbers, distance.shape)], axis=1)
+    order = np.argsort(all_distances, axis=1, kind="stable")[:, :SIMILAR]
+    return np.take_along_axis(all_distances, order, axis=1), np.take_along_axis(all_numbers, order, axis=1)

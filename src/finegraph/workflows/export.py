@@ -1,0 +1,255 @@
+"""Exporting a trained model to one file, checked before it is written.
+
+A plain function from names to a dataclass; nothing is printed here. The file is made in memory, loaded back as a
+stranger would load it, and compared with the model on photos: those that are named, or some that the run was trained
+with, or drawn ones. Only a file that agrees is written, in one step. Cost: translating the network (a second for those
+of finegraph, ten and more for others and for torch), and the photos going twice through both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finegraph.data.sources import read_samples
+from finegraph.data.storage.durable import free_bytes, reason_of, write_over
+from finegraph.errors import DataError, ExportError, FinegraphError
+from finegraph.model.export.check import LIMIT, TINY, Difference, compare, refuse_differences
+from finegraph.model.export.names import FORMAT, FORMAT_VERSION, suffix_of
+from finegraph.model.export.plain_photos import PlainDifference, drawn_pictures, plain_difference, plain_view
+from finegraph.model.export.runners import Images, ModelRunner, OnnxRunner, Runner, TorchRunner, check_onnx
+from finegraph.model.find_model import MODEL_OF_RUN, find_model
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.model.photos import Photo, photo_inputs, view_batches
+from finegraph.training.run_folder import RunFolder
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.predict import photos_of
+
+PHOTOS = 32
+"""How many photos of the run's data are compared, spread over all of them."""
+DRAWN = 12
+"""How many pictures are drawn where there are no photos."""
+_BATCH = 16
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportResult:
+    """What was written, and how well it agrees with the model.
+
+    Attributes:
+        path: the file.
+        form: `onnx` or `pt2`.
+        size: how many bytes it has.
+        image_size: height and width of the images that it takes.
+        fine, kinds, coarse: how many fine labels, kinds and coarse labels it knows.
+        temperature: what all scores are divided by, inside the file.
+        checked_on: which photos it was compared on, in words.
+        photos: how many these were.
+        differences: how far its outputs are from the model's.
+        plain: how far plain preprocessing is from finegraph's; None where pictures were drawn.
+    """
+
+    path: Path
+    form: str
+    size: int
+    image_size: int
+    fine: int
+    kinds: int
+    coarse: int
+    temperature: float
+    checked_on: str
+    photos: int
+    differences: tuple[Difference, ...]
+    plain: PlainDifference | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON can hold it."""
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **asdict(self),
+            "path": str(self.path),
+            "limit": LIMIT,
+            "tiny": TINY,
+            "differences": [asdict(one) for one in self.differences],
+        }
+
+
+@dataclass(frozen=True)
+class _Photos:
+    """Photos to compare on: what they are in words, their names, their views, and the files where there are files."""
+
+    words: str
+    names: list[str]
+    images: Images
+    files: list[str]
+
+
+def export_model(
+    run: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    check: Sequence[str | os.PathLike[str]] = (),
+    progress: Progress | None = None,
+) -> ExportResult:
+    """Export the model of a run, or of a model folder, to one file.
+
+    Args:
+        run: a run folder or a model folder.
+        output: the file: `.onnx` for ONNX, `.pt2` for a program of `torch.export`. An earlier file is replaced.
+        check: photos, or folders of photos, to compare the file with the model on; by default some of those that the
+            run was trained with, or drawn pictures where there are none.
+        progress: is told how many of how many photos are compared.
+
+    Raises:
+        ModelFolderError: there is no model, or it is damaged.
+        ExportError: the file cannot be made or written, or does not answer as the model; nothing is written then.
+        MissingExtraError: a package that ONNX files need is not installed.
+        DataError: a photo that is named cannot be read.
+    """
+    target = Path(output)
+    form = suffix_of(target.name)
+    _check_target(target)
+    model = find_model(run)
+    if form == ".onnx":
+        check_onnx()
+    named = photos_of(check) if check else []
+    classifier = PhotoClassifier.load(model, "cpu")
+    photos = _named(classifier, named) if named else _of_run(model, classifier)
+    content, file = _make(classifier, form)
+    differences = compare(
+        file, ModelRunner(classifier), classifier.graph, photos.images, photos.names, progress=progress
+    )
+    refuse_differences(differences)
+    plain = _plain(classifier, photos, file)
+    _write(target, content)
+    graph = classifier.graph
+    return ExportResult(
+        path=target,
+        form=form.removeprefix("."),
+        size=len(content),
+        image_size=classifier.views.size,
+        fine=len(graph),
+        kinds=len(graph.kinds),
+        coarse=sum(len(graph.labels(kind)) for kind in graph.kinds),
+        temperature=classifier.temperature,
+        checked_on=photos.words,
+        photos=len(photos.names),
+        differences=tuple(differences),
+        plain=plain,
+    )
+
+
+def _make(classifier: PhotoClassifier, form: str) -> tuple[bytes, Runner]:
+    """The content of the file, and the file loaded back."""
+    if form == ".onnx":
+        from finegraph.model.export.onnx_file import onnx_bytes
+
+        content = onnx_bytes(classifier)
+        return content, OnnxRunner(content)
+    from finegraph.model.export.torch_file import torch_bytes
+
+    graph = classifier.graph
+    content = torch_bytes(classifier)
+    return content, TorchRunner(content, len(graph), sum(len(graph.labels(kind)) for kind in graph.kinds))
+
+
+# ---- photos ----------------------------------------------------------------------------------------------------------
+
+
+def _named(classifier: PhotoClassifier, files: list[str]) -> _Photos:
+    """The photos that the user names; one that cannot be read is an error."""
+    return _read(classifier, files, "the photos named", skip=False)
+
+
+def _of_run(model: Path, classifier: PhotoClassifier) -> _Photos:
+    """Some photos that the run was trained with, or drawn pictures, and why."""
+    folder = RunFolder(model.absolute().parent)
+    if model.absolute().name != MODEL_OF_RUN or not folder.config_file.is_file():
+        return _drawn(classifier, "the model is not in a run folder, so it is not known which photos it is for")
+    try:
+        source = TrainSettings.from_dict(folder.read_config(), str(folder.config_file)).data
+        samples = read_samples(source)
+        step = max(1, -(-len(samples) // PHOTOS))
+        return _read(
+            classifier, [str(sample.path) for sample in samples[::step]], f"the run's data, {source}", skip=True
+        )
+    except (FinegraphError, OSError) as error:  # whatever is wrong with them, the model can still be exported
+        return _drawn(classifier, f"the photos of the run cannot be read ({str(error).splitlines()[0]})")
+
+
+def _drawn(classifier: PhotoClassifier, reason: str) -> _Photos:
+    """Drawn pictures."""
+    pictures = drawn_pictures(DRAWN)
+    images, _ = _views(classifier, pictures, skip=False)
+    names = [f"drawn picture {number + 1}" for number in range(len(pictures))]
+    return _Photos(f"drawn pictures, as {reason}", names, images, [])
+
+
+def _read(classifier: PhotoClassifier, files: list[str], words: str, *, skip: bool) -> _Photos:
+    """The photos in files."""
+    images, numbers = _views(classifier, files, skip=skip)
+    if not numbers:
+        raise DataError(f"{words}: none of {len(files)} photos can be read")
+    kept = [files[number] for number in numbers]
+    return _Photos(words, kept, images, kept)
+
+
+def _views(classifier: PhotoClassifier, photos: Sequence[Photo], *, skip: bool) -> tuple[Images, list[int]]:
+    """The views (batch, height, width, 3) of photos, and which photos they are of."""
+    images, numbers = [], []
+    on_bad_file: Any = "skip" if skip else "error"
+    items = photo_inputs(photos, None)
+    for batch in view_batches(items, classifier.views, 1, batch_size=_BATCH, on_bad_file=on_bad_file):
+        if batch.numbers:
+            images.append(batch.pixels[:, 0].permute(0, 2, 3, 1).numpy())
+            numbers += batch.numbers
+    size = classifier.views.size
+    return np.concatenate([np.zeros((0, size, size, 3), np.uint8), *images]), numbers
+
+
+def _plain(classifier: PhotoClassifier, photos: _Photos, file: Runner) -> PlainDifference | None:
+    """How far plain preprocessing moves the answers of the file."""
+    if not photos.files:
+        return None
+    plain = np.stack([plain_view(path, classifier.views) for path in photos.files])
+    return plain_difference(photos.images, plain, _ask(file, photos.images), _ask(file, plain))
+
+
+def _ask(file: Runner, images: Images) -> dict[str, Any]:
+    """The answers about images, a few at a time."""
+    parts = [file(images[start : start + _BATCH]) for start in range(0, len(images), _BATCH)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def _check_target(target: Path) -> None:
+    """Refuse, before any work, a place where no file can be written."""
+    folder = target.absolute().parent
+    if target.is_dir():
+        raise ExportError(f"{target}: expected a file to write, got a folder; name a file in it")
+    if not folder.is_dir():
+        raise ExportError(f"{target}: there is no folder {str(folder)!r} to write to; make it, or choose another place")
+    if not os.access(folder, os.W_OK):
+        raise ExportError(f"{target}: the folder {str(folder)!r} may not be written to; choose another place")
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write the file in one step; an earlier one stays until the new one is on the disk."""
+    try:
+        write_over(target, content)
+    except OSError as error:
+        free = free_bytes(target.absolute().parent)
+        room = "" if free is None else f", {free / 1e6:.1f} MB are free"
+        raise ExportError(
+            f"{target}: the file ({len(content) / 1e6:.1f} MB{room}) cannot be written: {reason_of(error)}; "
+            "make room, check the rights of the folder, or choose another place"
+        ) from error

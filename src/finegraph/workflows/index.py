@@ -1,0 +1,315 @@
+"""Making an index of photos and changing it.
+
+Plain functions from names to a dataclass; nothing is printed here. Photos are stored in parts, each in one step, so an
+interrupted job goes on where it stopped when it is started again. Adding is the same as making: a photo that is there
+unchanged is passed over, one whose file or label changed takes the place of the old one.
+
+The cost is that of the network; the share of the time that computing features took is in the result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from finegraph.data.images import unreadable
+from finegraph.data.samples import Sample, Samples
+from finegraph.errors import ImageFileError, IndexFolderError, InputError
+from finegraph.model.features import Features, extract_features
+from finegraph.model.features.engines import EngineName
+from finegraph.model.features.keys import photo_key
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.search.columns import NONE
+from finegraph.search.embeddings import stored_columns
+from finegraph.search.faiss_extra import load_faiss
+from finegraph.search.fingerprint import model_entry
+from finegraph.search.index import read_directions, refuse_other_model
+from finegraph.search.nearest import unit_rows
+from finegraph.search.projection import SAMPLE, fit_projection
+from finegraph.search.state import STATE, IndexState, read_state
+from finegraph.search.writer import Identity, IndexWriter, Place
+from finegraph.workflows.index_photos import identity_of, read_photos
+from finegraph.workflows.stored_features import stored_features
+
+PART = 2048
+"""How many photos are stored at a time: what an interruption can cost."""
+Progress = Callable[[int, int], None]
+OnBadFile = Literal["error", "skip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexReport:
+    """What became of an index.
+
+    Attributes:
+        folder: where it is.
+        photos: how many photos are in it now.
+        added: how many are new.
+        replaced: how many took the place of an older version of the same photo.
+        unchanged: how many were there already.
+        foreign: how many of the new ones have a fine label that the model does not know.
+        bad: the photos that could not be read.
+        dimensions: the size of the stored vectors.
+        projection_recall: the share of the ten nearest photos that the projection keeps; None without one.
+        approximate_recall: the share of them that the approximate search finds; None where the search is exact.
+        seconds: how long it took.
+        feature_seconds: how long of that features were computed.
+    """
+
+    folder: str
+    photos: int
+    added: int
+    replaced: int
+    unchanged: int
+    foreign: int
+    bad: tuple[ImageFileError, ...]
+    dimensions: int
+    projection_recall: float | None
+    approximate_recall: float | None
+    seconds: float
+    feature_seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        plain = asdict(replace(self, bad=()))
+        return {**plain, "bad": [{"photo": error.path, "reason": error.reason} for error in self.bad]}
+
+
+def make_index(
+    model: str | os.PathLike[str],
+    photos: Sequence[str | os.PathLike[str]],
+    folder: str | os.PathLike[str],
+    *,
+    way: str = "auto",
+    project: int | None = None,
+    split: str | None = None,
+    on_bad_file: OnBadFile = "error",
+    workers: int | None = None,
+    engine: EngineName = "auto",
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> IndexReport:
+    """Make an index; or go on with one whose making was interrupted.
+
+    Args:
+        model: a model folder or a run folder.
+        photos: files, folders, or sources of data; see `read_photos`.
+        folder: where the index is to be.
+        way: "exact", "approximate", or "auto" for exact up to 200,000 photos.
+        project: to how many dimensions vectors are projected; None for those of the feature.
+        split: only photos of this part of the data; None for all.
+        on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and named ("skip").
+        workers: how many threads work on photos.
+        engine: what computes features; see `extract_features`.
+        device: where the network computes; by default on a GPU if there is one.
+        progress: is told how many of how many photos are done.
+
+    Raises:
+        IndexFolderError: there is an index already, or it cannot be written.
+        ModelFolderError: there is no model, or it is damaged.
+        DataError: photos cannot be read.
+        InputError: an argument is wrong.
+        MissingExtraError: faiss is not installed.
+    """
+    load_faiss()
+    began = time.perf_counter()
+    classifier = PhotoClassifier.load(model, device)
+    samples = read_photos(photos, split=split, boxes=classifier.views.box)
+    entry = model_entry(classifier, model)
+    if (Path(folder) / STATE).exists():
+        _refuse_finished(Path(folder), way, project)
+        writer = IndexWriter(folder)
+    else:
+        size = classifier.network.backbone.feature_size
+        if project is not None and not 1 <= project < size:
+            raise InputError(f"project: expected 1 to {size - 1} dimensions, fewer than the feature has, got {project}")
+        writer = IndexWriter.create(folder, model=entry, graph=classifier.graph, feature_size=size, way=way)
+    with writer:
+        refuse_other_model(writer.folder, writer.state, entry)
+        job = _Job(writer, classifier, on_bad_file, workers, engine, stored_features(model), progress)
+        job.store(samples, project)
+        writer.finish()
+        return job.report(began)
+
+
+def add_photos(
+    folder: str | os.PathLike[str],
+    photos: Sequence[str | os.PathLike[str]],
+    *,
+    model: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    on_bad_file: OnBadFile = "error",
+    workers: int | None = None,
+    engine: EngineName = "auto",
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> IndexReport:
+    """Add photos to an index; those that are there unchanged are passed over.
+
+    Args:
+        folder: the index.
+        photos: see `read_photos`.
+        model: the model that made the index; by default it is looked for where it was.
+        split: see `make_index`, as for the others.
+        on_bad_file: what happens where a photo cannot be read.
+        workers: how many threads work on photos.
+        engine: what computes features.
+        device: where the network computes.
+        progress: is told how many of how many photos are done.
+
+    Raises:
+        IndexFolderError: there is no index, another model made it, or it cannot be written.
+    """
+    load_faiss()
+    began = time.perf_counter()
+    state = read_state(Path(folder))
+    place = state.model.path if model is None else model
+    classifier = PhotoClassifier.load(place, device)
+    refuse_other_model(Path(folder), state, model_entry(classifier, place))
+    samples = read_photos(photos, split=split, boxes=classifier.views.box)
+    with IndexWriter(folder) as writer:
+        job = _Job(writer, classifier, on_bad_file, workers, engine, stored_features(place), progress)
+        job.store(samples, None)
+        if writer.state.complete:
+            writer.finish()
+        return job.report(began)
+
+
+class _Job:
+    """Photos on their way into an index."""
+
+    def __init__(
+        self,
+        writer: IndexWriter,
+        classifier: PhotoClassifier,
+        on_bad_file: OnBadFile,
+        workers: int | None,
+        engine: EngineName,
+        cache: str | Literal[False] | None,
+        progress: Progress | None,
+    ) -> None:
+        self.writer, self.classifier, self.progress = writer, classifier, progress
+        self.options: dict[str, Any] = {
+            "on_bad_file": on_bad_file, "threads": workers, "engine": engine, "cache": cache,
+        }  # fmt: skip
+        self.boxes = classifier.views.box
+        self.added = self.replaced = self.unchanged = self.foreign = self.done = 0
+        self.total = 0
+        self.seconds = 0.0
+        self.bad: list[ImageFileError] = []
+
+    def store(self, samples: Samples, project: int | None) -> None:
+        """Store all photos, part after part."""
+        self.total = len(samples)
+        places = self.writer.places()
+        waiting = [sample for sample in samples if not self._is_stored(sample, places)]
+        self.done = self.unchanged = len(samples) - len(waiting)
+        if project is not None and self.writer.state.projection is None:
+            waiting = self._fit(waiting, project, places)
+        for start in range(0, len(waiting), PART):
+            self._keep(self._features(waiting[start : start + PART]), places)
+
+    def _is_stored(self, sample: Sample, places: dict[Identity, Place]) -> bool:
+        """Whether a photo is in the index as it is now, by its content and its labels."""
+        place = places.get(identity_of(sample, self.boxes))
+        if place is None:
+            return False
+        segment = self.writer.segment(place)
+        try:
+            key = photo_key(sample.path.read_bytes(), sample.box if self.boxes else None)
+        except OSError as error:
+            if self.options["on_bad_file"] == "error":
+                raise ImageFileError(sample.path, unreadable(error)) from error
+            return False
+        seen = {
+            kind: self.classifier.graph.labels(kind)[number]
+            for kind in segment.kinds
+            if (number := int(segment.arrays[f"kind:{kind}"][place.row])) != NONE
+        }
+        graph = self.classifier.graph
+        known = {
+            kind: label for kind, label in sample.kinds.items() if kind in graph.kinds and label in graph.labels(kind)
+        }
+        return (
+            bytes(segment.arrays["keys"][place.row].tobytes()) == key
+            and segment.label(place.row) == sample.label
+            and seen == known
+        )
+
+    def _fit(self, waiting: list[Sample], project: int, places: dict[Identity, Place]) -> list[Sample]:
+        """Fit the projection to some of the photos, and store these; the others."""
+        if places:
+            raise IndexFolderError(
+                f"{self.writer.folder}: this index has photos without a projection; make another one to have one"
+            )
+        chosen = set(np.linspace(0, len(waiting) - 1, min(SAMPLE, len(waiting))).astype(int).tolist())
+        features = self._features([waiting[number] for number in sorted(chosen)])
+        directions, recall = fit_projection(unit_rows(features.fine.numpy()), project)
+        self.writer.set_projection(directions, recall)
+        self._keep(features, places)
+        return [sample for number, sample in enumerate(waiting) if number not in chosen]
+
+    def _features(self, samples: list[Sample]) -> Features:
+        """The features of some photos."""
+        began, before = time.perf_counter(), self.done
+
+        def told(done: int, _: int) -> None:
+            if self.progress is not None:
+                self.progress(before + done, self.total)
+
+        features = extract_features(
+            self.classifier.network, Samples(samples), self.classifier.views, progress=told, **self.options
+        )
+        self.seconds += time.perf_counter() - began
+        self.done += len(samples)
+        self.bad += features.bad
+        return features
+
+    def _keep(self, features: Features, places: dict[Identity, Place]) -> None:
+        """Store photos whose features are there."""
+        if not len(features.samples):
+            return
+        directions = read_directions(self.writer.folder, self.writer.state)
+        old = [place for sample in features.samples if (place := places.get(identity_of(sample, self.boxes)))]
+        self.writer.add(stored_columns(self.classifier, features, directions), old)
+        self.replaced += len(old)
+        self.added += len(features.samples) - len(old)
+        known = set(self.classifier.graph.fine)
+        self.foreign += sum(sample.label is not None and sample.label not in known for sample in features.samples)
+
+    def report(self, began: float) -> IndexReport:
+        """What became of it all."""
+        state = self.writer.state
+        return IndexReport(
+            folder=str(self.writer.folder),
+            photos=state.photos,
+            added=self.added,
+            replaced=self.replaced,
+            unchanged=self.unchanged,
+            foreign=self.foreign,
+            bad=tuple(self.bad),
+            dimensions=state.dimensions,
+            projection_recall=None if state.projection is None else state.projection.recall,
+            approximate_recall=None if state.lists is None else state.lists.recall,
+            seconds=time.perf_counter() - began,
+            feature_seconds=self.seconds,
+        )
+
+
+def _refuse_finished(folder: Path, way: str, project: int | None) -> None:
+    """Raise where an index cannot be gone on with: it is complete, or was begun with other settings."""
+    state: IndexState = read_state(folder)
+    if state.complete:
+        raise IndexFolderError(f"{folder}: there is an index already; add photos to it, or choose another folder")
+    wanted = state.dimensions if state.projection is not None else None
+    if state.way != way or (state.segments and wanted != project):
+        raise IndexFolderError(
+            f"{folder}: making this index was interrupted, and it was begun with other settings (way {state.way!r}, "
+            f"projection to {wanted or 'no fewer'} dimensions); go on with these, or remove the folder and begin again"
+        )

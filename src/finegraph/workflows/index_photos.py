@@ -1,0 +1,90 @@
+"""From what a user names to the photos that an index is made of.
+
+photo.jpg               one photo, without a label
+photos/                 the photos in a folder, without labels; or a folder per class, with labels
+images.csv, cub:FOLDER  any source of data, with what it says of each photo
+
+The same photo may be named twice, as long as nothing contradicts itself. Cost: listing folders; no photo is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from finegraph.data.samples import Box, Sample, Samples
+from finegraph.data.sources import LAYOUTS, read_samples
+from finegraph.errors import DataError, ImageFileError, unknown_name
+from finegraph.graph.builders.folders import is_photo
+
+Identity = tuple[str, Box | None]
+
+
+def read_photos(sources: Sequence[str | os.PathLike[str]], *, split: str | None = None, boxes: bool = False) -> Samples:
+    """The photos of files, folders and sources of data.
+
+    Args:
+        sources: what the user named.
+        split: only photos of this part of the data; None for all.
+        boxes: whether the model looks at boxes, so that two boxes of a photo are two photos.
+
+    Raises:
+        DataError: there is no such file, there are no photos, or one has two labels.
+        UnknownNameError: no photo is in such a split.
+    """
+    if not sources:
+        raise DataError("expected photos to index: files, folders or a source of data; got none")
+    found: dict[Identity, Sample] = {}
+    for source in sources:
+        for sample in _of_source(os.fspath(source)):
+            if split is None or sample.split == split:
+                _put(found, sample, boxes)
+    named = ", ".join(os.fspath(source) for source in sources)
+    if not found:
+        splits = sorted({one.split for source in sources for one in _of_source(os.fspath(source)) if one.split})
+        raise unknown_name("split", split, splits, f"in {named}")
+    return Samples(found.values(), named)
+
+
+def identity_of(sample: Sample, boxes: bool) -> Identity:
+    """What an index knows a photo by: its absolute path, and its box where the model looks at boxes."""
+    return os.path.abspath(sample.path), sample.box if boxes else None
+
+
+def _put(found: dict[Identity, Sample], sample: Sample, boxes: bool) -> None:
+    """Take a photo; of one that was named before, the label that is known counts."""
+    identity = identity_of(sample, boxes)
+    before = found.get(identity)
+    if before is None or before.label is None:
+        found[identity] = sample
+    elif sample.label is not None and sample.label != before.label:
+        raise DataError(
+            f"{sample.path}: this photo is named twice, as {before.label!r} and as {sample.label!r}; name it once"
+        )
+
+
+def _of_source(source: str) -> Iterable[Sample]:
+    layout, mark, _ = source.partition(":")
+    path = Path(source)
+    if (mark and layout in LAYOUTS and not path.exists()) or path.suffix.lower() == ".csv":
+        return read_samples(source)
+    if path.is_dir():
+        return _of_folder(path)
+    if not path.exists():
+        if os.sep in source or path.suffix:
+            raise ImageFileError(source, "there is no such file")
+        return read_samples(source)  # whose error says what a source may be
+    return [Sample(path)]
+
+
+def _of_folder(folder: Path) -> Iterable[Sample]:
+    """The photos of a folder: those in it, or of a folder per class."""
+    with os.scandir(folder) as entries:
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+    if any(entry.is_dir() for entry in visible):
+        return read_samples(folder)
+    photos = [Sample(folder / entry.name) for entry in visible if is_photo(entry)]
+    if not photos:
+        raise DataError(f"{folder}: expected photos, or a folder per class; got a folder without photos")
+    return photos

@@ -1,0 +1,242 @@
+"""Looking after an index: removing photos, merging, checking, and saying what is in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from finegraph.data.images import unreadable
+from finegraph.errors import IndexFolderError, InputError, unknown_name
+from finegraph.model.features.keys import photo_key
+from finegraph.search.array_file import read_bytes
+from finegraph.search.columns import Segment
+from finegraph.search.index import read_graph
+from finegraph.search.state import IndexState, read_state
+from finegraph.search.writer import IndexWriter
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFacts:
+    """What an index is.
+
+    Attributes:
+        folder: where it is.
+        photos: how many photos are in it.
+        labelled: how many of them have a fine label.
+        removed: how many were removed and still take space.
+        complete: whether all photos that it was made of are in.
+        segments: in how many files the photos are.
+        bytes: the size of all files.
+        model: where the model was that made it.
+        network: what network that is.
+        fingerprint: of the model.
+        feature_size: the size of the model's feature.
+        dimensions: the size of the stored vectors.
+        projection_recall: the share of the ten nearest photos that the projection keeps; None without one.
+        way: what was asked for: auto, exact or approximate.
+        lists: how many lists the approximate search has; 0 where the search is exact.
+        probes: how many of them it looks through.
+        approximate_recall: the share of the ten nearest photos that it finds; None where the search is exact.
+        outside_lists: how many photos came after the lists were made; merging makes new ones.
+    """
+
+    folder: str
+    photos: int
+    labelled: int
+    removed: int
+    complete: bool
+    segments: int
+    bytes: int
+    model: str
+    network: str
+    fingerprint: str
+    feature_size: int
+    dimensions: int
+    projection_recall: float | None
+    way: str
+    lists: int
+    probes: int
+    approximate_recall: float | None
+    outside_lists: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexCheck:
+    """What a check found.
+
+    Attributes:
+        folder: the index.
+        files: how many of its files were checked.
+        photos: how many photos are in it.
+        damaged: what is wrong with its files, in words.
+        missing: photos whose file is not there any more or cannot be read, with the reason.
+        changed: photos whose file has another content now.
+    """
+
+    folder: str
+    files: int
+    photos: int
+    damaged: tuple[str, ...]
+    missing: tuple[str, ...]
+    changed: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+def remove_photos(
+    folder: str | os.PathLike[str],
+    photos: Sequence[str | os.PathLike[str]] = (),
+    *,
+    labels: Sequence[str] = (),
+    missing: bool = False,
+) -> int:
+    """Remove photos from an index; their files are not touched.
+
+    Args:
+        folder: the index.
+        photos: paths of photos, or of folders: all photos below.
+        labels: fine labels, all photos of which go.
+        missing: whether photos go whose file is not there any more.
+
+    Returns:
+        How many were removed.
+
+    Raises:
+        IndexFolderError: there is no index, or it cannot be written.
+        InputError: nothing to remove was named, or a photo that is not in the index.
+        UnknownNameError: a label that no photo has.
+    """
+    if not photos and not labels and not missing:
+        raise InputError("expected photos, folders or fine labels to remove, got none")
+    with IndexWriter(folder) as writer:
+        places = writer.places()
+        known = sorted({name for segment in writer.segments() for name in segment.names})
+        for label in labels:
+            if label not in known:
+                raise unknown_name("fine label", label, known, "in the index")
+        wanted = {
+            identity
+            for identity, place in places.items()
+            if writer.segment(place).label(place.row) in set(labels) or (missing and not os.path.exists(identity[0]))
+        }
+        for photo in photos:
+            path = os.path.abspath(photo)
+            found = [one for one in places if one[0] == path or one[0].startswith(path + os.sep)]
+            if not found:
+                raise InputError(f"{os.fspath(photo)}: no such photo is in the index, nor any in a folder of that name")
+            wanted.update(found)
+        writer.remove([places[identity] for identity in wanted])
+        return len(wanted)
+
+
+def compact_index(folder: str | os.PathLike[str]) -> IndexFacts:
+    """Write the photos that are left to as few files as possible, and make new lists; what the index is then.
+
+    Raises:
+        IndexFolderError: there is no index, it is damaged, or cannot be written.
+    """
+    with IndexWriter(folder) as writer:
+        writer.compact()
+    return describe_index(folder)
+
+
+def describe_index(folder: str | os.PathLike[str]) -> IndexFacts:
+    """What an index is.
+
+    Raises:
+        IndexFolderError: there is no index, or it is damaged.
+    """
+    path = Path(folder)
+    state = read_state(path)
+    segments = _segments(path, state)
+    lists = state.lists
+    return IndexFacts(
+        folder=str(path),
+        photos=state.photos,
+        labelled=sum(int((segment.arrays["labels"][segment.live] >= 0).sum()) for segment in segments),
+        removed=state.removed,
+        complete=state.complete,
+        segments=len(state.segments),
+        bytes=sum(file.bytes for file in state.files),
+        model=state.model.path,
+        network=state.model.network,
+        fingerprint=state.model.digest,
+        feature_size=state.feature_size,
+        dimensions=state.dimensions,
+        projection_recall=None if state.projection is None else state.projection.recall,
+        way=state.way,
+        lists=0 if lists is None else lists.count,
+        probes=0 if lists is None else lists.probes,
+        approximate_recall=None if lists is None else lists.recall,
+        outside_lists=0 if lists is None else max(0, state.photos - lists.photos),
+    )
+
+
+def check_index(
+    folder: str | os.PathLike[str], *, photos: bool = False, progress: Progress | None = None
+) -> IndexCheck:
+    """Check every file of an index against its checksum; and, if asked for, every photo against its fingerprint.
+
+    Args:
+        folder: the index.
+        photos: whether to read the photos too.
+        progress: is told how many of how many photos are done.
+
+    Raises:
+        IndexFolderError: there is no index at all.
+    """
+    path = Path(folder)
+    state = read_state(path)
+    damaged = []
+    for file in state.files:
+        try:
+            read_bytes(path, file)
+        except (IndexFolderError, FileNotFoundError) as error:
+            damaged.append(str(error) if isinstance(error, IndexFolderError) else f"{path / file.name}: it is missing")
+    missing: list[str] = []
+    changed: list[str] = []
+    if photos and not damaged:
+        read_graph(path, state)
+        _check_photos(_segments(path, state), state.photos, missing, changed, progress)
+    return IndexCheck(
+        folder=str(path),
+        files=len(state.files) + 1,
+        photos=state.photos,
+        damaged=tuple(damaged),
+        missing=tuple(missing),
+        changed=tuple(changed),
+    )
+
+
+def _check_photos(
+    segments: Sequence[Segment], total: int, missing: list[str], changed: list[str], progress: Progress | None
+) -> None:
+    """Read every photo."""
+    done = 0
+    for segment in segments:
+        for row in segment.live.tolist():
+            photo = segment.path(row)
+            try:
+                key = photo_key(Path(photo).read_bytes(), segment.box(row))
+            except OSError as error:
+                missing.append(f"{photo}: {unreadable(error)}")
+            else:
+                if key != bytes(segment.arrays["keys"][row].tobytes()):
+                    changed.append(photo)
+            done += 1
+            if progress is not None:
+                progress(done, total)
+
+
+def _segments(path: Path, state: IndexState) -> list[Segment]:
+    try:
+        return [Segment(path, entry) for entry in state.segments]
+    except FileNotFoundError as error:
+        raise IndexFolderError(f"{error.filename}: the file is missing; make the index again") from error

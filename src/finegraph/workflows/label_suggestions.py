@@ -1,0 +1,150 @@
+"""Suggestions for the cells of a store, from names, and from a model and the photos of the classes.
+
+The photos go through the network once: their features give the mean of each class, for similar classes, and the head
+makes of them the mean marginals, for what the model sees. Features of photos that were seen before are not computed
+again. Cost: the network for each photo, then linear in the cells, and quadratic in the classes with photos.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from finegraph.data.samples import Samples
+from finegraph.errors import ImageFileError
+from finegraph.graph.columns import GROUP_SEPARATOR
+from finegraph.graph.kind import BINARY_LABELS
+from finegraph.labelling import LabelStore
+from finegraph.labelling.columns import Column
+from finegraph.labelling.proposals import from_model, from_names, from_similar
+from finegraph.model import PhotoClassifier
+from finegraph.model.features import extract_features
+
+Progress = Callable[[int, int], None]
+Floats = NDArray[np.float64]
+_ROWS = 256
+_YES = BINARY_LABELS.index("yes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuggestionCounts:
+    """How many suggestions there are from each source, and the photos that could not be read."""
+
+    name: int = 0
+    model: int = 0
+    similar: int = 0
+    bad: tuple[ImageFileError, ...] = ()
+
+
+def suggest_from_names(store: LabelStore) -> int:
+    """Make the suggestions that names give; how many there are."""
+    fine, columns = store.columns()
+    return store.put_suggestions("name", from_names(fine, columns))
+
+
+def make_suggestions(
+    store: LabelStore,
+    *,
+    model: str | os.PathLike[str] | None = None,
+    samples: Samples | None = None,
+    progress: Progress | None = None,
+) -> SuggestionCounts:
+    """Make all suggestions that can be made.
+
+    Args:
+        store: where they are kept.
+        model: a run folder or a model folder; its labels are matched with those of the store by name.
+        samples: the photos of the classes.
+        progress: is told how many of how many photos are done.
+
+    Raises:
+        ModelFolderError: there is no model, or it is damaged.
+    """
+    names = suggest_from_names(store)
+    if model is None or samples is None:
+        return SuggestionCounts(name=names)
+    fine, columns = store.columns()
+    place = {name: row for row, name in enumerate(fine)}
+    known = samples.only(lambda sample: sample.label in place)
+    if not len(known):
+        return SuggestionCounts(name=names)
+    classifier = PhotoClassifier.load(model)
+    found = extract_features(classifier.network, known, classifier.views, on_bad_file="skip", progress=progress)
+    rows = np.array([place[sample.label or ""] for sample in found.samples], dtype=np.int64)
+    photos = np.bincount(rows, minlength=len(fine))
+    similar = store.put_suggestions("similar", from_similar(fine, columns, _means(found.fine.numpy(), rows, photos)))
+    marginals = _marginals(classifier, found.fine, found.coarse)
+    beliefs = {
+        column.name: table
+        for column in columns
+        if (table := _beliefs(classifier, column, marginals, rows, photos)) is not None
+    }
+    seen = np.flatnonzero(photos).tolist()
+    store.put_beliefs(
+        {
+            column.name: {
+                fine[row]: dict(zip(column.labels, beliefs[column.name][row].tolist(), strict=True)) for row in seen
+            }
+            for column in columns
+            if column.name in beliefs
+        }
+    )
+    seeing = store.put_suggestions("model", from_model(fine, columns, beliefs, photos.tolist()))
+    return SuggestionCounts(name=names, model=seeing, similar=similar, bad=found.bad)
+
+
+def _means(values: NDArray[np.floating], rows: NDArray[np.int64], photos: NDArray[np.int64]) -> Floats:
+    """The mean over the photos of each class; NaN where there are none."""
+    sums = np.zeros((len(photos), values.shape[1]))
+    np.add.at(sums, rows, values)
+    means: Floats = np.full_like(sums, np.nan)
+    has = photos > 0
+    means[has] = sums[has] / photos[has, None]
+    return means
+
+
+def _marginals(
+    classifier: PhotoClassifier, features: torch.Tensor, coarse: torch.Tensor | None
+) -> dict[str, NDArray[np.floating]]:
+    """The probability of each label of each kind on each photo."""
+    parts: dict[str, list[NDArray[np.floating]]] = {kind: [] for kind in classifier.graph.kinds}
+    weight = classifier.network.head.fine.weight
+    for start in range(0, len(features), _ROWS):
+        own = slice(start, start + _ROWS)
+        with torch.no_grad():
+            second = None if coarse is None else coarse[own].to(weight)
+            posterior = classifier.network.of_features(features[own].to(weight), second)
+            if classifier.temperature != 1.0:
+                posterior = posterior.tempered(classifier.temperature)
+            for kind, found in parts.items():
+                found.append(posterior.probs(kind).float().cpu().numpy())
+    return {kind: np.concatenate(found) for kind, found in parts.items()}
+
+
+def _beliefs(
+    classifier: PhotoClassifier,
+    column: Column,
+    marginals: dict[str, NDArray[np.floating]],
+    rows: NDArray[np.int64],
+    photos: NDArray[np.int64],
+) -> Floats | None:
+    """The mean probability of each label of a kind of the store (fine x label); None where the model lacks the kind."""
+    if column.mode == "all":
+        names = [column.name + GROUP_SEPARATOR + label for label in column.labels]
+        if not all(name in marginals and classifier.graph.kind(name).binary for name in names):
+            return None
+        return _means(np.stack([marginals[name][:, _YES] for name in names], axis=1), rows, photos)
+    if column.name not in marginals:
+        return None
+    labels: Sequence[str] = classifier.graph.labels(column.name)
+    place = {label: index for index, label in enumerate(labels)}
+    table = np.zeros((len(rows), len(column.labels)))
+    for index, label in enumerate(column.labels):
+        if label in place:  # a label that the model was not taught has no probability
+            table[:, index] = marginals[column.name][:, place[label]]
+    return _means(table, rows, photos)

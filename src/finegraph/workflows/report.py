@@ -1,0 +1,109 @@
+"""Writing the report of runs and studies: one HTML file, and figures for print.
+
+A plain function from names to a dataclass; nothing is printed here. It reads result files alone. The same files give
+the same bytes. Cost: seconds for some thousand photos.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from finegraph.data.storage.durable import make_folder, reason_of, write_over
+from finegraph.errors import InputError, RunFolderError
+from finegraph.reports.report import compared, report_page
+from finegraph.reports.run_results import RunResults, read_run
+from finegraph.reports.study_results import StudyResults, is_study, read_study
+
+DEFAULT_NAME = "report.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was written.
+
+    Attributes:
+        path: the page.
+        size: its size in bytes.
+        runs: the runs in it, by name.
+        studies: the studies in it, by name.
+        photos: how many photos it shows.
+        figures: the files of figures.
+    """
+
+    path: str
+    size: int
+    runs: tuple[str, ...]
+    studies: tuple[str, ...]
+    photos: int
+    figures: tuple[str, ...]
+
+
+def write_report(
+    runs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    evaluation: str | None = None,
+    figures: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+) -> Report:
+    """Write the report of runs, studies or both.
+
+    Args:
+        runs: run folders, model folders with evaluations, or study folders. Two or more runs are compared.
+        out: the file, which is replaced where it exists; by default `report.html` in the first folder.
+        evaluation: the evaluation of each run to show; by default `test`.
+        figures: a folder to write figures to, each as SVG and PNG.
+        title: what stands above the page.
+
+    Raises:
+        RunFolderError: a folder is no run or study, has no evaluation, or a file cannot be written.
+        InputError: the runs cannot be compared.
+    """
+    if not runs:
+        raise InputError("expected at least one run or study to report on")
+    if len({Path(each).absolute() for each in runs}) < len(runs):
+        raise InputError("expected different runs to compare, got the same one twice")
+    studies = [read_study(each) for each in runs if is_study(each)]
+    folders = [Path(each) for each in runs if not is_study(each)]
+    found = [read_run(folder, name, evaluation) for folder, name in zip(folders, _names(folders), strict=True)]
+    page = report_page(found, studies, title).encode("utf-8", "backslashreplace")
+    path = Path(runs[0]) / DEFAULT_NAME if out is None else Path(out)
+    drawn = _figures(found, studies, Path(figures)) if figures is not None else ()
+    try:
+        make_folder(path.absolute().parent)
+        write_over(path, page)
+    except OSError as error:
+        raise RunFolderError(f"{path}: the report cannot be written: {reason_of(error)}") from error
+    return Report(
+        path=str(path),
+        size=len(page),
+        runs=tuple(run.name for run in found),
+        studies=tuple(study.name for study in studies),
+        photos=len(compared(found).runs[0].photos) if found else 0,
+        figures=tuple(drawn),
+    )
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """What runs are called: the name of the folder, with that above it where two are the same."""
+    whole = [folder.absolute() for folder in folders]
+    whole = [folder.parent if folder.name == "model" and folder.parent.name else folder for folder in whole]
+    names = [folder.name or str(folder) for folder in whole]
+    return [
+        f"{folder.parent.name}/{name}" if names.count(name) > 1 else name
+        for folder, name in zip(whole, names, strict=True)
+    ]
+
+
+def _figures(runs: Sequence[RunResults], studies: Sequence[StudyResults], folder: Path) -> list[str]:
+    """Write the figures; their names."""
+    from finegraph.reports.figures import draw_figures
+
+    try:
+        make_folder(folder)
+        return [str(folder / name) for name in draw_figures(compared(runs) if runs else None, studies, folder)]
+    except OSError as error:
+        raise RunFolderError(f"{folder}: the figures cannot be written: {reason_of(error)}") from error

@@ -1,0 +1,253 @@
+"""Searching an index: by photos, or by a fine label.
+
+`search_photos` takes an open index and an open model, as a server has them. `search_index` takes names, as a user types
+them, and finds the model where it was when the index was made. Nothing is printed here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finegraph.data.images import unreadable
+from finegraph.errors import ImageFileError, InputError, unknown_name
+from finegraph.inference.evidence import FINE
+from finegraph.model.features.keys import photo_key
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.model.photos import Photo
+from finegraph.search import Hit, Index, condition_factors, embed_photos
+from finegraph.search.conditions import check_kinds, label_factors
+from finegraph.search.filters import Where
+from finegraph.workflows.predict import photos_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhotoHits:
+    """What was found for one query.
+
+    Attributes:
+        photo: the name of the photo that was searched by; None for a fine label.
+        label: the fine label that was searched by; None for a photo.
+        hits: the photos that were found, best first.
+    """
+
+    photo: str | None = None
+    label: str | None = None
+    hits: tuple[Hit, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {"photo": self.photo, "label": self.label, "hits": [hit.to_dict() for hit in self.hits]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """What was found in an index.
+
+    Attributes:
+        index: the folder, as it was given.
+        photos: how many photos are in it.
+        way: how it was searched, "exact" or "approximate".
+        same: the kinds in which labels were to be the same.
+        other: the kinds in which they were to differ.
+        where: what the labels of the photos were to be.
+        where_not: what they were not to be.
+        queries: what was found for each photo and label.
+    """
+
+    index: str
+    photos: int
+    way: str
+    same: tuple[str, ...]
+    other: tuple[str, ...]
+    where: dict[str, tuple[str, ...]]
+    where_not: dict[str, tuple[str, ...]]
+    queries: tuple[PhotoHits, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "index": self.index,
+            "photos": self.photos,
+            "way": self.way,
+            "same": list(self.same),
+            "other": list(self.other),
+            "where": {kind: list(labels) for kind, labels in self.where.items()},
+            "where_not": {kind: list(labels) for kind, labels in self.where_not.items()},
+            "queries": [query.to_dict() for query in self.queries],
+        }
+
+
+def search_photos(
+    index: Index,
+    model: PhotoClassifier,
+    images: Photo | Iterable[Photo],
+    *,
+    count: int = 10,
+    where: Where | None = None,
+    where_not: Where | None = None,
+    same: Sequence[str] = (),
+    other: Sequence[str] = (),
+    given: Mapping[str, object] | None = None,
+    per_label: int | None = None,
+    guessed: bool = False,
+    without: Sequence[bytes | None] | None = None,
+) -> list[PhotoHits]:
+    """The photos of an index that are most like each of some photos.
+
+    Whether the model is the one that made the index is not looked at again; see `Index.refuse_other`.
+
+    Args:
+        index: an open index.
+        model: the model that made it.
+        images: files, pictures or arrays; one, or several.
+        count: how many photos to find at the most, for each.
+        where: what the labels of the found photos are to be, such as `{"restaurant": {"A", "B"}}`.
+        where_not: what they are not to be.
+        same: kinds in which the found photo is to have the label of the query, such as `["dish"]`: photos are ranked by
+            how similar they are and how probable it is that they meet this.
+        other: kinds in which it is to have another label, such as `["restaurant"]`.
+        given: what is known of the queries, which sharpens `same` and `other`; see `PhotoClassifier.predict`.
+        per_label: how many photos of each fine label at the most.
+        guessed: whether photos without a fine label pass filters by what the model holds them for.
+        without: per query, the fingerprint of a photo that is not to be found; see `Index.search`.
+
+    Raises:
+        ImageFileError: a photo that cannot be read.
+        InputError: an argument is wrong.
+    """
+    if same or other:
+        check_kinds(index.graph, same, other)
+    queries = embed_photos(model, images, given)
+    factors = None
+    if same or other:
+        parts = [condition_factors(posterior, same=same, other=other) for posterior in queries.posteriors]
+        factors = np.concatenate([np.zeros((0, len(index.graph)), np.float32), *parts])
+    found = index.search(
+        queries.features,
+        count,
+        where=where,
+        where_not=where_not,
+        per_label=per_label,
+        guessed=guessed,
+        factors=factors,
+        without=without,
+    )
+    return [PhotoHits(photo=name, hits=tuple(hits)) for name, hits in zip(queries.names, found, strict=True)]
+
+
+def search_index(
+    folder: str | os.PathLike[str],
+    photos: Sequence[str | os.PathLike[str]] = (),
+    *,
+    labels: Sequence[str] = (),
+    model: str | os.PathLike[str] | None = None,
+    count: int = 10,
+    where: Sequence[str] = (),
+    same: Sequence[str] = (),
+    other: Sequence[str] = (),
+    per_label: int | None = None,
+    guessed: bool = False,
+    others_only: bool = False,
+) -> SearchResult:
+    """Search an index by name.
+
+    Args:
+        folder: the index.
+        photos: photos to search by; of a folder, all photos in it.
+        labels: fine labels to search by, each by the mean of its photos.
+        model: the model that made the index; by default it is looked for where it was.
+        count: how many photos to find at the most, for each query.
+        where: filters as text, `kind=label` or `kind!=label`; see `parse_where`.
+        same: see `search_photos`, as for the others.
+        other: kinds in which labels are to differ.
+        per_label: how many photos of each fine label at the most.
+        guessed: whether photos without a fine label pass filters by what the model holds them for.
+        others_only: whether photos with the same content as the query are left out.
+
+    Raises:
+        IndexFolderError: there is no index, it is damaged, or another model made it.
+        ModelFolderError: the model is not where it was; name it.
+        ImageFileError: a photo that cannot be read.
+        InputError: an argument is wrong.
+    """
+    if not photos and not labels:
+        raise InputError("expected a photo or a fine label to search by, got neither")
+    files = photos_of(photos) if photos else []
+    keys = [_key(file) for file in files]
+    index = Index.open(folder)
+    passed, refused = parse_where(index, where)
+    queries: list[PhotoHits] = []
+    options: dict[str, Any] = {"where": passed, "where_not": refused, "per_label": per_label, "guessed": guessed}
+    if files:
+        place = index.state.model.path if model is None else model
+        classifier = PhotoClassifier.load(place)
+        index.refuse_other(classifier, place)
+        without = keys if others_only else None
+        queries += search_photos(
+            index, classifier, files, count=count, same=same, other=other, without=without, **options
+        )
+    for label in labels:
+        factors = label_factors(index.graph, label, same=same, other=other) if same or other else None
+        hits = index.search_label(label, count, factors=factors, **options)
+        queries.append(PhotoHits(label=label, hits=tuple(hits)))
+    return SearchResult(
+        index=os.fspath(folder),
+        photos=len(index),
+        way=index.way,
+        same=tuple(same),
+        other=tuple(other),
+        where=passed,
+        where_not=refused,
+        queries=tuple(queries),
+    )
+
+
+def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Filters from texts like `restaurant=B` and `dish!=mapo tofu`; `fine=...` is the fine label.
+
+    The same kind several times means one of its labels, or none of them. Names may hold equals signs themselves.
+
+    Raises:
+        InputError: a text that is not of this form, or can be read in two ways.
+        UnknownNameError: a kind or a label that is not there.
+    """
+    found: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
+    for text in texts:
+        kind, label, negative = _parsed(index, text)
+        own = found[negative]
+        own[kind] = (*own.get(kind, ()), label)
+    return found
+
+
+def _parsed(index: Index, text: str) -> tuple[str, str, bool]:
+    """The kind and the label of one filter, and whether it is one that is refused."""
+    labels = {FINE: index.table.names, **{kind: index.graph.labels(kind) for kind in index.graph.kinds}}
+    places = [place for place, character in enumerate(text) if character == "="]
+    if not places:
+        raise InputError(f"filter {text!r}: expected kind=label or kind!=label, such as 'fine={index.table.names[0]}'")
+    ways = [(text[:place], text[place + 1 :], False) for place in places]
+    ways += [(kind[:-1], label, True) for kind, label, _ in ways if kind.endswith("!")]
+    known = [way for way in ways if way[0] in labels]
+    good = [way for way in known if way[1] in labels[way[0]]]
+    if len(good) > 1:
+        raise InputError(f"filter {text!r}: it can be read in two ways; ask in Python, where there is no doubt")
+    if good:
+        return good[0]
+    if not known:
+        raise unknown_name("kind", ways[0][0].removesuffix("!"), tuple(labels))
+    kind, label, _ = known[-1]
+    raise unknown_name("fine label" if kind == FINE else "label", label, labels[kind], f"of kind {kind!r}")
+
+
+def _key(file: str) -> bytes:
+    """The fingerprint of a photo; a slip of the pen shows before the model is loaded."""
+    try:
+        return photo_key(Path(file).read_bytes(), None)
+    except OSError as error:
+        raise ImageFileError(file, unreadable(error)) from error

@@ -1,0 +1,97 @@
+"""What a search found as one HTML file with small pictures in it, which needs nothing else and loads nothing.
+
+A photo whose file cannot be read any more is shown without a picture. Cost: decoding each photo once; about 15 kB each.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from finegraph.data.images import read_image
+from finegraph.errors import ImageFileError
+from finegraph.graph.text_file import write_text
+from finegraph.search import Hit
+from finegraph.workflows.search import PhotoHits, SearchResult
+
+SIDE = 300
+"""Pixels of the longer side of a small picture."""
+_MOST_KINDS = 4
+_PAGE = Path(__file__).parents[1] / "search" / "page"
+
+
+def write_search_page(result: SearchResult, path: str | os.PathLike[str]) -> None:
+    """Write the page.
+
+    Args:
+        result: what was found.
+        path: the file; one that is there is replaced, in one step.
+
+    Raises:
+        GraphFileError: the file cannot be written.
+    """
+    write_text(os.fspath(path), search_page(result).encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def search_page(result: SearchResult) -> str:
+    """The page as text."""
+    from jinja2 import Environment
+
+    template = Environment(autoescape=True).from_string((_PAGE / "page.html").read_text(encoding="utf-8"))
+    return template.render(
+        css=(_PAGE / "page.css").read_text(encoding="utf-8"),
+        about=_about(result),
+        queries=[_query(query) for query in result.queries],
+    )
+
+
+def _about(result: SearchResult) -> str:
+    """What was asked, in words."""
+    parts = [f"{result.photos:,} photos in {result.index}, {result.way} search"]
+    parts += [f"the same {kind}" for kind in result.same]
+    parts += [f"another {kind}" for kind in result.other]
+    parts += [f"{kind} is {' or '.join(labels)}" for kind, labels in result.where.items()]
+    parts += [f"{kind} is not {' or '.join(labels)}" for kind, labels in result.where_not.items()]
+    return " · ".join(parts)
+
+
+def _query(query: PhotoHits) -> dict[str, Any]:
+    count = len(query.hits)
+    return {
+        "title": os.path.basename(query.photo) if query.photo is not None else f"Like {query.label}",
+        "picture": None if query.photo is None else _picture(query.photo),
+        "found": f"{count} photo{'' if count == 1 else 's'} found",
+        "hits": [_hit(hit) for hit in query.hits],
+    }
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    kinds = [f"{kind}: {' or '.join(labels)}" for kind, labels in hit.kinds.items() if labels != ("no",)]
+    return {
+        "name": hit.label or (f"perhaps {hit.guess}" if hit.guess else "no label"),
+        "kinds": [
+            *kinds[:_MOST_KINDS],
+            *([f"and {len(kinds) - _MOST_KINDS} more"] if len(kinds) > _MOST_KINDS else []),
+        ],
+        "meter": f"{min(max(hit.similarity, 0.0), 1.0):.3f}",
+        "score": f"{hit.similarity:.2f}",
+        "fits": None if hit.probability is None else f"fits with {hit.probability:.1%}",
+        "path": hit.path,
+        "file": "/".join(Path(hit.path).parts[-2:]),
+        "picture": _picture(hit.path),
+    }
+
+
+def _picture(path: str) -> str | None:
+    """A small picture as part of the page; None where the photo cannot be read."""
+    try:
+        picture = read_image(path, at_least=(SIDE, SIDE))
+    except ImageFileError:
+        return None
+    picture.thumbnail((SIDE, SIDE))
+    data = io.BytesIO()
+    picture.save(data, "JPEG", quality=82)
+    return "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode("ascii")

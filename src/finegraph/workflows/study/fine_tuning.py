@@ -1,0 +1,127 @@
+"""The cells of a study with tune = "all": each trains a whole network, by the code of `finegraph train`.
+
+A cell has a run folder while it is trained, so that a study which is stopped goes on in the middle of a cell. When the
+cell is measured, its checkpoints go: a study keeps figures, not models. Each head has one setting, its recipe, and the
+epoch that was best on the validation photos.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import Literal, cast
+
+import torch
+
+from finegraph.data.dataset import targets_of
+from finegraph.data.samples import Samples
+from finegraph.data.storage.durable import remove_folder
+from finegraph.evaluation.photo_batches import PhotoSettings, photo_batches
+from finegraph.evaluation.results import BadPhoto
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.distributed import Ranks
+from finegraph.training.loop import Watcher
+from finegraph.training.run_folder import RunFolder
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.study.cells import Cell
+from finegraph.workflows.study.folder import StudyFolder
+from finegraph.workflows.study.heads import answer_of
+from finegraph.workflows.study.measure import PerPhoto, joined, judged
+from finegraph.workflows.study.photos import StudyData, Told
+from finegraph.workflows.study.spec import Study
+from finegraph.workflows.train import choose_device
+from finegraph.workflows.training_data import TrainingData, make_network, make_views
+from finegraph.workflows.tune_all import tune_all
+
+
+class StoppedError(Exception):
+    """Training was asked to stop, and saved."""
+
+
+def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str) -> TrainSettings:
+    """The settings of the run of a cell."""
+    softmax = cell.head.startswith("softmax")
+    own: dict[str, object] = {
+        "data": source,
+        "graph": study.graph,
+        "network": study.network,
+        "coarse_network": study.second_network if cell.head == "bipartite-two" else None,
+        "weights": study.weights,
+        "coarse_weights": study.weights,
+        "head": "softmax" if softmax else "bipartite",
+        "size": study.size,
+        "tune": "all",
+        "seed": cell.seed,
+        "box": cell.box,
+        "on_bad_file": study.on_bad_file,
+    }
+    if cell.head == "softmax-marginal" and "kind_weight" not in study.training:
+        own["kind_weight"] = 1.0 / max(len(kinds), 1)
+    elif cell.head == "softmax":
+        own["kind_weight"] = 0.0
+    return TrainSettings.from_dict({**study.training, **own}).resolve()
+
+
+def fine_tune(
+    study: Study, data: StudyData, cell: Cell, samples: Samples, folder: StudyFolder, watcher: Watcher, told: Told
+) -> tuple[dict[tuple[str, int], PerPhoto], float]:
+    """Train the network of a cell and measure it.
+
+    Returns:
+        The values of each photo by split and views, and the seconds of training, in the process that ended it.
+
+    Raises:
+        StoppedError: it was asked to stop.
+    """
+    kinds = data.sets[cell.kinds] if cell.kinds else data.graph.kinds
+    settings = train_settings(study, cell, kinds, data.source)
+    settings = replace(settings, workers=settings.workers or torch.get_num_threads())
+    photos = TrainingData(train=samples, val=data.val, graph=data.graph.only(kinds))
+    path = folder.runs / cell.name
+    resume = (path / "config.toml").is_file()
+    run = RunFolder.open(path) if resume else RunFolder.create(path)
+    if not resume:
+        run.write_config(settings.to_dict())
+    torch.manual_seed(cell.seed)
+    network = make_network(settings, photos.graph)
+    views = make_views(settings, network)
+    network.to(choose_device(settings.device), torch.float64 if settings.precision == "float64" else torch.float32)
+    began = perf_counter()
+    with run.lock():
+        tuned = tune_all(network, photos, views, settings, Ranks(), run, watcher, resume=resume)
+    if tuned is None:
+        raise StoppedError
+    seconds = perf_counter() - began
+    classifier = PhotoClassifier(network.to("cpu", torch.float32), views)
+    measured = {
+        (split, count): _measure(classifier, part, data, study, count, split, told)
+        for split, part in data.splits.items()
+        for count in study.views
+    }
+    return measured, seconds
+
+
+def drop_checkpoints(folder: StudyFolder, cell: Cell) -> None:
+    """Remove what a cell no longer needs to go on."""
+    checkpoints = RunFolder(folder.runs / cell.name).checkpoints
+    if checkpoints.is_dir():
+        remove_folder(checkpoints)
+
+
+def _measure(
+    classifier: PhotoClassifier, samples: Samples, data: StudyData, study: Study, views: int, split: str, told: Told
+) -> PerPhoto:
+    """What a trained network gets right."""
+    options = PhotoSettings(
+        views=cast(Literal[1, 10], views), on_bad_file=cast(Literal["error", "skip"], study.on_bad_file)
+    )
+    bad: list[BadPhoto] = []
+    target, _ = targets_of(samples, data.graph)
+    found = []
+    for batch in photo_batches(
+        classifier, samples, options, bad, lambda done, total: told(f"photos of {split}", done, total)
+    ):
+        with torch.inference_mode():
+            answer = answer_of(data.graph, batch.posterior, views)
+        found.append(judged(answer, target[batch.numbers], data.graph))
+    return joined(found)

@@ -1,0 +1,240 @@
+"""The folder of a study: what is in it, and how it goes on after an interruption.
+
+    study.toml       the study, resolved: written first, and never changed
+    data.json        what identifies the photos and the graph
+    cells/*.json     one file per cell that is done, with its own checksum: the truth of which the rest is made
+    results.csv      one row per cell, split, number of views and metric; results.json has the same and all about it
+    summary.*        means, intervals and differences to softmax; tables.md and figures/ are made of it
+    runs/            with tune = "all": the training runs of cells
+
+A cell is written in one step, after it is done: a study that is killed has whole cells and nothing else. A file that
+is no longer as it was written is refused by its name.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.data.findings import defused
+from finegraph.data.storage.durable import make_folder, reason_of, remove_stale, write_new
+from finegraph.data.storage.sealed_json import seal, unseal
+from finegraph.errors import RunFolderError, SettingsError
+from finegraph.graph.text_file import write_text
+from finegraph.training.run_lock import RunLock
+from finegraph.training.toml_text import toml_text
+from finegraph.workflows.study.cells import Cell
+from finegraph.workflows.study.spec import Study, study_of
+
+COLUMNS = ("head", "kinds", "amount", "seed", "split", "views", "box", "metric", "value")
+FREE = ("title",)
+"""Settings that may change without making a study another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellResult:
+    """What a cell gave.
+
+    Attributes:
+        cell: which one.
+        rows: split, views, metric and value.
+        tried: how many settings were tried.
+        chosen: the strengths that were chosen.
+        photos: how many photos it was fitted on.
+        seconds: how long it took with everything.
+        per_photo: by split, views and metric, a value per photo; kept where there is one draw only.
+    """
+
+    cell: Cell
+    rows: list[tuple[str, int, str, float]]
+    tried: int
+    chosen: list[dict[str, Any]]
+    photos: int
+    seconds: float
+    per_photo: dict[tuple[str, int, str], NDArray[np.float64]] = field(default_factory=dict)
+
+
+class StudyFolder:
+    """The folder of a study on the disk."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def cells(self) -> Path:
+        """The files of cells."""
+        return self.path / "cells"
+
+    @property
+    def runs(self) -> Path:
+        """The training runs of cells."""
+        return self.path / "runs"
+
+    @property
+    def figures(self) -> Path:
+        """The figures."""
+        return self.path / "figures"
+
+    def lock(self) -> RunLock:
+        """Let no other process run a study in the folder."""
+        return RunLock(self.path)
+
+    def open(self, study: Study, facts: Mapping[str, Any]) -> None:
+        """Begin the study, or go on with it.
+
+        Raises:
+            SettingsError: another study was begun here; what differs is in the message.
+            RunFolderError: the folder holds something else, or cannot be written.
+        """
+        try:
+            make_folder(self.cells)
+            remove_stale(self.cells)
+            remove_stale(self.path)
+            self._begin(study)
+            self._same_data(facts)
+        except OSError as error:
+            raise RunFolderError(f"{self.path}: cannot hold a study: {reason_of(error)}") from error
+
+    def _begin(self, study: Study) -> None:
+        file = self.path / "study.toml"
+        if not file.is_file():
+            write_new(file, toml_text(study.to_dict(), file).encode())
+            return
+        begun = study_of(tomllib.loads(file.read_text(encoding="utf-8")), str(file))
+        was, now = begun.to_dict(), study.to_dict()
+        names = [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name) and name not in FREE]
+        if names:
+            listed = "; ".join(f"{name} was {was.get(name)!r}, now {now.get(name)!r}" for name in names)
+            raise SettingsError(
+                f"{self.path}: another study was begun in this folder: {listed}; put the old file back to go on with "
+                "it, or choose another folder"
+            )
+
+    def _same_data(self, facts: Mapping[str, Any]) -> None:
+        file = self.path / "data.json"
+        if not file.is_file():
+            write_new(file, seal(dict(facts)))
+            return
+        was = self._unsealed(file)
+        names = [name for name in dict.fromkeys([*was, *facts]) if was.get(name) != facts.get(name)]
+        if names:
+            listed = "; ".join(f"{name} was {was.get(name)}, now {facts.get(name)}" for name in names)
+            raise SettingsError(
+                f"{self.path}: the data are not those that the study began with: {listed}; restore them, or choose "
+                "another folder"
+            )
+
+    def has(self, cell: Cell) -> bool:
+        """Whether a cell is done."""
+        return self._file(cell).is_file()
+
+    def add(self, result: CellResult) -> None:
+        """Keep what a cell gave."""
+        content = {
+            "cell": result.cell.to_dict(),
+            "rows": [list(row) for row in result.rows],
+            "tried": result.tried,
+            "chosen": result.chosen,
+            "photos": result.photos,
+            "seconds": result.seconds,
+            "per_photo": [[*key, _packed(values)] for key, values in result.per_photo.items()],
+        }
+        try:
+            write_new(self._file(result.cell), seal(content))
+        except FileExistsError:
+            raise RunFolderError(f"{self._file(result.cell)}: this cell is done already") from None
+
+    def read(self, cell: Cell) -> CellResult:
+        """What a cell gave.
+
+        Raises:
+            RunFolderError: the file is not as it was written.
+        """
+        content = self._unsealed(self._file(cell))
+        return CellResult(
+            cell=Cell(**content["cell"]),
+            rows=[(split, views, metric, value) for split, views, metric, value in content["rows"]],
+            tried=content["tried"],
+            chosen=content["chosen"],
+            photos=content["photos"],
+            seconds=content["seconds"],
+            per_photo={(split, views, metric): _unpacked(own) for split, views, metric, own in content["per_photo"]},
+        )
+
+    def _file(self, cell: Cell) -> Path:
+        return self.cells / f"{cell.name}.json"
+
+    def _unsealed(self, file: Path) -> dict[str, Any]:
+        try:
+            return unseal(file.read_bytes())
+        except ValueError as error:
+            raise RunFolderError(f"{file}: {error}; remove the file to have it made again") from error
+
+    def write_results(self, results: Sequence[CellResult], about: Mapping[str, Any]) -> None:
+        """Write `results.csv` and `results.json` of all cells so far, each in one step."""
+        rows = result_rows(results)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in rows:
+            writer.writerow([_csv_cell(row[name]) for name in COLUMNS])
+        write_text(str(self.path / "results.csv"), text.getvalue())
+        cells = [
+            {**one.cell.to_dict(), "photos": one.photos, "tried": one.tried, "chosen": one.chosen,
+             "seconds": one.seconds}
+            for one in results
+        ]  # fmt: skip
+        self.write_json("results.json", {"format": "finegraph.study", "version": 1, **about, "cells": cells,
+                                         "rows": rows})  # fmt: skip
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file in one step."""
+        write_text(str(self.path / name), json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+    def write_table(self, name: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write a CSV file in one step; None is an empty cell."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow([_csv_cell(row[column]) for column in columns])
+        write_text(str(self.path / name), text.getvalue())
+
+
+def result_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
+    """All results, one row per value."""
+    return [
+        {"head": one.cell.head, "kinds": one.cell.kinds, "amount": one.cell.amount, "seed": one.cell.seed,
+         "split": split, "views": views, "box": one.cell.box, "metric": metric, "value": value}
+        for one in results
+        for split, views, metric, value in one.rows
+    ]  # fmt: skip
+
+
+def _csv_cell(value: Any) -> str:
+    """A value as a cell: yes and no for truth, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return defused(value) if isinstance(value, str) else repr(value)
+
+
+def _packed(values: NDArray[np.float64]) -> str:
+    """Numbers as text; float32 is enough for what was computed in float32."""
+    return base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> NDArray[np.float64]:
+    return np.frombuffer(base64.b64decode(text), "<f4").astype(np.float64)

@@ -1,0 +1,306 @@
+"""Fitting the heads of a study on features, each with the same number of settings tried on the validation photos.
+
+    softmax            N strengths of the prior
+    softmax-marginal   N / 2 strengths x 2 weights of the kinds in the loss
+    bipartite(-two)    N / 4 strengths x 2 strengths of coarse weights x 2 weights of the kinds
+    independent        N strengths; each of its layers keeps the one that suits it
+    ensemble           N strengths; each of its two heads keeps the one that suits it
+
+With N = 28 the grids are those of `finegraph.model.selection`. The setting under which the validation photos' fine
+labels are most likely wins, then the head is fitted once more from nothing, and only that is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.data.dataset import MISSING
+from finegraph.graph import Kind, LabelGraph
+from finegraph.inference import Posterior
+from finegraph.model.fitting import Fit, FitSettings, fit_head
+from finegraph.model.selection import default_grid, grid_settings, search
+from finegraph.nn import BipartiteHead, SoftmaxHead
+from finegraph.workflows.study.photos import Part
+from finegraph.workflows.study.timing import batch_of, head_loss, softmax_loss, step_milliseconds
+
+_TOLERANCE = 1e-3
+"""As in `finegraph train`: ten times nearer takes twice as long and changes no figure."""
+_USUAL = 28
+_STRONGEST, _WEAKEST = 0.3, 0.0003
+_WEAKEST_SOFTMAX = 0.0001
+
+Answer = tuple[Float[Tensor, "batch fine"], dict[str, Tensor]]
+"""The log probabilities of the fine labels, and per kind the number of the most probable label."""
+
+
+class Model(Protocol):
+    """Something fitted, which answers for photos."""
+
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+        """The answer to photos; the rows of the views of a photo follow each other."""
+
+    def step(self, part: Part) -> tuple[float, float]:
+        """The milliseconds of a forward and of a backward pass of a batch; see timing.py."""
+
+
+@dataclass
+class Fitted:
+    """A head of a study after fitting.
+
+    Attributes:
+        model: what answers.
+        seconds: how long the last fit took.
+        tried: how many settings were tried.
+        chosen: the strengths that were chosen, one for each layer that was fitted on its own.
+        iterations: how many steps the last fit took.
+        converged: whether all of them came to a minimum.
+    """
+
+    model: Model
+    tried: int
+    seconds: float = 0.0
+    chosen: list[dict[str, Any]] = field(default_factory=list)
+    iterations: int = 0
+    converged: bool = True
+
+    def note(self, fit: Fit, settings: FitSettings, seconds: float, layer: str) -> None:
+        """Take in how a layer was fitted."""
+        strengths = {name: value for name, value in asdict(settings).items() if name in _NAMED and value is not None}
+        self.chosen.append({"layer": layer, **strengths})
+        self.seconds += seconds
+        self.iterations += fit.iterations
+        self.converged &= fit.converged
+
+
+_NAMED = ("l2", "coarse_ratio", "kind_weight")
+
+
+def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
+    """Choose the settings of a head and fit it.
+
+    Args:
+        head: see `finegraph.workflows.study.spec.HEADS`.
+        graph: with all kinds that are measured.
+        kinds: those that the head learns from.
+        train: what to fit.
+        val: what to choose settings on.
+        settings: how many to try.
+    """
+    if head == "ensemble":
+        assert train.coarse is not None
+        assert val.coarse is not None
+        fitted = Fitted(_Mean(graph), settings)
+        pairs = ((train.fine, val.fine), (train.coarse, val.coarse))
+        for number, (own, held) in enumerate(pairs):
+            layer = _layer(fitted, f"network {number + 1}", graph, own, train.target, held, val.target, settings)
+            fitted.model.heads.append(layer)  # type: ignore[attr-defined]
+        return fitted
+    if head == "independent":
+        return _independent(graph, kinds, train, val, settings)
+    own_graph = graph if head == "softmax" else graph.only(kinds)
+    tried = grid_settings(
+        FitSettings(head="softmax" if head.startswith("softmax") else "bipartite", tolerance=_TOLERANCE),
+        grid_of(head, own_graph, settings),
+    )
+    model = _Joint(graph, two=head == "bipartite-two", kinds_count=head != "softmax")
+    fitted = Fitted(model, len(tried))
+    coarse = (train.coarse, val.coarse) if model.two else (None, None)
+    model.head = _fit(fitted, head, own_graph, tried, (train.fine, coarse[0]), train.target, (val.fine, coarse[1]),
+                      val.target)  # fmt: skip
+    return fitted
+
+
+def grid_of(head: str, graph: LabelGraph, settings: int) -> dict[str, Sequence[float]]:
+    """The strengths that a head tries: as many settings for each."""
+    kinds = max(len(graph.kinds), 1)
+    if head == "softmax-marginal":
+        return {"l2": _path(settings // 2, _WEAKEST_SOFTMAX), "kind_weight": (0.2 / kinds, 1.0 / kinds)}
+    if settings == _USUAL:
+        return default_grid("bipartite" if head.startswith("bipartite") else "softmax", graph)
+    if not head.startswith("bipartite"):
+        return {"l2": _path(settings, _WEAKEST_SOFTMAX)}
+    usual = default_grid("bipartite", graph)
+    return {**usual, "l2": _path(settings // 4, _WEAKEST)}
+
+
+def _path(count: int, weakest: float) -> tuple[float, ...]:
+    """Strengths from strong to weak: the middles of as many equal parts of the range, on a scale of ratios."""
+    ends = np.geomspace(_STRONGEST, weakest, count + 1)
+    return tuple(float(np.sqrt(one * two)) for one, two in pairwise(ends))
+
+
+def _fit(
+    fitted: Fitted,
+    layer: str,
+    graph: LabelGraph,
+    tried: Sequence[FitSettings],
+    train: tuple[Tensor, Tensor | None],
+    target: Int[Tensor, " batch"],
+    val: tuple[Tensor, Tensor | None],
+    val_target: Int[Tensor, " batch"],
+) -> BipartiteHead | SoftmaxHead:
+    """Choose among settings on the validation photos, and fit with the best."""
+    both = torch.cat([train[0], val[0]])
+    coarse = None if train[1] is None or val[1] is None else torch.cat([train[1], val[1]])
+    folds = [(np.arange(len(target)), np.arange(len(target), len(both)))]
+    found = search(both, torch.cat([target, val_target]), graph, tried, folds, coarse_features=coarse)
+    best = found.settings[found.best]
+    began = perf_counter()
+    fit = fit_head(train[0], target, graph, best, coarse_features=train[1])
+    fitted.note(fit, best, perf_counter() - began, layer)
+    return fit.head.requires_grad_(False)
+
+
+def _layer(
+    fitted: Fitted,
+    name: str,
+    graph: LabelGraph,
+    train: Tensor,
+    target: Tensor,
+    val: Tensor,
+    val_target: Tensor,
+    settings: int,
+) -> SoftmaxHead:
+    """A softmax that is fitted on its own."""
+    tried = grid_settings(FitSettings(head="softmax", tolerance=_TOLERANCE), grid_of("softmax", graph, settings))
+    head = _fit(fitted, name, graph, tried, (train, None), target, (val, None), val_target)
+    assert isinstance(head, SoftmaxHead)
+    return head
+
+
+def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
+    """One softmax for the fine labels, one for each kind, which know nothing of each other."""
+    model = _Separate(graph)
+    fitted = Fitted(model, settings)
+    plain = LabelGraph(graph.fine)
+    model.fine = _layer(fitted, "fine", plain, train.fine, train.target, val.fine, val.target, settings)
+    for name in kinds:
+        kind = graph.kind(name)
+        target, val_target = only_parent(kind, train.target), only_parent(kind, val.target)
+        known = target != MISSING
+        seen = torch.unique(target[known])
+        if len(seen) < 2:  # one answer is all that can be learnt
+            model.kinds[name] = (seen, None)
+            continue
+        number = torch.full((len(kind.labels) + 1,), MISSING)
+        number[seen] = torch.arange(len(seen))
+        held = number[torch.where(val_target == MISSING, len(kind.labels), val_target)]
+        labels = LabelGraph([kind.labels[int(label)] for label in seen])
+        layer = _layer(fitted, name, labels, train.fine[known], number[target[known]], val.fine, held, settings)
+        model.kinds[name] = (seen, layer)
+    return fitted
+
+
+def only_parent(kind: Kind, fine: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+    """The label of a kind that a fine label has for certain; `MISSING` where it has several, or none is known."""
+    starts = torch.from_numpy(np.array(kind.starts))
+    single = (starts[fine + 1] - starts[fine]) == 1
+    coarse = torch.from_numpy(np.append(kind.coarse, 0).astype(np.int64))
+    return torch.where(single, coarse[starts[fine]], MISSING)
+
+
+# ---- what answers ---------------------------------------------------------------------------------------------------
+
+
+class _Joint:
+    """A softmax or bipartite head; kinds that it does not have follow from its fine labels."""
+
+    def __init__(self, graph: LabelGraph, *, two: bool, kinds_count: bool) -> None:
+        self.graph, self.two, self.kinds_count = graph, two, kinds_count
+        self.head: BipartiteHead | SoftmaxHead | None = None
+
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+        assert self.head is not None
+        posterior: Posterior = self.head(features, coarse) if self.two else self.head(features)
+        return answer_of(self.graph, posterior, views)
+
+    def step(self, part: Part) -> tuple[float, float]:
+        assert self.head is not None
+        head, batch = self.head, batch_of(part)
+        if isinstance(head, SoftmaxHead) and not self.kinds_count:
+            return step_milliseconds([head], lambda: softmax_loss(head, batch.fine, batch.target))
+        coarse = batch.coarse if self.two else None
+        return step_milliseconds([head], lambda: head_loss(head, batch.fine, coarse, batch.target))
+
+
+class _Mean:
+    """Softmax heads on several networks, whose probabilities are averaged."""
+
+    def __init__(self, graph: LabelGraph) -> None:
+        self.graph = graph
+        self.heads: list[SoftmaxHead] = []
+
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+        assert coarse is not None
+        each = [
+            head(own).mean_views(views).log_probs() for head, own in zip(self.heads, (features, coarse), strict=True)
+        ]
+        mean = torch.logsumexp(torch.stack(each), dim=0) - np.log(len(each))
+        return mean, _labels(Posterior(self.graph, mean), mean, self.graph.kinds)
+
+    def step(self, part: Part) -> tuple[float, float]:
+        batch = batch_of(part)
+        assert batch.coarse is not None
+        pairs = list(zip(self.heads, (batch.fine, batch.coarse), strict=True))
+        return step_milliseconds(
+            self.heads,
+            lambda: torch.stack([softmax_loss(head, own, batch.target) for head, own in pairs]).sum(),
+        )
+
+
+class _Separate:
+    """A softmax for the fine labels and one for each kind."""
+
+    def __init__(self, graph: LabelGraph) -> None:
+        self.graph = graph
+        self.fine: SoftmaxHead | None = None
+        self.kinds: dict[str, tuple[Tensor, SoftmaxHead | None]] = {}
+
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+        assert self.fine is not None
+        log_probs = self.fine(features).mean_views(views).log_probs()
+        others = [name for name in self.graph.kinds if name not in self.kinds]
+        labels = _labels(Posterior(self.graph, log_probs), log_probs, others)
+        for name, (seen, layer) in self.kinds.items():
+            if layer is None:
+                labels[name] = seen[:1].repeat(len(log_probs)) if len(seen) else torch.full((len(log_probs),), 0)
+            else:
+                labels[name] = seen[layer(features).mean_views(views).log_probs().argmax(dim=1)]
+        return log_probs, labels
+
+    def step(self, part: Part) -> tuple[float, float]:
+        assert self.fine is not None
+        batch = batch_of(part)
+        layers = [(self.fine, batch.target)]
+        for name, (seen, layer) in self.kinds.items():
+            if layer is not None:
+                place = torch.searchsorted(seen, only_parent(self.graph.kind(name), batch.target))
+                layers.append((layer, place.clamp_max(len(seen) - 1)))  # any target costs the same
+        return step_milliseconds(
+            [layer for layer, _ in layers],
+            lambda: torch.stack([softmax_loss(layer, batch.fine, target) for layer, target in layers]).sum(),
+        )
+
+
+def answer_of(graph: LabelGraph, posterior: Posterior, views: int) -> Answer:
+    """The answer of a posterior, also about kinds of a larger graph that it does not have."""
+    posterior = posterior if views == 1 else posterior.mean_views(views)
+    log_probs = posterior.log_probs()
+    own = [name for name in graph.kinds if name in posterior.graph.kinds]
+    labels = _labels(posterior, log_probs, own)
+    others = [name for name in graph.kinds if name not in labels]
+    return log_probs, {**labels, **_labels(Posterior(graph, log_probs), log_probs, others)}
+
+
+def _labels(posterior: Posterior, log_probs: Tensor, kinds: Sequence[str]) -> dict[str, Tensor]:
+    """The most probable label of each kind."""
+    return {name: posterior.kind_log_probs(name, log_probs).argmax(dim=1) for name in kinds}

@@ -1,0 +1,268 @@
+"""The photos of a study: its splits, draws of them, the sets of kinds, and the features of every photo once.
+
+Draws depend on the seed and the names of photos alone, and a larger draw contains the smaller ones
+(`finegraph.data.splits`). Labels of kinds are those of the graph; labels seen on single photos are not used. Features
+come from the stored ones where they are there: a second study on the same photos starts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.data.dataset import targets_of
+from finegraph.data.samples import Sample, Samples
+from finegraph.data.sources import read_samples, source_graph
+from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import SettingsError, unknown_name
+from finegraph.graph import LabelGraph
+from finegraph.graph.columns import GROUP_SEPARATOR
+from finegraph.model.features import default_cache_folder, extract_features
+from finegraph.nn import Network, NetworkDesign, build_network
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.study.spec import ALL, EVERY_KIND, Study
+from finegraph.workflows.training_data import make_views
+
+Told = Callable[[str, int, int], None]
+"""Is told the name of a stage, how much of it is done, and of how much."""
+MENUS = ("small", "full")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Photos as matrices.
+
+    Attributes:
+        fine: the features of the first network, a row per photo; with ten views (photo, view, feature).
+        coarse: those of the second network where there is one.
+        target: the number of the fine label of each photo.
+    """
+
+    fine: Float[Tensor, "batch *view feature"]
+    coarse: Float[Tensor, "batch *view coarse_feature"] | None
+    target: Int[Tensor, " batch"]
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def at(self, places: list[int]) -> Part:
+        """Some of the photos."""
+        return Part(self.fine[places], None if self.coarse is None else self.coarse[places], self.target[places])
+
+    def divided(self, scales: tuple[float, float]) -> Part:
+        """The same with the features divided by one number for each network."""
+        coarse = None if self.coarse is None else self.coarse / scales[1]
+        return Part(self.fine / scales[0], coarse, self.target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyData:
+    """What a study learns from and is measured on; no photo is opened yet.
+
+    Attributes:
+        source: where the photos are listed.
+        graph: with the kinds that some set has, in the order of the graph.
+        sets: the kinds of each set.
+        train: the photos to draw from, all with a fine label.
+        val: the photos to choose settings on.
+        splits: the photos to measure on, by split.
+    """
+
+    source: str
+    graph: LabelGraph
+    sets: dict[str, tuple[str, ...]]
+    train: Samples
+    val: Samples
+    splits: dict[str, Samples]
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Groups of kinds such as ingredients, by name."""
+        return kind_groups(self.graph)
+
+    def facts(self) -> dict[str, Any]:
+        """What identifies the data: other data under the same name give other facts."""
+        splits = {f"split {name}": len(part) for name, part in self.splits.items()}
+        return {"graph": self.graph.digest, "train": len(self.train), "val": len(self.val), **splits}
+
+    def draw(self, amount: str, seed: int) -> Samples:
+        """The photos of an amount."""
+        if amount == ALL:
+            return self.train
+        if not amount.endswith("%"):
+            return draw_per_class(self.train, int(amount), seed)
+        by_label: dict[str | None, list[Sample]] = {}
+        for sample in self.train:
+            by_label.setdefault(sample.label, []).append(sample)
+        share = float(amount[:-1]) / 100
+        kept: list[Sample] = []
+        for own in by_label.values():  # at least one photo of each class: none would make it another task
+            kept += draw_per_class(Samples(own), max(1, int(share * len(own) + 0.5)), seed)
+        return Samples(kept, self.train.source, self.train.notes)
+
+
+def read_study_data(study: Study, told: Told) -> StudyData:
+    """List the photos of a study and read its graph.
+
+    Raises:
+        SettingsError: no photos to choose settings on, or kinds that the graph does not have.
+        DataError: the photos' list has faults.
+    """
+    source, graph_file = _source(study, told)
+    samples = read_samples(source)
+    graph = source_graph(source) if graph_file is None else LabelGraph.read(graph_file)
+    sets = {name: _members(name, wanted, graph) for name, wanted in study.kinds.items()}
+    used = {kind for members in sets.values() for kind in members}
+    graph = graph.only([kind for kind in graph.kinds if kind in used])
+    train, val = choose_splits(samples, study.train_split, study.val_split, study.val_share)
+    train = _labelled(train)
+    if val is None or not len(_labelled(val)):
+        raise SettingsError(
+            f"{study.data}: a study chooses settings on validation photos, and there is no split for them; "
+            "name one as val_split, or hold some out with val_share = 0.2"
+        )
+    splits = {name: _labelled(val if name == "val" and name not in samples.splits else samples.split(name))
+              for name in study.splits}  # fmt: skip
+    for part in (train, *splits.values()):
+        targets_of(part, graph)  # labels that the graph does not have show now
+    return StudyData(source=source, graph=graph, sets=sets, train=train, val=_labelled(val), splits=splits)
+
+
+def kind_groups(graph: LabelGraph) -> dict[str, tuple[str, ...]]:
+    """The groups of kinds of a graph: kinds called `GROUP: MEMBER`, by the name of the group."""
+    groups: dict[str, list[str]] = {}
+    for kind in graph.kinds:
+        name, mark, _ = kind.partition(GROUP_SEPARATOR)
+        if mark and name not in graph.kinds:
+            groups.setdefault(name, []).append(kind)
+    return {name: tuple(kinds) for name, kinds in groups.items()}
+
+
+def _members(name: str, wanted: tuple[str, ...], graph: LabelGraph) -> tuple[str, ...]:
+    """The kinds of a set, in the order of the graph."""
+    if not graph.kinds:
+        raise SettingsError(f"kinds.{name}: the graph has no kinds; name a graph file as graph")
+    groups = kind_groups(graph)
+    found: set[str] = set()
+    for one in wanted:
+        if one == EVERY_KIND:
+            found.update(graph.kinds)
+        elif one in graph.kinds:
+            found.add(one)
+        elif one in groups:
+            found.update(groups[one])
+        else:
+            single = [kind for kind in graph.kinds if not any(kind in own for own in groups.values())]
+            raise unknown_name("kind", one, (*single, *groups, *graph.kinds), f"in kinds.{name}")
+    return tuple(kind for kind in graph.kinds if kind in found)
+
+
+def _labelled(samples: Samples) -> Samples:
+    return samples.only(lambda sample: sample.label is not None)
+
+
+def _source(study: Study, told: Told) -> tuple[str, str | None]:
+    """Where the photos and the graph file are; the drawn menu is made in the cache folder, once."""
+    layout, mark, size = study.data.partition(":")
+    if layout != "menu" or not mark:
+        return study.data, study.graph
+    if size not in MENUS:
+        raise SettingsError(f"data: expected menu:small or menu:full, got {study.data!r}")
+    from finegraph.workflows.menu import DRAWINGS, write_menu
+
+    folder = Path(default_cache_folder()) / f"menu-{size}-{DRAWINGS}"
+    if not (folder / "images.csv").is_file():
+        write_menu(folder, size=size, progress=lambda done, total: told("drawing photos", done, total))
+    return str(folder / "images.csv"), study.graph or str(folder / "graph.csv")
+
+
+# ---- features -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class StudyFeatures:
+    """The features of all photos of a study, for one choice of box.
+
+    Attributes:
+        train: of the photos to draw from.
+        places: where each of these stands.
+        val: of those to choose settings on.
+        splits: by split and number of views.
+        scales: what features were divided by.
+        notes: what was odd.
+        bad: how many photos could not be read.
+    """
+
+    train: Part
+    places: dict[Sample, int]
+    val: Part
+    splits: dict[tuple[str, int], Part]
+    scales: tuple[float, float]
+    notes: list[str] = field(default_factory=list)
+    bad: int = 0
+
+    def drawn(self, samples: Samples) -> Part:
+        """The features of a draw; photos that could not be read are not in it."""
+        return self.train.at([self.places[sample] for sample in samples if sample in self.places])
+
+
+def study_network(study: Study, graph: LabelGraph) -> tuple[Network, ViewSettings]:
+    """The pretrained network or networks of a study, and how photos are cut for them."""
+    second = study.second_network if study.two_networks else None
+    weights = None if study.weights == "none" else study.weights
+    torch.manual_seed(0)  # where there are no weights to load, the same random ones each time
+    design = NetworkDesign(network=study.network, coarse_network=second)
+    network = build_network(graph, design, weights=weights, coarse_weights=weights, auxiliary=False).eval()
+    return network, make_views(TrainSettings(data=study.data, size=study.size), network)
+
+
+def study_features(study: Study, data: StudyData, box: bool, told: Told) -> StudyFeatures:
+    """The features of all photos of a study."""
+    network, views = study_network(study, data.graph)
+    views = replace(views, box=box)
+    notes: list[str] = []
+    bad = 0
+
+    def part(samples: Samples, count: int, what: str) -> tuple[Part, Samples]:
+        nonlocal bad
+        found = extract_features(
+            network,
+            samples,
+            views,
+            view="centre" if count == 1 else "ten",
+            on_bad_file=cast(Literal["error", "skip"], study.on_bad_file),
+            progress=lambda done, total: told(f"features of {what}", done, total),
+        )
+        notes.extend(found.notes)
+        bad += len(found.bad)
+        target, _ = targets_of(found.samples, data.graph)
+        return Part(found.fine, found.coarse, target), found.samples
+
+    train, read = part(data.train, 1, "training photos")
+    scales = (_size(train.fine), 1.0 if train.coarse is None else _size(train.coarse))
+    splits = {}
+    for name, samples in data.splits.items():
+        for count in study.views:
+            ten = " (ten views)" if count == 10 else ""
+            splits[name, count] = part(samples, count, f"{name}{ten}")[0].divided(scales)
+    return StudyFeatures(
+        train=train.divided(scales),
+        places={sample: place for place, sample in enumerate(read)},
+        val=part(data.val, 1, "validation photos")[0].divided(scales),
+        splits=splits,
+        scales=scales,
+        notes=list(dict.fromkeys(notes)),
+        bad=bad,
+    )
+
+
+def _size(features: Tensor) -> float:
+    """The root of the mean variance of the columns; 1 where nothing varies."""
+    return float(features.var(dim=0, correction=0).mean().sqrt()) or 1.0

@@ -1,0 +1,247 @@
+"""Running a study: the photos, then cell after cell, then summary, tables and figures.
+
+    plan -> features, once -> for each cell that is not done: draw, fit, measure, keep -> summary
+
+Cost: that of the features of every photo once, and of each cell the fits of all its settings.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from finegraph._version import __version__
+from finegraph.errors import SettingsError
+from finegraph.graph.text_file import write_text
+from finegraph.reports.study_figures import draw_study
+from finegraph.training.loop import Watcher
+from finegraph.workflows.study.cells import Cell, Estimate, plan, seeds_of
+from finegraph.workflows.study.fine_tuning import StoppedError, drop_checkpoints, fine_tune
+from finegraph.workflows.study.folder import CellResult, StudyFolder
+from finegraph.workflows.study.heads import fit_study_head
+from finegraph.workflows.study.measure import PerPhoto, means, measure
+from finegraph.workflows.study.photos import StudyData, StudyFeatures, read_study_data, study_features
+from finegraph.workflows.study.spec import Study
+from finegraph.workflows.study.summary import SUMMARY_COLUMNS, Summary, summarise
+from finegraph.workflows.study.tables import TRAIN, tables_text
+
+
+class StudyWatcher(Watcher, Protocol):
+    """Who is told how a study goes; and, with tune = "all", how its training goes."""
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        """Some of a stage, such as features, is done."""
+
+    def cell(self, text: str, done: int, total: int, seconds_left: float | None) -> None:
+        """A cell begins: so many are done of all, and this much time is left, where that can be told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOutcome:
+    """What a study gave.
+
+    Attributes:
+        folder: where everything is.
+        finished: whether all cells are done; if not, running it again goes on.
+        cells: how many cells are done.
+        total: how many there are.
+        summary: means, intervals and differences; None where it is not finished.
+        about: what was compared on what.
+        figures: the files of the figures.
+    """
+
+    folder: Path
+    finished: bool
+    cells: int
+    total: int
+    summary: Summary | None
+    about: dict[str, Any]
+    figures: tuple[str, ...] = ()
+
+
+def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) -> StudyOutcome:
+    """Run a study, or what is left of it.
+
+    Args:
+        study: what to compare; see `read_study`.
+        out: the folder; one where the same study was begun is gone on with.
+        watcher: is told how it goes.
+
+    Raises:
+        SettingsError: the study does not go with its data, or another one was begun in the folder.
+        DataError: the photos' list has faults.
+        RunFolderError: the folder cannot be used.
+    """
+    data = read_study_data(study, watcher.stage)
+    folder = StudyFolder(out)
+    cells = plan(study)
+    about = about_study(study, data)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with folder.lock():
+        folder.open(study, data.facts())
+        results = {cell: folder.read(cell) for cell in cells if folder.has(cell)}
+        runner = _Runner(study, data, folder, watcher)
+        estimate = Estimate(cells, {amount: len(data.draw(amount, study.seeds[0])) for amount in study.amounts})
+        for cell in results:
+            estimate.skip(cell)
+        for cell in cells:
+            if cell in results:
+                continue
+            watcher.cell(cell.text, len(results), len(cells), estimate.seconds_left)
+            try:
+                results[cell] = runner.run(cell)
+            except StoppedError:
+                return StudyOutcome(
+                    folder=folder.path, finished=False, cells=len(results), total=len(cells), summary=None, about=about
+                )
+            estimate.add(cell, results[cell].seconds)
+            folder.write_results([results[one] for one in cells if one in results], about)
+        watcher.cell("summary", len(cells), len(cells), 0.0)
+        return _finish(study, folder, [results[cell] for cell in cells], about)
+
+
+def _finish(study: Study, folder: StudyFolder, results: list[CellResult], about: dict[str, Any]) -> StudyOutcome:
+    """Write what is made of the cells."""
+    folder.write_results(results, about)
+    summary = summarise(results)
+    folder.write_table("summary.csv", SUMMARY_COLUMNS, summary.rows)
+    folder.write_json("summary.json", {"format": "finegraph.study.summary", "version": 1, **about, "rows": summary.rows,
+                                       "rivals": summary.rivals})  # fmt: skip
+    write_text(str(folder.path / "tables.md"), tables_text(study, about, summary))
+    folder.figures.mkdir(exist_ok=True)
+    figures = draw_study(summary.rows, folder.figures, title=study.title or study.data)
+    return StudyOutcome(
+        folder=folder.path,
+        finished=True,
+        cells=len(results),
+        total=len(results),
+        summary=summary,
+        about=about,
+        figures=tuple(figures),
+    )
+
+
+class _Runner:
+    """Does cells; features are kept for as long as the next cells need them."""
+
+    def __init__(self, study: Study, data: StudyData, folder: StudyFolder, watcher: StudyWatcher) -> None:
+        self.study, self.data, self.folder, self.watcher = study, data, folder, watcher
+        self._features: tuple[bool, StudyFeatures] | None = None
+
+    def run(self, cell: Cell) -> CellResult:
+        """Fit and measure a cell, and keep it."""
+        features = self.features(cell.box) if self.study.tune == "head" else None
+        began = perf_counter()
+        samples = self.data.draw(cell.amount, cell.seed)
+        tried, chosen, step = 1, [], None
+        if features is None:
+            measured, seconds = fine_tune(
+                self.study, self.data, cell, samples, self.folder, self.watcher, self.watcher.stage
+            )
+        else:
+            part = features.drawn(samples)
+            kinds = self.data.sets[cell.kinds] if cell.kinds else ()
+            fitted = fit_study_head(cell.head, self.data.graph, kinds, part, features.val, self.study.settings)
+            tried, chosen, seconds = fitted.tried, fitted.chosen, fitted.seconds
+            if not fitted.converged:
+                self.watcher.note(f"{cell.text}: the fit did not come to its minimum")
+            step = fitted.model.step(part)
+            measured = {
+                (split, views): measure(fitted.model, own, self.data.graph, views)
+                for (split, views), own in features.splits.items()
+            }
+        result = CellResult(
+            cell=cell,
+            rows=_rows(measured, seconds, step),
+            tried=tried,
+            chosen=chosen,
+            photos=len(samples),
+            seconds=perf_counter() - began,
+            per_photo=_per_photo(measured) if len(seeds_of(self.study, cell.amount)) == 1 else {},
+        )
+        self.folder.add(result)
+        if features is None:
+            drop_checkpoints(self.folder, cell)
+        return result
+
+    def features(self, box: bool) -> StudyFeatures:
+        """The features for a choice of box."""
+        if self._features is None or self._features[0] != box:
+            self._features = None  # the old ones go before the new ones come
+            found = study_features(self.study, self.data, box, self.watcher.stage)
+            for note in found.notes:
+                self.watcher.note(note)
+            if found.bad:
+                self.watcher.note(f"{found.bad:,} photos could not be read and were left out")
+            self._features = box, found
+        return self._features[1]
+
+
+def _rows(
+    measured: Mapping[tuple[str, int], PerPhoto], seconds: float, step: tuple[float, float] | None
+) -> list[tuple[str, int, str, float]]:
+    """The rows of a cell."""
+    rows = [
+        (split, views, metric, value)
+        for (split, views), values in measured.items()
+        for metric, value in means(values).items()
+    ]
+    for split, views, metric, value in rows:
+        if not np.isfinite(value):
+            raise SettingsError(f"{metric} on {split} with {views} views is {value}: the head gives no finite answer")
+    rows.append((TRAIN, 1, "seconds_fit", seconds))
+    return rows if step is None else [*rows, (TRAIN, 1, "ms_forward", step[0]), (TRAIN, 1, "ms_backward", step[1])]
+
+
+def _per_photo(measured: Mapping[tuple[str, int], PerPhoto]) -> dict[tuple[str, int, str], Any]:
+    """The values of each photo, by split, views and metric."""
+    return {(split, views, name): own for (split, views), values in measured.items() for name, own in values.items()}
+
+
+def about_study(study: Study, data: StudyData) -> dict[str, Any]:
+    """What was compared on what, for readers of the results."""
+    graph = data.graph
+    return {
+        "title": study.title,
+        "study": study.to_dict(),
+        "data": {
+            "source": study.data,
+            "fine": len(graph),
+            "kinds": {kind: len(graph.labels(kind)) for kind in graph.kinds},
+            "groups": {name: len(members) for name, members in data.groups.items()},
+            "sets": {name: list(kinds) for name, kinds in data.sets.items()},
+            "train": len(data.train),
+            "val": len(data.val),
+            "splits": {name: len(part) for name, part in data.splits.items()},
+        },
+        "budget": budget_text(study),
+        "machine": {
+            "finegraph": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "processor": platform.machine(),
+        },
+    }
+
+
+def budget_text(study: Study) -> str:
+    """What each head could choose from, in a sentence."""
+    if study.tune == "all":
+        return (
+            "Every head has one setting, its recipe, and the epoch that was best on the validation photos; every head "
+            "sees the same draws."
+        )
+    return (
+        f"Every head tries {study.settings} settings on the same validation photos and keeps the one under which their "
+        "fine labels are most likely; every head sees the same draws. Layers that are fitted on their own "
+        "(independent, ensemble) each keep the best of the same settings."
+    )

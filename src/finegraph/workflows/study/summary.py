@@ -1,0 +1,127 @@
+"""What the rows of a study come to: means, intervals, and paired differences to softmax and to fair rivals.
+
+A difference is taken draw by draw with the softmax of the same amount, seed, split, views and box. With several draws
+intervals are Student's t over the draws, with one they are a bootstrap over the photos
+(`finegraph.evaluation.intervals`); the time of fitting then has none. Intervals of means end where no mean can be:
+below 0, or a share above 1. "better" and "worse" mean that the interval of the difference leaves 0 out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.evaluation.intervals import (
+    Interval,
+    bootstrap_interval,
+    mean_interval,
+    paired_bootstrap_interval,
+    paired_interval,
+    verdict,
+)
+from finegraph.workflows.study.folder import CellResult
+from finegraph.workflows.study.measure import LESS_IS_BETTER
+
+SUMMARY_COLUMNS = (
+    "head", "kinds", "amount", "split", "views", "box", "metric", "mean", "sd", "draws", "low", "high", "interval",
+    "difference", "difference_low", "difference_high", "verdict",
+)  # fmt: skip
+BASELINE = "softmax"
+RIVALS = {"bipartite-two": "ensemble", "bipartite": "softmax-marginal"}
+"""Heads with the one they must beat for the joint scores to matter: the same networks, or the same loss."""
+_KEY = ("head", "kinds", "amount", "split", "views", "box", "metric")
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a study came to.
+
+    Attributes:
+        rows: one per head, set of kinds, amount, split, views, box and metric; by column.
+        rivals: differences of heads to rivals other than softmax, with the columns of a difference and `against`.
+    """
+
+    rows: list[dict[str, Any]]
+    rivals: list[dict[str, Any]]
+
+
+@dataclass
+class _Values:
+    """The values of one row of the summary: by seed, and by photo where there is one draw."""
+
+    by_seed: dict[int, float] = field(default_factory=dict)
+    photos: NDArray[np.float64] | None = None
+
+
+def summarise(results: Sequence[CellResult]) -> Summary:
+    """The summary of cells, in their order."""
+    values: dict[Key, _Values] = {}
+    for one in results:
+        cell = one.cell
+        for split, views, metric, value in one.rows:
+            own = values.setdefault((cell.head, cell.kinds, cell.amount, split, views, cell.box, metric), _Values())
+            own.by_seed[cell.seed] = value
+            own.photos = one.per_photo.get((split, views, metric))
+    rows = [_row(key, own, values.get((BASELINE, "", *key[2:]))) for key, own in values.items()]
+    rivals = []
+    for key, own in values.items():
+        against = RIVALS.get(key[0])
+        other = None if against is None else values.get((against, "" if against == "ensemble" else key[1], *key[2:]))
+        if other is not None:
+            rivals.append({**dict(zip(_KEY, key, strict=True)), "against": against, **_difference(key, own, other)})
+    return Summary(rows, rivals)
+
+
+def _row(key: Key, own: _Values, base: _Values | None) -> dict[str, Any]:
+    """A row of the summary."""
+    draws = np.array(list(own.by_seed.values()))
+    mean = _mean(own)
+    row: dict[str, Any] = {
+        **dict(zip(_KEY, key, strict=True)),
+        "mean": float(draws.mean()),
+        "sd": float(draws.std(ddof=1)) if len(draws) > 1 else None,
+        "draws": len(draws),
+        "low": None if mean is None else max(mean.low, 0.0),
+        "high": None if mean is None else mean.high if key[-1] in LESS_IS_BETTER else min(mean.high, 1.0),
+        "interval": None if mean is None else mean.method,
+    }
+    own_base = key[0] == BASELINE or base is None
+    return {**row, **(dict.fromkeys(_DIFFERENCE) if own_base or base is None else _difference(key, own, base))}
+
+
+_DIFFERENCE = ("difference", "difference_low", "difference_high", "verdict")
+
+
+def _difference(key: Key, own: _Values, other: _Values) -> dict[str, Any]:
+    """The paired difference of two heads; without an interval where nothing says how sure it is."""
+    seeds = [seed for seed in own.by_seed if seed in other.by_seed]
+    if not seeds:
+        return dict.fromkeys(_DIFFERENCE)
+    found: Interval | None = None
+    one, two = ([values.by_seed[seed] for seed in seeds] for values in (own, other))
+    if len(seeds) > 1:
+        found = paired_interval(one, two)
+    elif own.photos is not None and other.photos is not None:
+        known = ~(np.isnan(own.photos) | np.isnan(other.photos))
+        found = paired_bootstrap_interval(own.photos[known], other.photos[known])
+    return {
+        "difference": float(np.mean(np.array(one) - np.array(two))),
+        "difference_low": None if found is None else found.low,
+        "difference_high": None if found is None else found.high,
+        "verdict": None if found is None else verdict(found, more_is_better=key[-1] not in LESS_IS_BETTER),
+    }
+
+
+def _mean(own: _Values) -> Interval | None:
+    """The interval of a mean."""
+    if len(own.by_seed) > 1:
+        return mean_interval(list(own.by_seed.values()))
+    if own.photos is None or np.isnan(own.photos).all():
+        return None
+    return bootstrap_interval(own.photos[~np.isnan(own.photos)])

@@ -1,0 +1,211 @@
+"""The tables of a study as a page of Markdown, in the way of the paper's.
+
+Accuracies are in percent with their 95 % interval in brackets. Rows are heads with their set of kinds; columns are
+amounts of photos, or splits with one and ten views, with and without box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from finegraph.workflows.study.cells import amount_text
+from finegraph.workflows.study.measure import KIND, LESS_IS_BETTER
+from finegraph.workflows.study.spec import HEADS, Study
+from finegraph.workflows.study.summary import BASELINE, Summary
+
+TRAIN = "train"
+"""What times stand with, in place of a split that is measured on."""
+_TIME_TITLES = {
+    "seconds_fit": "Seconds of the last fit",
+    "ms_forward": "Milliseconds of the last layer and the loss, forward, 128 photos",
+    "ms_backward": "Milliseconds of the same, backward",
+}
+MOST_COLUMNS = 8
+"""How many kinds a table has room for; the files have them all."""
+Row = dict[str, Any]
+
+
+def tables_text(study: Study, about: dict[str, Any], summary: Summary) -> str:
+    """All tables of a study."""
+    parts = [_opening(study, about, summary)]
+    places = [(split, views, box) for split in study.splits for views in study.views for box in study.box]
+    first = [(split, study.views[0], study.box[0]) for split in study.splits]
+    for place in first:
+        own = _at(summary.rows, place)
+        parts.append(_section(f"Top-1 accuracy on {place_text(*place)}, by photos to train on", own, "top1", study))
+        parts.append(_differences(f"Difference to softmax on {place_text(*place)}, in points", own, "top1", study))
+    if len(places) > len(first):
+        parts.append(_protocols(summary.rows, places, study))
+    for place in first:
+        parts.append(_section(f"Top-5 accuracy on {place_text(*place)}", _at(summary.rows, place), "top5", study))
+        parts.append(
+            _section(f"Negative log-likelihood on {place_text(*place)}", _at(summary.rows, place), "nll", study)
+        )
+        parts += [_coarse(_at(summary.rows, place), place, amount, about) for amount in study.amounts[-1:]]
+    parts += [_rivals(summary.rivals, place, study) for place in first]
+    timed = [row for row in summary.rows if row["split"] == TRAIN and row["box"] == study.box[0]]
+    for metric, title in _TIME_TITLES.items():
+        parts.append(_section(title, timed, metric, study))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def place_text(split: str, views: int, box: bool) -> str:
+    """Where something was measured, as people read it."""
+    return f"{split}, {views} view{'' if views == 1 else 's'}" + (", with box" if box else "")
+
+
+def method(row: Row) -> str:
+    """The head of a row, with its set of kinds."""
+    return f"{row['head']} ({row['kinds']})" if row["kinds"] else str(row["head"])
+
+
+def value_text(row: Row | None, *, interval: bool = True) -> str:
+    """A mean with its interval."""
+    if row is None:
+        return ""
+    factor, digits = _form(row["metric"])
+    text = f"{factor * row['mean']:.{digits}f}"
+    if interval and row["low"] is not None:
+        text += f" ({factor * row['low']:.{digits}f} to {factor * row['high']:.{digits}f})"
+    return text
+
+
+def difference_text(row: Row | None, *, interval: bool = True) -> str:
+    """A difference with its interval and what it means."""
+    if row is None or row["difference"] is None:
+        return ""
+    factor, digits = _form(row["metric"])
+    text = _signed(factor * row["difference"], digits)
+    if interval and row["difference_low"] is not None:
+        low, high = (_signed(factor * row[end], digits) for end in ("difference_low", "difference_high"))
+        text += f" ({low} to {high})"
+    if row["verdict"] in ("better", "worse"):
+        text += f" **{row['verdict']}**" if interval else f" {row['verdict']}"
+    return text
+
+
+def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by head and set of kinds, in their order."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(method(row), []).append(row)
+    return found
+
+
+def _form(metric: str) -> tuple[float, int]:
+    """What a metric is multiplied by, and its digits."""
+    return (1.0, 3) if metric in LESS_IS_BETTER else (100.0, 1)
+
+
+def _signed(value: float, digits: int) -> str:
+    """A number with its sign; what rounds to 0 has none."""
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0.0 else text
+
+
+def _at(rows: Sequence[Row], place: tuple[str, int, bool]) -> list[Row]:
+    return [row for row in rows if (row["split"], row["views"], row["box"]) == place]
+
+
+def _section(title: str, rows: Sequence[Row], metric: str, study: Study) -> str:
+    return _by_amount(title, rows, metric, study, value_text)
+
+
+def _differences(title: str, rows: Sequence[Row], metric: str, study: Study) -> str:
+    kept = [row for row in rows if row["difference"] is not None]
+    return _by_amount(title, kept, metric, study, difference_text)
+
+
+def _by_amount(title: str, rows: Sequence[Row], metric: str, study: Study, text: Callable[[Row | None], str]) -> str:
+    """A table with a column per amount."""
+    lines = []
+    for name, own in by_method(row for row in rows if row["metric"] == metric).items():
+        cells = {row["amount"]: row for row in own}
+        lines.append([name, *(text(cells.get(amount)) for amount in study.amounts)])
+    return _table(title, ["head (kinds)", *(amount_text(amount) for amount in study.amounts)], lines)
+
+
+def _protocols(rows: Sequence[Row], places: Sequence[tuple[str, int, bool]], study: Study) -> str:
+    """The paper's form: one and ten views, without and with box, of every split, at the largest amount."""
+    amount = study.amounts[-1]
+    wanted = [row for row in rows if row["metric"] == "top1" and row["amount"] == amount and row["split"] != "train"]
+    lines = []
+    for name, own in by_method(wanted).items():
+        cells = {(row["split"], row["views"], row["box"]): row for row in own}
+        lines.append([name, *(value_text(cells.get(place), interval=False) for place in places)])
+    return _table(f"Top-1 accuracy, {amount_text(amount)}", ["head (kinds)", *(place_text(*p) for p in places)], lines)
+
+
+def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, about: dict[str, Any]) -> str:
+    """Accuracies of kinds and of groups of kinds."""
+    groups = about["data"]["groups"]
+    single = [kind for kind in about["data"]["kinds"] if not any(kind.startswith(f"{name}: ") for name in groups)]
+    shown = [*single, *groups][:MOST_COLUMNS]
+    lines = []
+    for name, own in by_method(row for row in rows if row["amount"] == amount).items():
+        cells = {row["metric"]: row for row in own}
+        lines.append([name, *(value_text(cells.get(KIND + kind)) for kind in shown)])
+    left = len(single) + len(groups) - len(shown)
+    note = f"\n\n{left} more kinds are in summary.csv." if left > 0 else ""
+    headings = [f"{kind} (mean of {groups[kind]})" if kind in groups else kind for kind in shown]
+    title = f"Coarse accuracy on {place_text(*place)}, {amount_text(amount)}"
+    return _table(title, ["head (kinds)", *headings], lines) + note if shown else ""
+
+
+def _rivals(rivals: Sequence[Row], place: tuple[str, int, bool], study: Study) -> str:
+    """Differences to the rivals that matter, in points of top-1."""
+    lines = []
+    own = [row for row in _at(rivals, place) if row["metric"] == "top1"]
+    for name, rows in by_method(own).items():
+        cells = {row["amount"]: row for row in rows}
+        lines.append([name, rows[0]["against"], *(difference_text(cells.get(amount)) for amount in study.amounts)])
+    headings = ["head (kinds)", "against", *(amount_text(amount) for amount in study.amounts)]
+    return _table(f"Against fair rivals on {place_text(*place)}: top-1, in points", headings, lines)
+
+
+def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
+    """What was compared on what, and how sure it is."""
+    data, machine = about["data"], about["machine"]
+    sizes = {**data["splits"]}
+    groups = data["groups"]
+    kinds = [f"{kind} {n:,}" for kind, n in data["kinds"].items() if not any(kind.startswith(f"{g}: ") for g in groups)]
+    kinds += [f"{name} {n:,} yes/no" for name, n in groups.items()]
+    methods = sorted({row["interval"] for row in summary.rows if row["interval"]})
+    lines = [
+        f"# {study.title or study.data}",
+        "",
+        f"- photos: `{study.data}`, {data['train']:,} to draw from, {data['val']:,} to choose settings on; measured on "
+        + ", ".join(f"{name} {count:,}" for name, count in sizes.items()),
+        f"- labels: {data['fine']:,} fine; " + (", ".join(kinds[:MOST_COLUMNS]) or "no kinds"),
+        f"- network: {study.network}" + (f", second: {study.second_network}" if study.two_networks else "")
+        + (f", {study.size} pixels" if study.size else "") + f"; tune = {study.tune}",
+        f"- draws: {len(study.seeds)} of each amount" + (", one of all photos" if "all" in study.amounts else ""),
+        f"- {about['budget']}",
+        f"- intervals: 95 %, {' and '.join(methods) or 'none'}; **better** and **worse** where that of the paired "
+        f"difference to {BASELINE} leaves 0 out",
+        f"- finegraph {machine['finegraph']}, torch {machine['torch']}, {machine['threads']} threads, "
+        f"{machine['processor']}",
+        "",
+        *(f"- `{head}`: {HEADS[head]}" for head in study.heads),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; nothing where it has no rows."""
+    if not lines:
+        return ""
+    rule = "|".join(["---", *("---:" for _ in headings[1:])])
+    return "\n".join([
+        f"## {title}",
+        "",
+        "| " + " | ".join(_safe(one) for one in headings) + " |",
+        f"|{rule}|",
+        *("| " + " | ".join(_safe(cell) for cell in line) + " |" for line in lines),
+    ])  # fmt: skip
+
+
+def _safe(text: str) -> str:
+    """Text that does not end a cell."""
+    return text.replace("|", "\\|").replace("\n", " ")

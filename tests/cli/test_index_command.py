@@ -1,0 +1,92 @@
+import json
+import re
+
+import pytest
+
+import tiny_classifier as tiny
+from finegraph.search import Index
+
+LABELS = list(tiny.TABLE)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    tiny.classifier().save(tmp_path / "run" / "model")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for number, label in enumerate(LABELS):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for seed in (0, 1):
+            tiny.picture(10 * number + seed).save(tmp_path / "photos" / label / f"{seed}.png")
+    return tmp_path / "photos"
+
+
+def test_the_life_of_an_index(finegraph, run, photos, tmp_path):
+    index = tmp_path / "index"
+    outcome = finegraph("index", run, photos, "-o", index, "--project", 4)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = outcome.out.splitlines()
+    assert lines[0] == f"10 photos added; 10 photos in {index}"
+    assert re.fullmatch(r"\d+\.\d s, \d+\.\d% of them for computing features", lines[1])
+    assert re.fullmatch(
+        r"projected to 4 dimensions, which keeps \S+% of the ten nearest photos \(loses \S+%\)", lines[2]
+    )
+    tiny.picture(91).save(photos / LABELS[0] / "2.png")
+    outcome = finegraph("index", "add", index, photos)
+    assert outcome.out.splitlines()[0] == f"1 photo added, 10 unchanged; 11 photos in {index}"
+    outcome = finegraph("index", "remove", index, photos / LABELS[0], "--label", LABELS[1])
+    assert outcome.out == f"5 photos removed from {index}\n"
+    outcome = finegraph("index", "show", index)
+    assert outcome.out.splitlines()[0] == "photos  6, 6 with a fine label"
+    assert f"model   {run} (tiny, fingerprint " in outcome.out
+    assert re.search(r"files   \S+ MB in \d segments?, 4 removed photos still among them", outcome.out)
+    outcome = finegraph("index", "compact", index, "--json")
+    document = json.loads(outcome.out)
+    assert (document["photos"], document["removed"], document["segments"]) == (6, 0, 1)
+    outcome = finegraph("index", "check", index, "--photos")
+    assert (outcome.code, outcome.out) == (0, "4 files and 6 photos checked: nothing wrong\n")
+    assert len(Index.open(index)) == 6
+
+
+def test_json_of_making_and_a_model_called_like_a_command(finegraph, run, photos, tmp_path, monkeypatch):
+    run.rename(tmp_path / "add")
+    monkeypatch.chdir(tmp_path)
+    outcome = finegraph("index", "./add", "photos", "-o", "index", "--approximate", "--json")
+    assert outcome.code == 0
+    document = json.loads(outcome.out)
+    assert (document["photos"], document["folder"], document["bad"]) == (10, "index", [])
+    assert 0.9 <= document["approximate_recall"] <= 1.0
+    assert finegraph("index", "make", "./add", "photos", "-o", "again").code == 0
+    assert "approximate, " in finegraph("index", "show", "index").out
+
+
+def test_what_is_wrong_is_said(finegraph, run, photos, tmp_path):
+    index = tmp_path / "index"
+    assert finegraph("index", run, photos, "-o", index, "--exact", "--approximate").code == 2
+    assert finegraph("index", run, photos).code == 2
+    assert finegraph("index", run, photos, "-o", index).code == 0
+    outcome = finegraph("index", run, photos, "-o", index)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert "there is an index already" in outcome.err
+    (photos / LABELS[0] / "0.png").write_bytes(b"no photo")
+    outcome = finegraph("index", "check", index, "--photos")
+    assert outcome.code == 1
+    assert f"changed  {photos / LABELS[0] / '0.png'}" in outcome.out
+    assert "3 files and 10 photos checked: 1 wrong" in outcome.out
+    outcome = finegraph("index", "add", index, photos, "--on-bad-file", "skip")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "left out as they cannot be read: 1 photo")
+    segment = next(index.glob("segment-*"))
+    segment.write_bytes(segment.read_bytes() + b"x")
+    outcome = finegraph("index", "check", index, "--json")
+    assert (outcome.code, len(json.loads(outcome.out)["damaged"])) == (1, 1)
+
+
+def test_help_names_the_commands(finegraph):
+    outcome = finegraph("index", "--help")
+    assert outcome.code == 0
+    for name in ("make", "add", "remove", "compact", "show", "check"):
+        assert re.search(rf"^  {name} ", outcome.out, flags=re.MULTILINE)

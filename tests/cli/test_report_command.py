@@ -1,0 +1,32 @@
+"""`finegraph report`, as one types it."""
+
+import json
+
+from reports.made_up_runs import made_up_graph, make_run
+
+
+def test_writes_a_page_and_says_where(finegraph, tmp_path):
+    run = make_run(tmp_path / "menu", made_up_graph(), 20)
+    done = finegraph("report", run)
+    assert (done.code, done.err) == (0, "")
+    first, last = done.out.splitlines()
+    assert first == "menu, 20 photos"
+    assert last.startswith(f"report: {run / 'report.html'} (")
+    assert (run / "report.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_json(finegraph, tmp_path):
+    runs = [make_run(tmp_path / name, made_up_graph(), 20, seed=seed) for seed, name in enumerate(("one", "two"))]
+    done = finegraph("report", *runs, "-o", tmp_path / "r.html", "--title", "Two", "--evaluation", "test", "--json")
+    content = json.loads(done.out)
+    assert content["runs"] == ["one", "two"]
+    assert content["path"] == str(tmp_path / "r.html")
+    assert content["size"] == (tmp_path / "r.html").stat().st_size
+    assert "<title>Two</title>" in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_what_is_missing_is_said(finegraph, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = finegraph("report", tmp_path / "empty")
+    assert done.code != 0
+    assert "there are no evaluations in this run; evaluate it first" in done.err

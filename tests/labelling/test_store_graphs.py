@@ -1,0 +1,181 @@
+"""Graphs in and out: export then import is the identity, for graphs of every form, through every file form."""
+
+import csv
+import io
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from finegraph import LabelGraph
+from finegraph.errors import EmptyGraphError, GraphError, InputError
+from finegraph.graph.csv_file import parse_csv
+from finegraph.graph.json_file import graph_from_json
+from finegraph.labelling import LabelStore, PhotoLabel
+from finegraph.labelling.columns import columns_of, graph_of
+from finegraph.labelling.diffing import diff_graphs
+from finegraph.labelling.label_studio import parse_tasks
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "graph"))
+from graph_strategies import graphs
+
+NUMBERS = itertools.count()
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_columns_are_another_form_of_the_graph(graph):
+    assert graph_of(graph.fine, columns_of(graph)) == graph
+
+
+@FEW
+@given(graphs(), graphs())
+def test_a_graph_goes_in_and_out_and_another_one_over_it(tmp_path, one, two):
+    with LabelStore.create(tmp_path / f"{next(NUMBERS)}.db") as store:
+        store.import_graph(one, person="ann", edit_id="1")
+        assert store.graph() == one
+        made = store.import_graph(two, person="ann", edit_id="2")
+        assert store.graph() == two
+        assert store.graph(1) == one
+        if made.edits:
+            store.undo(made.batch, person="ann", edit_id="3")
+        assert store.graph() == one
+
+
+@FEW
+@given(graphs(), st.data())
+def test_every_file_form_reads_back_as_the_same_store(tmp_path, graph, data):
+    with LabelStore.create(tmp_path / f"{next(NUMBERS)}.db") as store:
+        store.import_graph(graph, person="ann", edit_id="1")
+        for number, kind in enumerate(store.kinds()):
+            fine = data.draw(st.sampled_from(graph.fine))
+            store.label_photo(f"{number}.jpg", kind.name, kind.labels[0], person="a", edit_id=f"p{number}", seen=0)
+            store.decide(fine, kind.name, kind.labels[-1], person="bob", edit_id=f"d{number}", seen=None)
+        graph, text = store.graph(), store.export_text("label-studio")
+        assert graph_from_json(store.export_text("json")) == graph
+        for safe in (True, False):
+            assert parse_csv(store.export_text("csv", safe=safe), "x.csv")[0] == graph
+        photos = store.export_text("photos")
+        labels = store.photo_labels()
+        assert store.parse_photos(photos) == labels
+    with LabelStore.create(tmp_path / f"{next(NUMBERS)}.db") as copy:
+        copy.import_content(parse_tasks(text, "x.json"), person="ann", edit_id="1")
+        assert copy.graph() == graph
+        assert copy.export_text("label-studio") == text
+        copy.import_photos(labels, person="ann", edit_id="2")
+        assert copy.photo_labels() == labels
+
+
+def test_the_same_on_a_server(postgres, menu):
+    with LabelStore.create(postgres.new_database()) as store:
+        store.import_graph(menu, person="ann", edit_id="1")
+        assert store.graph() == menu
+        smaller = LabelGraph.from_table({"x": {"dish": "mapo tofu"}, "kung pao @ A": {"dish": "soup"}})
+        made = store.import_graph(smaller, person="ann", edit_id="2")
+        assert store.graph() == smaller
+        store.undo(made.batch, person="ann", edit_id="3")
+        assert store.graph() == menu
+
+
+def test_an_import_that_is_repeated_or_changes_nothing(file_store, menu):
+    again = file_store.import_graph(menu, person="import", edit_id="first")
+    assert again.repeated
+    assert file_store.import_graph(menu, person="ann", edit_id="second").edits == 0
+
+
+def test_unknown_prior_goes_through(tmp_path, menu):
+    graph = menu.with_unknown_prior("uniform", ["dish"])
+    with LabelStore.create(tmp_path / "s.db") as store:
+        with pytest.raises(EmptyGraphError, match="no graph yet"):
+            store.graph()
+        store.import_graph(graph, person="ann", edit_id="1")
+        assert graph_from_json(store.export_text("json")) == graph
+        with pytest.raises(GraphError, match="which a CSV file cannot hold"):
+            store.export_text("csv")
+        with pytest.raises(InputError, match="format: expected one of"):
+            store.export_text("xml")
+
+
+FORMULAS = ("=1+1", "+1", "-2", "@x", "=cmd|' /C calc'!A0", "＝1", "\\=x", "'=1")
+
+
+def test_no_cell_of_a_csv_file_begins_a_formula(tmp_path):
+    graph = LabelGraph.from_table(
+        {name: {"=kind": name, "weights": {"=a": 0.3, "-b": 0.7}, "all": ["+x", "=y"]} for name in FORMULAS}
+    )
+    with LabelStore.create(tmp_path / "s.db") as store:
+        store.import_graph(graph, person="ann", edit_id="1")
+        for number, name in enumerate(FORMULAS):
+            store.label_photo(f"={number}.jpg", "=kind", name, person="ann", edit_id=f"p{number}", seen=0, fine=name)
+        for text in (store.export_text("csv"), store.export_text("photos")):
+            cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+            assert not [cell for cell in cells if cell[:1] in tuple("=+-@＝＋－＠\t\r")]
+        assert parse_csv(store.export_text("csv"), "x.csv")[0] == graph
+        assert store.parse_photos(store.export_text("photos")) == store.photo_labels()
+
+
+def test_a_photo_file_with_faults_names_all_of_them(file_store):
+    with pytest.raises(GraphError, match="must be called 'path' and 'fine'"):
+        file_store.parse_photos("photo,dish\n1.jpg,a\n")
+    with pytest.raises(GraphError) as caught:
+        file_store.parse_photos("path,fine,dish,with\n1.jpg,,a|,\n2.jpg,,,a|b\n\\q,,,\n", "p.csv")
+    assert "p.csv: 3 faults" in str(caught.value)
+
+
+def test_label_studio_s_own_answers(menu):
+    """Tasks that were answered in Label Studio: no ground truth, people by number, several choices that hold."""
+    text = """[{"id": 1, "data": {"fine": "ramen"}, "annotations": [
+        {"completed_by": 7, "result": [{"from_name": "with", "type": "choices", "value": {"choices": ["egg"]}}]},
+        {"completed_by": {"id": 8, "email": "bob@example.org"}, "result": [
+            {"from_name": "with", "type": "choices", "value": {"choices": ["egg", "pork"]}}]},
+        {"completed_by": 9, "was_cancelled": true, "result": []}]},
+        {"id": 2, "data": {"fine": "udon"}, "annotations": []}]"""
+    content = parse_tasks(text, "x.json")
+    assert content.graph.kinds == ("with: egg", "with: pork")
+    assert content.graph.matrix("with: pork").tolist() == [[0, 1], [0, 0]]
+    assert content.votes == {
+        "ramen": {"person 7": {"with": {"all_of": ["egg"]}}, "bob@example.org": {"with": {"all_of": ["egg", "pork"]}}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "expected the JSON export"),
+        ("{}", "expected a list of tasks"),
+        ('[{"data": {}}]', "names no class"),
+        ('[{"data": {"fine": "a"}}, {"data": {"fine": "a"}}]', "has a task already"),
+    ],
+)
+def test_what_is_no_label_studio_file(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_tasks(text, "x.json")
+
+
+def test_differences_of_two_graphs_and_of_two_versions(file_store, menu):
+    file_store.decide("kung pao @ B", "with", "pork", person="ann", edit_id="a", seen=0)
+    middle = file_store.version
+    file_store.decide("mapo tofu @ A", "dish", None, person="ann", edit_id="b", seen=0)
+    found = diff_graphs(menu, file_store.graph())
+    assert found.counts == {"cell": 2}
+    assert {change.text for change in found.changes} == {
+        "cell 'kung pao @ B', 'with': unknown -> pork",
+        "cell 'mapo tofu @ A', 'dish': mapo tofu -> unknown",
+    }
+    assert {change.text for change in file_store.diff(1).changes} == {change.text for change in found.changes}
+    assert [change.fine for change in file_store.diff(middle).changes] == ["mapo tofu @ A"]
+    assert file_store.diff(1, middle).counts == {"cell": 1}
+    with pytest.raises(InputError, match="no version 99"):
+        file_store.diff(99)
+    smaller = LabelGraph(menu.fine[:3], [])
+    assert diff_graphs(menu, smaller).counts == {"fine": 1, "kind": 4}
+
+
+def test_a_photo_label_that_is_there_is_not_written_again(file_store):
+    labels = [PhotoLabel("1.jpg", None, "dish", "kung pao")]
+    assert file_store.import_photos(labels, person="ann", edit_id="1").edits == 1
+    assert file_store.import_photos(labels, person="ann", edit_id="2").edits == 0

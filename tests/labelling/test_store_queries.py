@@ -1,0 +1,139 @@
+"""Lists, searches, filters, progress, history and live findings."""
+
+import pytest
+
+from finegraph import LabelGraph
+from finegraph.errors import InputError, UnknownNameError
+from finegraph.labelling import AddKind, LabelStore, RemoveFine, RemoveKind, RenameLabel
+
+
+def names(page):
+    return [row.fine for row in page.rows]
+
+
+def test_pages_in_the_order_of_the_graph_and_by_name(store, menu):
+    assert names(store.classes()) == list(menu.fine)
+    assert names(store.classes(order="name")) == sorted(menu.fine)
+    page = store.classes(offset=1, limit=2)
+    assert (names(page), page.total, page.offset) == (list(menu.fine[1:3]), 4, 1)
+    assert set(page.rows[0].cells) == {"dish", "restaurant", "with", "served"}
+    assert set(store.classes(kinds=["dish"]).rows[0].cells) == {"dish"}
+
+
+def test_search_by_words_without_case_and_accents(tmp_path):
+    fine = ["Crème Brûlée", "creme caramel", "100%_pure", "日本 ramen", "a' OR 1=1 --"]
+    with LabelStore.create(tmp_path / "s.db") as store:
+        store.import_graph(LabelGraph(fine, []), person="import", edit_id="first")
+        assert names(store.classes(search="CREME")) == fine[:2]
+        assert names(store.classes(search="brulee  crème")) == fine[:1]
+        assert names(store.classes(search="%")) == [fine[2]]
+        assert names(store.classes(search="_")) == [fine[2]]
+        assert names(store.classes(search="日本")) == [fine[3]]
+        assert names(store.classes(search="' or 1")) == [fine[4]]
+        assert names(store.classes(search="nothing")) == []
+
+
+def test_search_on_a_server(store):
+    assert names(store.classes(search="KUNG b")) == ["kung pao @ B"]
+
+
+def test_filters(store, menu, new_id):
+    assert names(store.classes(show="unknown")) == ["kung pao @ B"]
+    assert names(store.classes(show="unknown", kind="with")) == ["kung pao @ B"]
+    assert names(store.classes(show="unknown", kind="dish")) == []
+    assert names(store.classes(show="known", kind="with")) == [fine for fine in menu.fine if fine != "kung pao @ B"]
+    assert store.classes(show="known").total == 3
+    assert names(store.classes(kind="with", label="tofu")) == ["mapo tofu @ A", "mapo tofu @ B"]
+    assert names(store.classes(kind="served", label="bowl")) == ["mapo tofu @ A", "mapo tofu @ B", "kung pao @ A"]
+    assert store.label_counts("served") == {"bowl": 3, "plate": 3}
+    store.decide("kung pao @ B", "with", "pork", person="ann", edit_id=new_id(), seen=0)
+    assert store.classes(show="unknown").total == 0
+    made = store.apply(AddKind(name="hot", labels=("no", "yes")), person="ann", edit_id=new_id())
+    assert store.classes(show="unknown").total == 4
+    store.decide("kung pao @ B", "hot", True, person="ann", edit_id=new_id(), seen=0)
+    assert names(store.classes(show="known")) == ["kung pao @ B"]
+    store.apply(RemoveKind(name="hot"), person="ann", edit_id=new_id())
+    assert store.classes(show="unknown").total == 0
+    assert made.edits == 3
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"show": "some"}, "show: expected one of"),
+        ({"order": "size"}, "order: expected one of"),
+        ({"limit": 0}, "1 to 1000 classes"),
+        ({"offset": -1}, "an offset of 0 or more"),
+        ({"label": "tofu"}, "name the kind too"),
+    ],
+)
+def test_wrong_questions(file_store, question, message):
+    with pytest.raises(InputError, match=message):
+        file_store.classes(**question)
+    with pytest.raises(UnknownNameError, match="did you mean 'dish'"):
+        file_store.classes(kind="dsh")
+
+
+def test_progress_per_kind_and_person(store, menu, new_id):
+    store.decide("kung pao @ B", "with", "pork", person="ann", edit_id=new_id(), seen=0)
+    store.decide("kung pao @ B", "with", "tofu", person="bob", edit_id=new_id(), seen=None)
+    store.decide("kung pao @ B", "dish", "kung pao", person="bob", edit_id=new_id(), seen=None)
+    found = store.progress()
+    by_kind = {kind.kind: kind for kind in found.kinds}
+    assert (by_kind["with"].known, by_kind["with"].unknown, by_kind["with"].disagreements) == (4, 0, 1)
+    assert by_kind["dish"].total == found.classes == 4
+    people = {person.person: person for person in found.people}
+    assert people["bob"].kinds == {"dish": 1, "with": 1}
+    assert (people["ann"].decisions, people["ann"].today) == (1, 1)
+    assert store.people() == ("ann", "bob", "import")
+
+
+def test_classes_that_are_removed_count_nowhere(file_store, new_id):
+    file_store.apply(RemoveFine(name="kung pao @ B"), person="ann", edit_id=new_id())
+    assert (file_store.classes().total, file_store.classes(show="unknown").total) == (3, 0)
+    assert file_store.progress().kinds[0].total == 3
+    assert file_store.label_counts("dish") == {"mapo tofu": 2, "kung pao": 1}
+
+
+def test_history_of_one_cell_speaks_in_present_names(store, new_id):
+    one = store.decide("kung pao @ B", "with", "pork", person="ann", edit_id=new_id(), seen=0)
+    store.decide("kung pao @ B", "with", "tofu", person="bob", edit_id=new_id(), seen=one.version)
+    store.apply(RenameLabel(kind="with", name="pork", to="beef"), person="ann", edit_id=new_id())
+    edits = store.history(fine="kung pao @ B", kind="with")
+    assert [(edit.person, edit.before, edit.after) for edit in edits] == [
+        ("bob", {"all_of": ["beef"]}, {"all_of": ["tofu"]}),
+        ("ann", None, {"all_of": ["beef"]}),
+    ]
+    assert [edit.number for edit in store.history(before=3, limit=1)] == [2]
+    assert store.history(person="nobody") == []
+    assert [batch.action for batch in store.batches()] == ["rename_label", "decide", "decide", "import"]
+    assert [batch.can_undo for batch in store.batches()] == [True, True, True, False]
+
+
+def test_live_findings_name_the_cells(tmp_path, new_id):
+    table = {f"dish {n}": {"dish": "ramen" if n < 6 else "udon", "egg": "yes" if n % 2 else "no"} for n in range(8)}
+    table["dish 8"] = {"dish": "ramem", "egg": None}
+    with LabelStore.create(tmp_path / "s.db") as store:
+        store.import_graph(LabelGraph.from_table(table), person="import", edit_id="first")
+        by_rule = {finding.rule: finding for finding in store.findings()}
+        assert (by_rule["misspelt-label"].kind, by_rule["misspelt-label"].label) == ("dish", "ramem")
+        assert by_rule["misspelt-label"].fine == ("dish 8",)
+        assert set(by_rule["not-told-apart"].fine) >= {"dish 0", "dish 2"}
+        store.decide("dish 8", "dish", "ramen", person="ann", edit_id=new_id(), seen=0)
+        assert "misspelt-label" not in {finding.rule for finding in store.findings()}
+        assert {f.label for f in store.findings() if f.rule == "unused-label"} == {"ramem"}
+
+
+def test_findings_of_a_group_are_those_of_its_column(tmp_path):
+    table = {f"d{n}": {"with": ["egg", "pork"] if n else ["egg"]} for n in range(5)}
+    with LabelStore.create(tmp_path / "s.db") as store:
+        store.import_graph(LabelGraph.from_table(table), person="import", edit_id="first")
+        found = [finding for finding in store.findings() if finding.rule == "one-label"]
+        assert [(finding.kind, finding.label) for finding in found] == [("with", "egg")]
+
+
+def test_records_are_json(file_store):
+    import json
+
+    for record in (file_store.classes(), file_store.progress(), file_store.agreement(), *file_store.kinds()):
+        json.dumps(record.to_dict())

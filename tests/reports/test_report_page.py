@@ -1,0 +1,183 @@
+"""The page in a real browser: clicking, sorting, searching, the keyboard, and names that are markup."""
+
+import itertools
+import re
+
+import pytest
+
+from finegraph.graph import LabelGraph
+from finegraph.workflows.report import write_report
+from reports.made_up_runs import made_up_graph, make_run
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    graph = made_up_graph(14, (("dish", 5), ("place", 3)), 1)
+    runs = [
+        make_run(folder / head, graph, 120, seed=seed, head=head) for seed, head in ((0, "softmax"), (1, "bipartite"))
+    ]
+    write_report(runs, folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+def cells_of(page, level="0"):
+    """The number of photos of each off-diagonal cell of the matrix, from the list of confusions."""
+    texts = page.locator("#pairs button").all_inner_texts()
+    return [(text.rsplit("\n", 1)[0], int(text.rsplit("\n", 1)[1])) for text in texts]
+
+
+def test_from_a_confusion_to_its_photos(page, address):
+    page.goto(address)
+    names, count = cells_of(page)[0]
+    page.locator("#pairs button").first.click()
+    assert page.locator("#viewer").is_visible()
+    assert page.locator("#viewer .note").first.inner_text() == f"{count} photo{'' if count == 1 else 's'}"
+    photos = page.locator("#viewer .photo")
+    assert photos.count() == count
+    true, answered = names.split(" → ")
+    assert answered in photos.first.inner_text()
+    assert f"truth: {true}" in photos.first.inner_text()
+    photos.first.click()
+    assert page.locator("#viewer-title").inner_text() == true
+    assert page.locator("#viewer .detail section").count() == 2
+    assert "Why " in page.locator("#viewer .detail").inner_text()
+    page.locator("#viewer-back").click()
+    assert photos.count() == count
+    page.keyboard.press("Escape")
+    assert not page.locator("#viewer").is_visible()
+
+
+def test_a_click_on_a_cell_of_the_matrix(page, address):
+    page.goto(address)
+    canvas = page.locator("#matrix")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    step = box["width"] / 14
+    canvas.click(position={"x": step * 2.5, "y": step * 2.5})
+    title = page.locator("#viewer-title").inner_text()
+    true, answered = re.fullmatch(r"true: (.+), answered: (.+)", title).groups()
+    assert true == answered
+    assert "photos" in page.locator("#viewer .note").first.inner_text()
+
+
+def test_the_matrix_by_keyboard(page, address):
+    page.goto(address)
+    page.locator("#matrix").focus()
+    page.keyboard.press("n")
+    words = page.locator("#matrix-cell").inner_text()
+    count, true, answered = re.fullmatch(r"(\d+) photos?\ntrue: (.+)\nanswered: (.+)", words).groups()
+    assert true != answered
+    page.keyboard.press("Enter")
+    assert page.locator("#viewer .photo").count() == int(count)
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#matrix-cell").inner_text() != words
+
+
+def test_kinds_have_a_matrix_too(page, address):
+    page.goto(address)
+    page.locator("#matrix-level").select_option(label="dish")
+    assert page.locator("#matrix-order option").all_inner_texts() == ["by confusion", "by name"]
+    assert all(re.match(r"dish \d → dish \d", names) for names, _ in cells_of(page))
+    page.locator("#matrix-order").select_option("name")
+    page.locator("#matrix-run").select_option("0")
+    page.locator("#pairs button").first.click()
+    assert page.locator("#viewer").is_visible()
+
+
+def column(page, number):
+    return page.locator(f"#classes-table tbody tr > :nth-child({number})").all_inner_texts()
+
+
+def test_sorting_and_searching_classes(page, address):
+    page.goto(address)
+    headings = page.locator("#classes-table thead th").all_inner_texts()
+    assert headings[:5] == ["fine label", "dish", "place", "training photos", "test photos"]
+    place = headings.index("bipartite: right") + 1
+    page.get_by_role("button", name="bipartite: right").click()
+    shares = [int(text.split()[0]) for text in column(page, place)]
+    assert shares == sorted(shares, reverse=True)
+    assert page.locator(f"#classes-table thead th:nth-child({place})").get_attribute("aria-sort") == "descending"
+    page.get_by_role("button", name="bipartite: right").click()
+    assert [int(text.split()[0]) for text in column(page, place)] == sorted(shares)
+    page.locator("#classes-search").fill("DISH 2")
+    assert set(column(page, 2)) == {"dish 2"}
+    assert page.locator("#classes-count").inner_text() == f"{len(column(page, 1))} classes"
+    page.locator("#classes-search").fill("nothing like it")
+    assert column(page, 1) == []
+    page.locator("#classes-search").fill("")
+    page.locator("#classes-table tbody button").first.click()
+    assert page.locator("#viewer").is_visible()
+
+
+def test_photos_that_changed_and_worst_losses(page, address):
+    page.goto(address)
+    for sort in ("fixed", "broken", "moved"):
+        button = page.locator(f"[data-changed={sort}]")
+        count = int(button.inner_text().split()[0])
+        button.click()
+        assert page.locator("#viewer .note").first.inner_text().split()[0] == str(count)
+        page.locator("#viewer-close").click()
+    page.locator("[data-photo]").first.click()
+    assert page.locator("#viewer .detail").is_visible()
+    assert not page.locator("#viewer-back").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_scrolls_down_only(new_page, address, scheme):
+    phone = new_page(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, color_scheme=scheme)
+    phone.goto(address)
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    phone.locator("#pairs button").first.tap()
+    assert phone.locator("#viewer .photo").first.is_visible()
+
+
+def test_pictures_have_words_and_charts_have_names(page, address):
+    page.goto(address)
+    assert page.evaluate("[...document.images].every(image => image.hasAttribute('alt') && image.naturalWidth > 0)")
+    named = "e => e.getAttribute('aria-label') || e.querySelector('title')"
+    assert page.evaluate(f"[...document.querySelectorAll('svg[role=img]')].every({named})")
+    levels = page.evaluate("[...document.querySelectorAll('main h2, main h3, main h4')].map(e => Number(e.tagName[1]))")
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+EVIL = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    '" onmouseover="alert(3)',
+    "\u202eשלום 'x'",
+]
+
+
+def test_names_that_are_markup_are_shown_as_text(page, tmp_path):
+    graph = LabelGraph.from_table({name: {"<i>kind</i>": f"<b>{number % 2}</b>"} for number, name in enumerate(EVIL)})
+    run = make_run(tmp_path / "run", graph, 24, strength=1.0)
+    write_report([run], tmp_path / "report.html", title=EVIL[1])
+    asked = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.goto((tmp_path / "report.html").as_uri())
+    assert page.locator("h1").inner_text() == EVIL[1]
+    assert sorted(column(page, 1)) == sorted(EVIL)
+    assert set(column(page, 2)) == {"<b>0</b>", "<b>1</b>"}
+    page.locator("#pairs button").first.click()
+    page.locator("#viewer .photo").first.click()
+    page.mouse.move(300, 300)
+    assert page.locator("#viewer-title").inner_text() in EVIL
+    assert page.locator("main b, main i:not(.rail-bar i), [onmouseover], img[src=x]").count() == 0
+    assert asked == []
+
+
+@pytest.mark.slow
+def test_ten_thousand_labels(page, tmp_path):
+    run = make_run(tmp_path / "run", made_up_graph(10_000, (("family", 80),), 0), 3_000)
+    write_report([run], tmp_path / "report.html")
+    page.goto((tmp_path / "report.html").as_uri())
+    page.locator("#classes-search").fill("fine 77")
+    assert page.locator("#classes-count").inner_text() == "111 classes"
+    page.locator("#matrix").focus()
+    page.keyboard.press("n")
+    assert "more" in page.locator("#matrix-cell").inner_text()
+    page.keyboard.press("Enter")
+    assert page.locator("#viewer .photo").count() >= 1

@@ -1,0 +1,173 @@
+"""The numbers of a report: orders, curves, comparisons and examples, against slow obvious versions."""
+
+import numpy as np
+import pytest
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.reports.comparison import baseline_of, compare, on_common_photos
+from finegraph.reports.curves import RISKS, fine_curve, inside_shares, sure_curve
+from finegraph.reports.examples import choose_examples, worst_losses
+from finegraph.reports.orders import confusions, order_by_coarse, order_by_confusion
+from finegraph.reports.page_data import REST, json_in_html, largest_parts, packed, packed_shares, short_names
+from finegraph.reports.run_results import read_run
+from finegraph.reports.svg_charts import nice_ticks
+from reports.made_up_runs import made_up_graph, make_run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    graph = made_up_graph()
+    return [
+        read_run(make_run(folder / head, graph, 150, seed=seed, head=head), head)
+        for seed, head in enumerate(("bipartite", "softmax"))
+    ]
+
+
+class TestOrders:
+    def test_every_label_stands_once(self):
+        random = np.random.default_rng(0)
+        true, answered = random.integers(0, 30, (2, 200))
+        assert sorted(order_by_confusion(true, answered, 30).tolist()) == list(range(30))
+
+    def test_labels_that_are_taken_for_each_other_are_neighbours(self):
+        true, answered = np.array([0, 0, 5, 5, 1, 3]), np.array([5, 5, 0, 5, 4, 3])
+        order = order_by_confusion(true, answered, 6).tolist()
+        assert abs(order.index(0) - order.index(5)) == 1
+        assert abs(order.index(1) - order.index(4)) == 1
+
+    def test_coarse_labels_stay_together_the_kind_with_few_labels_first(self):
+        graph = LabelGraph.from_table(
+            {f"f{n}": {"many": f"m{n % 4}", "few": f"w{n % 2}", "yes": bool(n % 3)} for n in range(16)}
+        )
+        kinds = {kind: np.arange(len(graph.labels(kind))) for kind in graph.kinds}
+        order = order_by_coarse(graph, np.arange(16), kinds)
+        for kind in ("few", "many"):
+            parents = graph.parents(kind)[order]
+            assert int((np.diff(parents) != 0).sum()) + 1 == len(graph.labels(kind))
+
+    def test_confusions_are_counted_without_right_and_unknown_ones(self):
+        true, answered = np.array([0, 0, 0, 1, -1]), np.array([1, 1, 0, 2, 1])
+        assert [array.tolist() for array in confusions(true, answered, 3)] == [[0, 1], [1, 2], [2, 1]]
+
+
+class TestCurves:
+    def test_the_sure_answers_are_those_of_the_evaluation(self, runs):
+        for run in runs:
+            point = sure_curve(run)[RISKS.index(0.05)]
+            sure = run.result.sure
+            assert point.coverage == pytest.approx(sure.coverage)
+            assert point.wrong == pytest.approx(sure.realised_risk)
+            assert point.levels == pytest.approx(list(sure.levels.values()))
+
+    def test_saying_every_fine_label_is_wrong_as_often_as_top_1_is(self, runs):
+        coverage, wrong = fine_curve(runs[0])[-1]
+        assert (coverage, wrong) == (1.0, pytest.approx(1 - runs[0].result.top1))
+
+    def test_mistakes_inside_a_coarse_label(self, runs):
+        by_kind = runs[0].result.mistakes.by_kind
+        for row in inside_shares(runs[0]):
+            assert row.share == pytest.approx(1 - by_kind[row.kind])
+            parents, true = runs[0].graph.parents(row.kind), runs[0].arrays["fine"]
+            wrong = true[true != runs[0].arrays["predicted"]]
+            expected = np.mean([np.mean(np.delete(parents, one) == parents[one]) for one in wrong])
+            assert row.chance == pytest.approx(expected)
+
+
+class TestComparison:
+    def test_means_and_paired_differences(self, runs):
+        common = on_common_photos(runs)
+        assert baseline_of(common) == 1
+        figures = {figure.name: figure for figure in compare(common, 1)}
+        top = figures["top 1"]
+        assert [value.mean for value in top.values] == pytest.approx([run.result.top1 for run in runs])
+        difference = top.differences[0]
+        assert difference.mean == pytest.approx(runs[0].result.top1 - runs[1].result.top1)
+        assert difference.low < difference.mean < difference.high
+        assert top.differences[1] is None
+        assert figures["dish"].values[0].mean == pytest.approx(runs[0].result.kinds["dish"])
+        assert figures["negative log-likelihood"].values[1].mean == pytest.approx(runs[1].result.nll)
+
+    def test_photos_that_only_one_run_answered_are_left_out(self, runs, tmp_path):
+        fewer = read_run(make_run(tmp_path / "fewer", made_up_graph(), 90, seed=7), "fewer")
+        common = on_common_photos([runs[0], fewer])
+        assert common[0].photos == common[1].photos == [path for path in runs[0].photos if path in set(fewer.photos)]
+        assert len(common[0].arrays["predicted"]) == len(common[0].photos) < 150
+
+    def test_what_cannot_be_compared(self, runs, tmp_path):
+        other = read_run(make_run(tmp_path / "other", made_up_graph(13), 30), "other")
+        with pytest.raises(InputError, match="expected runs with the same fine labels, but 'other' has 13"):
+            on_common_photos([runs[0], other])
+
+
+class TestExamples:
+    def test_equal_numbers_of_each_sort(self, runs):
+        sorts = {sort.key: sort for sort in choose_examples(runs, 1, 0)}
+        assert list(sorts) == ["fixes", "breaks", "random"]
+        assert {len(sort.photos) for sort in sorts.values()} == {6}
+        assert all(runs[0].right[row] and not runs[1].right[row] for row in sorts["fixes"].photos)
+        assert all(runs[1].right[row] and not runs[0].right[row] for row in sorts["breaks"].photos)
+        assert sorts["fixes"].of == int((runs[0].right & ~runs[1].right).sum())
+
+    def test_the_rarest_sort_says_how_many(self, runs):
+        few = choose_examples([runs[0]], 0, 0, each=10_000)
+        assert {len(sort.photos) for sort in few[:2]} == {min(sort.of for sort in few)}
+
+    def test_random_ones_are_not_chosen_by_their_answers(self, runs):
+        """The same photos are drawn whatever a run answers, apart from those that are shown already."""
+        one, two = (choose_examples([run], 0, 0, 1)[2].photos for run in runs)
+        photos = runs[0].photos
+        from finegraph.evaluation.details import draw_order
+
+        first = np.argsort(draw_order(photos))[:3].tolist()
+        assert set(one) | set(two) <= set(first)
+
+    def test_worst_losses_come_worst_first(self, runs):
+        rows = worst_losses(runs[0], 10)
+        losses = runs[0].arrays["log_prob"][rows]
+        assert (np.diff(losses) >= 0).all()
+        assert losses[0] == runs[0].arrays["log_prob"][~runs[0].right].min()
+
+
+class TestPacking:
+    def test_numbers_come_back(self):
+        import base64
+
+        for values, form in (([-1, 100], "i1"), ([300, -1], "i2"), ([70_000], "i4"), ([0.5, -2.25], "f4")):
+            column = packed(np.array(values))
+            assert column["form"] == form
+            assert np.frombuffer(base64.b64decode(column["base64"]), "<" + form).tolist() == values
+        steps = np.frombuffer(base64.b64decode(packed_shares(np.array([0.0, 0.25, 1.0]))["base64"]), "<u2")
+        assert (steps / 65535).tolist() == pytest.approx([0, 0.25, 1.0], abs=1e-5)
+
+    def test_json_cannot_end_its_element(self):
+        text = json_in_html(["</script><!-- & \u2028", "\udc80"])
+        assert not set("<>&\u2028") & set(text)
+        import json
+
+        assert json.loads(text) == ["</script><!-- & \u2028", "\udc80"]
+
+    def test_the_rest_of_an_explanation_is_one_part(self):
+        parts = np.array([0.1, -3.0, 2.0, 0.5])
+        assert largest_parts(parts, 2) == [(1, -3.0), (2, 2.0), (REST, pytest.approx(0.6))]
+        assert largest_parts(parts, 4)[-1] == (0, pytest.approx(0.1))
+
+    def test_names_lose_the_folders_that_all_share(self):
+        assert short_names(["/home/me/a/1.jpg", "/home/me/b/2.jpg"]) == ["a/1.jpg", "b/2.jpg"]
+        assert short_names(["a/1.jpg", "/b/2.jpg"]) == ["a/1.jpg", "/b/2.jpg"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 70), (0.35, 0.6), (0, 12345)])
+def test_ticks_are_round_and_inside(low, high):
+    ticks = nice_ticks(low, high)
+    assert 2 <= len(ticks) <= 6
+    assert low <= ticks[0] < ticks[-1] <= high + 1e-9
+
+
+def test_with_many_kinds_fewer_photos_are_explained(tmp_path):
+    few = read_run(make_run(tmp_path / "few", made_up_graph(8, (), 2), 60), "few")
+    many = read_run(make_run(tmp_path / "many", made_up_graph(8, (), 80), 60), "many")
+    explained = [int((~np.isnan(run.arrays["parts"]).any(axis=1)).sum()) for run in (few, many)]
+    assert explained == [60, 2 * 60 * 16 // 80]
+    assert [len(run.arrays["gallery"]) for run in (few, many)] == [60, 60]

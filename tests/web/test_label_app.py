@@ -1,0 +1,247 @@
+"""The routes of the labelling page, without a browser."""
+
+import io
+import json
+
+import httpx
+import pytest
+from label_server import menu_session, photo_folder, serving
+from PIL import Image
+
+from finegraph.errors import InputError
+from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.samples import sample_menu
+from finegraph.web.label import serve_label
+from finegraph.web.label.photos import SIDES, Thumbnails
+from finegraph.web.security import Security
+
+TOFU = "mapo tofu @ Chef Yu"
+
+
+@pytest.fixture
+def session(tmp_path):
+    photos = photo_folder(tmp_path / "photos", [TOFU, "shumai @ Lei Garden"])
+    with menu_session(tmp_path, data=str(photos)) as made:
+        yield made
+
+
+@pytest.fixture
+def client(session):
+    with serving(session) as server, httpx.Client(base_url=server.url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A client of a session that no test changes."""
+    folder = tmp_path_factory.mktemp("shared")
+    photos = photo_folder(folder / "photos", [TOFU])
+    with (
+        menu_session(folder, data=str(photos)) as session,
+        serving(session) as server,
+        httpx.Client(base_url=server.url) as made,
+    ):
+        yield made
+
+
+def decide(client, value, *, kind="restaurant", fine=TOFU, person="Ann", edit="edit-0001", seen=0):
+    cells = [{"fine": fine, "kind": kind, "value": value, "seen": seen}]
+    return client.post("/api/decide", json={"person": person, "edit": edit, "cells": cells})
+
+
+def test_the_start_names_kinds_and_progress(shared):
+    start = shared.get("/api/start").json()
+    assert [kind["name"] for kind in start["kinds"]] == ["dish", "restaurant", "ingredient", "served", "spicy"]
+    assert start["progress"]["classes"] == 24
+    assert start["photos"] is True
+
+
+def test_a_decision_is_acknowledged_once_and_shown(client):
+    first = decide(client, "Lei Garden").json()
+    again = decide(client, "Lei Garden").json()
+    assert (first["repeated"], again["repeated"]) == (False, True)
+    assert first["batch"] == again["batch"]
+    cell = client.get("/api/class", params={"fine": TOFU}).json()["cells"]["restaurant"]
+    assert (cell["value"], cell["by"]) == ("Lei Garden", "Ann")
+    assert len(client.get("/api/history", params={"fine": TOFU, "kind": "restaurant"}).json()["edits"]) == 1
+
+
+def test_a_conflict_is_409_with_both_values(client):
+    decide(client, "Lei Garden")
+    answer = decide(client, "Shanghai Dumpling", person="Bo", edit="edit-0002")
+    assert answer.status_code == 409
+    assert answer.headers["content-type"] == "application/problem+json"
+    [conflict] = answer.json()["conflicts"]
+    assert (conflict["yours"], conflict["theirs"], conflict["by"]) == ("Shanghai Dumpling", "Lei Garden", "Ann")
+    assert client.get("/api/class", params={"fine": TOFU}).json()["cells"]["restaurant"]["value"] == "Lei Garden"
+
+
+def test_many_decisions_are_one_action_and_one_undo(client):
+    cells = [{"fine": fine, "kind": "spicy", "value": "no", "seen": 0} for fine in sample_menu().fine[:5]]
+    client.post("/api/decide", json={"person": "Ann", "edit": "edit-many", "cells": cells})
+    batch = client.get("/api/undoable", params={"person": "Ann"}).json()["batch"]
+    undone = client.post("/api/undo", json={"person": "Ann", "edit": "edit-undo", "batch": batch}).json()
+    assert {cell["value"] for cell in undone["cells"]} == {"yes", "no"}
+    assert client.get("/api/undoable", params={"person": "Ann"}).json()["batch"] is None
+
+
+def test_others_see_what_changed(client):
+    before = client.get("/api/start").json()["version"]
+    assert client.get("/api/changes", params={"since": before}).json()["edits"] == []
+    decide(client, "Lei Garden")
+    found = client.get("/api/changes", params={"since": before}).json()
+    assert [edit["person"] for edit in found["edits"]] == ["Ann"]
+    assert found["cells"][0]["value"] == "Lei Garden"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("/api/decide", {"person": "Ann", "edit": "edit-0001", "cells": []}, "cells"),
+        ("/api/decide", {"person": "", "edit": "edit-0001", "cells": [{}]}, "person"),
+        ("/api/undo", {"person": "Ann", "edit": "edit-0001"}, "either batch or number"),
+        ("/api/preview", {"change": {"change": "explode"}}, "explode"),
+        ("/api/note", {"person": "Ann", "edit": "edit-0001", "fine": TOFU, "text": "", "seen": 0, "x": 1}, "x"),
+    ],
+)
+def test_bad_requests_are_refused_with_a_reason(shared, path, body, text):
+    answer = shared.post(path, json=body)
+    assert answer.status_code == 422
+    assert text in answer.json()["detail"]
+
+
+def test_an_unknown_label_names_near_ones(shared):
+    answer = decide(shared, "Lei Gardn")
+    assert answer.status_code == 422
+    assert "Lei Garden" in answer.json()["detail"]
+
+
+# ---- photos ----------------------------------------------------------------------------------------------------------
+
+
+def test_photos_come_as_small_jpegs_by_number(shared):
+    photos = shared.get("/api/class", params={"fine": TOFU}).json()["photos"]
+    assert len(photos) == 3
+    for size, side in SIDES.items():
+        answer = shared.get(f"/photos/{photos[0]['number']}/{size}")
+        assert answer.headers["content-type"] == "image/jpeg"
+        assert max(Image.open(io.BytesIO(answer.content)).size) <= side
+
+
+@pytest.mark.parametrize(
+    "path", ["/photos/99/small", "/photos/-1/small", "/photos/0/huge", "/photos/..%2f..%2fetc/small"]
+)
+def test_nothing_else_of_the_disk_is_served(shared, path):
+    answer = shared.get(path)
+    assert answer.status_code in (404, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_broken_photo_is_named_as_such(client, tmp_path):
+    (tmp_path / "photos" / TOFU / "0.jpg").write_bytes(b"<html>no photo</html>")
+    number = client.get("/api/class", params={"fine": TOFU}).json()["photos"][0]["number"]
+    answer = client.get(f"/photos/{number}/small")
+    assert answer.status_code == 422
+    assert str(tmp_path) not in answer.text
+
+
+def test_thumbnails_are_kept_up_to_a_number_of_bytes(session):
+    photo = session.photos(TOFU)[0]
+    one = len(Thumbnails().get(0, "small", photo))
+    kept = Thumbnails(most=2 * one)
+    for number in range(5):
+        kept.get(number, "small", photo)
+    assert len(kept._kept) <= 2
+
+
+def test_a_photo_can_have_its_own_label(client):
+    photo = client.get("/api/class", params={"fine": TOFU}).json()["photos"][1]
+    body = {"person": "Ann", "edit": "edit-photo", "photo": photo["number"], "kind": "spicy", "value": "no", "seen": 0}
+    assert client.post("/api/photo", json=body).status_code == 200
+    row = client.get("/api/class", params={"fine": TOFU}).json()
+    assert row["photos"][1]["cells"]["spicy"]["value"] == "no"
+    assert row["cells"]["spicy"]["value"] == "yes"
+    assert client.post("/api/photo", json={**body, "edit": "edit-other", "photo": 999}).status_code == 422
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_export_then_import_changes_nothing(shared):
+    for form, name in (("csv", "menu.csv"), ("json", "menu.json")):
+        text = shared.get(f"/api/export/{form}").text
+        assert shared.post("/api/import/preview", json={"name": name, "text": text}).json()["changes"] == []
+    studio = shared.get("/api/export/label-studio").text
+    assert shared.post("/api/import/preview", json={"name": "studio.json", "text": studio}).json()["changes"] == []
+    assert json.loads(studio)
+
+
+def test_an_import_is_previewed_then_taken_over_then_undone(client, session):
+    text = client.get("/api/export/csv").text.replace("plate|basket", "basket")
+    given = {"name": "menu.csv", "text": text}
+    [change] = client.post("/api/import/preview", json=given).json()["changes"]
+    assert "shumai @ Shanghai Dumpling" in change["text"]
+    done = client.post("/api/import", json={**given, "person": "Ann", "edit": "edit-import"}).json()
+    assert session.store.cell("shumai @ Shanghai Dumpling", "served").value == "basket"
+    client.post("/api/undo", json={"person": "Ann", "edit": "edit-back", "batch": done["batch"]})
+    assert session.store.graph() == sample_menu()
+
+
+def test_a_faulty_file_is_refused_with_its_faults(shared):
+    answer = shared.post("/api/import/preview", json={"name": "menu.csv", "text": "fine,dish\na,b\na,c\n"})
+    assert answer.status_code == 422
+    assert "menu.csv" in answer.json()["detail"]
+    answer = shared.post("/api/import/preview", json={"name": "menu.exe", "text": ""})
+    assert answer.status_code == 422
+
+
+def test_the_exported_file_reads_as_the_live_graph(client, session, tmp_path):
+    decide(client, "Lei Garden")
+    path = tmp_path / "out.csv"
+    path.write_text(client.get("/api/export/csv").text, encoding="utf-8")
+    assert LabelGraph.read(path) == session.store.graph()
+
+
+def test_the_difference_between_two_states(client):
+    decide(client, "Lei Garden")
+    batches = client.get("/api/batches").json()["batches"]
+    changes = client.get("/api/diff", params={"one": batches[-1]["version"]}).json()["changes"]
+    assert [change["after"] for change in changes] == ["Lei Garden"]
+
+
+# ---- who may ask -----------------------------------------------------------------------------------------------------
+
+WRITES = ("decide", "resolve", "note", "photo", "accept", "undo", "preview", "apply", "import", "import/preview")
+
+
+@pytest.mark.parametrize("path", WRITES)
+def test_writes_from_other_sites_are_refused(shared, path):
+    answer = shared.post(f"/api/{path}", json={}, headers={"origin": "https://evil.example"})
+    assert answer.status_code == 403
+    assert shared.post(f"/api/{path}", json={}, headers={"origin": "null"}).status_code == 403
+    assert shared.post(f"/api/{path}", json={}, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/api/start", "/photos/0/small", "/label/main.js"])
+def test_another_host_name_is_refused(shared, path):
+    assert shared.get(path, headers={"host": "evil.example"}).status_code == 421
+
+
+def test_a_public_address_needs_the_token(session):
+    security = Security(host="0.0.0.0", port=8123, token="a-long-secret-token")
+    with serving(session, security=security) as server, httpx.Client(base_url=server.url) as client:
+        assert client.get("/api/start").status_code == 401
+        assert client.post("/api/undo", json={}).status_code == 401
+        given = {"authorization": "Bearer a-long-secret-token"}
+        assert client.get("/api/start", headers=given).status_code == 200
+
+
+def test_serving_to_others_without_a_token_is_refused(session):
+    with pytest.raises(InputError, match="a token is needed"):
+        serve_label(session, host="0.0.0.0", port=0)
+
+
+def test_pages_have_a_strict_content_policy(shared):
+    policy = shared.get("/").headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy

@@ -1,0 +1,100 @@
+"""The OpenAPI description holds: whatever is sent, the answer is one that it names."""
+
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+import tiny_classifier as tiny
+from serving import files, photo_bytes, running
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as patch:
+        tiny.register(patch)
+        with running(tiny.classifier()) as found:
+            yield found
+
+
+OPERATIONS = [
+    ("POST", "/v1/predict"),
+    ("POST", "/v1/given"),
+    ("POST", "/v1/search"),
+    ("GET", "/v1/photos/{key}"),
+    ("GET", "/v1/model"),
+    ("GET", "/v1/graph"),
+    ("GET", "/v1/labels"),
+    ("GET", "/v1/samples"),
+    ("GET", "/v1/samples/{number}"),
+    ("GET", "/v1/samples/{number}/small"),
+    ("GET", "/health/live"),
+    ("GET", "/health/ready"),
+    ("GET", "/metrics"),
+]
+
+
+@pytest.fixture(scope="module")
+def description(server):
+    return schemathesis.openapi.from_url(f"{server.address}/openapi.json")
+
+
+def test_all_operations_are_tested(description):
+    found = [result.ok() for result in description.get_all_operations()]
+    assert {(operation.method.upper(), operation.path) for operation in found} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_answers_are_as_described(description, method, path):
+    explore(description[path][method], "positive", 25 if method == "POST" else 4)
+
+
+@pytest.mark.parametrize(("method", "path"), [*OPERATIONS[:3], ("GET", "/v1/labels"), ("GET", "/v1/samples/{number}")])
+def test_answers_to_what_does_not_fit_are_as_described(description, method, path):
+    explore(description[path][method], "negative", 25)
+
+
+def explore(operation, mode, examples):
+    """Send what fits the description, or what does not, and check the answers."""
+    cases = operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode))
+
+    @hypothesis.given(case=cases)
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    def send(case):
+        case.call_and_validate(checks=CHECKS)
+
+    send()
+
+
+def test_good_answers_are_as_described_too(server, description):
+    """What is generated is hardly ever a photo, so the answers to real ones are checked by themselves."""
+    data = {"scores": "true", "given": ["restaurant=B"]}
+    predicted = server.client.post("/v1/predict", files=files(photo_bytes(), b"bad"), data=data)
+    predicted.request.read()
+    description["/v1/predict"]["POST"].validate_response(predicted)
+    scores = predicted.json()["photos"][0]["scores"]
+    given = server.client.post("/v1/given", json={"scores": scores, "given": {"dish": ["mapo tofu"]}})
+    assert given.status_code == 200
+    description["/v1/given"]["POST"].validate_response(given)
+    for path in ("/v1/model", "/v1/labels", "/v1/graph", "/v1/samples", "/health/live", "/health/ready", "/metrics"):
+        description[path]["GET"].validate_response(server.client.get(path))

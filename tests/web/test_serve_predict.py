@@ -1,0 +1,206 @@
+"""The API answers what the library says, for each photo its own."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from PIL import Image
+
+import tiny_classifier as tiny
+from finegraph.model.unknown import UnknownRule
+from serving import files, photo_bytes, running
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as patch:
+        tiny.register(patch)
+        model = tiny.classifier(temperature=1.3, unknown=UnknownRule("kinds", threshold=0.5, kept=0.9))
+        with running(model) as found:
+            yield found
+
+
+def picture(content):
+    return Image.open(io.BytesIO(content))
+
+
+def numbers(answers):
+    return {answer["label"]: answer["probability"] for answer in answers}
+
+
+def same(found, prediction):
+    """Whether an answer over HTTP is that of the library."""
+    assert numbers(found["top"]) == pytest.approx(dict(prediction.top), abs=1e-5)
+    for kind, answers in prediction.kinds.items():
+        assert numbers(found["kinds"][kind]) == pytest.approx(dict(answers), abs=1e-5)
+    assert (found["sure"] is None) == (prediction.sure is None)
+    if prediction.sure is not None:
+        assert (found["sure"]["kind"], found["sure"]["label"]) == (prediction.sure.kind, prediction.sure.label)
+    if prediction.explanation is not None and found["explanation"] is not None:
+        assert found["explanation"]["log_odds"] == pytest.approx(prediction.explanation.log_odds, abs=1e-4)
+        assert sum(part["value"] for part in found["explanation"]["parts"]) == pytest.approx(
+            prediction.explanation.log_odds, abs=1e-4
+        )
+    assert found["unknown"]["score"] == pytest.approx(prediction.unknown.score, abs=1e-4)
+
+
+def test_one_photo_has_the_answer_of_the_library(server):
+    content = photo_bytes(1)
+    response = server.client.post("/v1/predict", files=files(content), data={"top": "3", "risk": "0.2"})
+    assert response.status_code == 200
+    body = response.json()
+    (found,) = body["photos"]
+    assert (found["number"], found["photo"], body["bad"], body["given"]) == (0, "photo0.png", [], {})
+    same(found, server.model.predict(picture(content), top=3, risk=0.2))
+    assert "scores" not in found
+
+
+def test_evidence_in_a_request_is_that_of_given(server):
+    content = photo_bytes(2)
+    data = {"given": ["restaurant=B", "with: pork=no", "dish=kung pao", "dish=mapo tofu"]}
+    body = server.client.post("/v1/predict", files=files(content), data=data).json()
+    given = {"restaurant": "B", "with: pork": False, "dish": {"kung pao", "mapo tofu"}}
+    same(body["photos"][0], server.model.predict(picture(content), given=given))
+    assert body["given"]["dish"] == ["kung pao", "mapo tofu"]
+
+
+def test_many_photos_come_back_in_order_and_a_bad_one_is_reported_for_itself_alone(server):
+    contents = [photo_bytes(3), b"<html>no photo</html>", photo_bytes(4, "JPEG"), photo_bytes(5)[:-300], photo_bytes(6)]
+    body = server.client.post("/v1/predict", files=files(*contents)).json()
+    assert [found["number"] for found in body["photos"]] == [0, 2, 4]
+    for found in body["photos"]:
+        same(found, server.model.predict(picture(contents[found["number"]])))
+    assert [(bad["number"], bad["photo"]) for bad in body["bad"]] == [(1, "photo1.png"), (3, "photo3.png")]
+    assert "this is no photo of a known format" in body["bad"][0]["reason"]
+    assert "the photo is broken" in body["bad"][1]["reason"]
+
+
+def test_scores_that_the_client_keeps_answer_with_other_evidence_exactly_as_given(server):
+    content = photo_bytes(7)
+    first = server.client.post("/v1/predict", files=files(content), data={"scores": "true"}).json()["photos"][0]
+    for given in (
+        {},
+        {"restaurant": "B"},
+        {"restaurant": ["A", "B"], "spicy": True},
+        {"dish": {"mapo tofu": 0.2, "egg rice": 0.7}},
+        {"fine": "egg rice @ B"},
+        {"restaurant": None},
+    ):
+        body = {"scores": first["scores"], "given": given, "risk": 0.1, "top": 4}
+        answer = server.client.post("/v1/given", json=body)
+        assert answer.status_code == 200, answer.text
+        library = {kind: set(value) if isinstance(value, list) else value for kind, value in given.items()}
+        same(answer.json()["prediction"], server.model.predict(picture(content), given=library, risk=0.1, top=4))
+        assert answer.json()["prediction"]["scores"] == first["scores"]
+
+
+def test_evidence_that_nothing_agrees_with_is_refused_in_words(server):
+    data = {"given": ["fine=egg rice @ B", "restaurant=A"]}
+    response = server.client.post("/v1/predict", files=files(photo_bytes()), data=data)
+    assert response.status_code == 422
+    assert response.json()["type"] == "urn:finegraph:problem:evidence"
+    assert "no fine label of the graph agrees" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "name", "words"),
+    [
+        ({"given": "restaurant=C"}, 422, "unknown-name", "unknown label 'C' of kind 'restaurant'"),
+        ({"given": "restaurnt=A"}, 422, "unknown-name", "did you mean 'restaurant'"),
+        ({"given": "A"}, 422, "input", "expected kind=label"),
+        ({"top": "0"}, 422, "input", "top: expected a whole number from 1 to 100, got '0'"),
+        ({"top": "many"}, 422, "input", "got 'many'"),
+        ({"risk": "1"}, 422, "input", "risk: expected a number of at least 0 and below 1"),
+        ({"risk": "nan"}, 422, "input", "risk: expected"),
+        ({"explain": "maybe"}, 422, "input", "explain: expected true or false"),
+        ({"url": "http://127.0.0.1/photo.jpg"}, 422, "input", "the field 'url'"),
+        ({"top": ["1", "2"]}, 422, "input", "top: expected it once"),
+    ],
+)
+def test_wrong_fields_are_named(server, data, status, name, words):
+    response = server.client.post("/v1/predict", files=files(photo_bytes()), data=data)
+    assert response.status_code == status
+    problem = response.json()
+    assert response.headers["content-type"] == "application/problem+json"
+    assert problem["type"] == f"urn:finegraph:problem:{name}"
+    assert words in problem["detail"]
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["what_to_do"]
+
+
+def test_wrong_bodies_are_refused(server):
+    post = server.client.post
+    assert post("/v1/predict", json={"photo": "x"}).status_code == 415
+    assert post("/v1/predict", data={"top": "1"}).status_code == 415
+    part = b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a"\r\n\r\nabc\r\n'
+    for content in (b"--x\r\nnonsense", b"nonsense", part, part + b"--x", part.replace(b"name=", b"nme=")):
+        broken = post("/v1/predict", content=content, headers={"content-type": "multipart/form-data; boundary=x"})
+        assert (broken.status_code, broken.json()["type"]) == (400, "urn:finegraph:problem:bad-request"), content
+    no_boundary = post("/v1/predict", content=b"", headers={"content-type": "multipart/form-data"})
+    assert no_boundary.status_code == 400
+    none = post("/v1/predict", files=[("other", ("a.png", photo_bytes()))])
+    assert "the file 'other'" in none.json()["detail"]
+    empty = post("/v1/predict", files=files(b""))
+    assert (empty.status_code, empty.json()["detail"]) == (422, "photo0.png: the file is empty")
+    too_many = post("/v1/predict", files=files(*[photo_bytes()] * 33))
+    assert too_many.status_code == 400
+    assert "Maximum number of files is 32" in too_many.json()["detail"]
+
+
+def test_scores_of_another_model_or_broken_ones_are_refused(server):
+    first = server.client.post("/v1/predict", files=files(photo_bytes()), data={"scores": "true"}).json()["photos"][0]
+    made_by, _, packed = first["scores"].partition(":")
+    for scores, status, name in (
+        (f"0123456789abcdef:{packed}", 409, "other-model"),
+        (f"{made_by}:{packed[:-8]}", 422, "input"),
+        (f"{made_by}:not base64!", 422, "input"),
+        (f"{made_by}:{'/' * 6}{packed[6:]}", 422, "input"),  # not a number
+    ):
+        answer = server.client.post("/v1/given", json={"scores": scores})
+        assert (answer.status_code, answer.json()["type"].split(":")[-1]) == (status, name), answer.text
+    extra = server.client.post("/v1/given", json={"scores": first["scores"], "url": "http://127.0.0.1"})
+    assert (extra.status_code, "url" in extra.json()["detail"]) == (422, True)
+    broken = server.client.post("/v1/given", content=b"{", headers={"content-type": "application/json"})
+    assert broken.status_code == 400
+
+
+def test_concurrent_requests_with_other_photos_and_evidence_are_not_mixed_up(server):
+    contents = [photo_bytes(seed) for seed in range(8)]
+    kinds = [{}, {"restaurant": "A"}, {"dish": "mapo tofu"}, {"spicy": False}]
+    expected = {
+        (number, case): server.model.predict(picture(contents[number]), given=kinds[case])
+        for number in range(len(contents))
+        for case in range(len(kinds))
+    }
+
+    def ask(job):
+        number, case = job
+        texts = [f"{kind}={'no' if value is False else value}" for kind, value in kinds[case].items()]
+        body = server.client.post("/v1/predict", files=files(contents[number]), data={"given": texts}).json()
+        return job, body["photos"][0]
+
+    jobs = list(expected)
+    with ThreadPoolExecutor(12) as pool:
+        for job, found in pool.map(ask, jobs):
+            same(found, expected[job])
+
+
+def test_uploads_are_never_written_to_the_disk(server, monkeypatch):
+    import tempfile
+
+    rolled = []
+    original = tempfile.SpooledTemporaryFile.rollover
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", lambda self: rolled.append(1) or original(self))
+    large = photo_bytes(1, "BMP", width=1400, height=1000)
+    assert len(large) > 4 << 20
+    assert server.client.post("/v1/predict", files=files(large)).status_code == 200
+    assert rolled == []
+
+
+def test_a_network_in_training_mode_or_threads_change_nothing(server):
+    assert not server.model.network.training
+    assert torch.get_num_threads() == 1

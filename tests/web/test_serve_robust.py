@@ -1,0 +1,335 @@
+"""What a server lives through: bombs, hangs, floods, broken evidence, a new model, and its own end."""
+
+import asyncio
+import http.client
+import io
+import json
+import os
+import socket
+import struct
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+import tiny_classifier as tiny
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import ImageFileError
+from finegraph.web import answering
+from finegraph.web.admission import Admission
+from finegraph.web.decode_worker import decode
+from finegraph.web.decoding import DecodingPool, DecodingSettings
+from finegraph.web.problems import ProblemError
+from finegraph.web.refusing import plain_size
+from serving import files, photo_bytes, running
+
+VIEWS = ViewSettings(size=24, resize=32)
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+@pytest.fixture(autouse=True)
+def _tiny_networks(monkeypatch):
+    tiny.register(monkeypatch)
+
+
+def png(width, height, rows=None, bits=8, colour=2):
+    """A PNG that says it is so large; it holds so many rows of zeros."""
+
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    line = b"\0" * (1 + width * {0: 1, 2: 3, 6: 4}[colour] * bits // 8)
+    packed = zlib.compressobj(1)
+    content = b"".join(packed.compress(line) for _ in range(height if rows is None else rows)) + packed.flush()
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", content) + chunk(b"IEND", b"")
+
+
+def with_pool(work, **settings):
+    async def run():
+        async with DecodingPool(DecodingSettings(**{"workers": 1, **settings})) as pool:
+            return await work(pool)
+
+    return asyncio.run(run())
+
+
+def test_workers_make_the_picture_that_the_library_makes(tmp_path):
+    path = tmp_path / "photo"
+
+    async def work(pool):
+        for keep_shape in (False, True):
+            views = ViewSettings(size=24, resize=32, keep_shape=keep_shape, interpolation="bicubic")
+            model = tiny.classifier(views=views)
+            served = answering.ServedModel(model, "tiny")
+            for form in ("PNG", "JPEG", "WEBP", "GIF"):
+                path.write_bytes(photo_bytes(1, form, width=300, height=170))
+                pixels = await pool.decode(path.read_bytes(), "photo", views)
+                (found,) = served.answer(served.scores([pixels]), ["photo"], served.ask())
+                assert dict(found.top) == pytest.approx(dict(model.predict(path).top), abs=1e-6), form
+
+    with_pool(work)
+
+
+def test_bombs_are_refused_from_their_header():
+    answer, pixels = decode(
+        png(30_000, 30_000, rows=1),
+        {"resize": 32, "keep_shape": False, "interpolation": "bilinear", "most_pixels": 40_000_000},
+    )
+    assert "30000 x 30000 pixels; at most 40 million are decoded" in answer["error"]
+    assert pixels == b""
+
+
+def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
+    bomb = png(6_000, 6_000, bits=8, colour=6)
+    assert len(bomb) < 1 << 20
+
+    async def work(pool):
+        with pytest.raises(ImageFileError, match="takes more memory than is allowed"):
+            await pool.decode(bomb, "bomb.png", VIEWS)
+        return await pool.decode(photo_bytes(), "photo", VIEWS), pool.killed
+
+    pixels, killed = with_pool(work, megabytes=100)
+    assert (pixels.shape, killed) == ((32, 32, 3), 0)
+
+
+def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
+    async def work(pool):
+        (worker,) = pool._all
+        os.kill(worker.pid, 19)  # stopped: it will never answer
+        with pytest.raises(ImageFileError, match=r"decoding took longer than 1 seconds and was given up"):
+            await pool.decode(photo_bytes(), "slow.png", VIEWS)
+        good = await pool.decode(photo_bytes(), "photo", VIEWS)
+        (worker,) = pool._all
+        worker.kill()
+        await worker.wait()
+        with pytest.raises(ImageFileError, match="the photo broke the decoder"):
+            await pool.decode(photo_bytes(), "deadly.png", VIEWS)
+        again = await pool.decode(photo_bytes(), "photo", VIEWS)
+        return good, again, pool.killed
+
+    good, again, killed = with_pool(work, seconds=1.0)
+    np.testing.assert_array_equal(good, again)
+    assert killed == 2
+
+
+def test_malformed_uploads_are_all_refused_and_harm_nobody():
+    random = np.random.default_rng(5)
+    sound = [photo_bytes(seed, form) for seed, form in enumerate(("PNG", "JPEG", "WEBP", "BMP", "TIFF", "PPM"))]
+    with running(tiny.classifier()) as server:
+        good = photo_bytes(9)
+        expected = server.client.post("/v1/predict", files=files(good)).json()["photos"][0]["top"]
+        refused = 0
+        for number in range(60):
+            content = bytearray(sound[number % len(sound)])
+            if number % 3 == 0:
+                content = content[: random.integers(0, len(content))]
+            else:
+                for place in random.integers(0, min(len(content), 400), 12):
+                    content[place] = random.integers(256)
+            response = server.client.post("/v1/predict", files=files(bytes(content)), data={"explain": "false"})
+            assert response.status_code in (200, 422), response.text
+            refused += response.status_code == 422
+        assert refused > 20
+        assert server.client.post("/v1/predict", files=files(good)).json()["photos"][0]["top"] == expected
+        assert server.state.admission.inside == 0
+
+
+def test_a_full_server_refuses_at_once_and_says_when_to_come_back(monkeypatch):
+    hold = threading.Event()
+    original = answering.ServedModel.scores
+
+    def slow(self, pictures):
+        hold.wait()
+        return original(self, pictures)
+
+    with running(tiny.classifier(), queue=4, threads=1) as server, ThreadPoolExecutor(8) as pool:
+        monkeypatch.setattr(answering.ServedModel, "scores", slow)
+
+        def post(seed):
+            return server.client.post("/v1/predict", files=files(photo_bytes(seed)))
+
+        waiting = [pool.submit(post, seed) for seed in range(4)]
+        while server.state.admission.inside < 4:
+            time.sleep(0.01)
+        refused = post(9)
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:finegraph:problem:overloaded")
+        assert 1 <= int(refused.headers["retry-after"]) <= 30
+        assert server.client.get("/health/live").status_code == 200  # the server itself answers
+        hold.set()
+        assert [future.result().status_code for future in waiting] == [200] * 4
+        assert post(9).status_code == 200
+        assert server.state.admission.refused == 1
+
+
+def test_a_refused_request_leaves_the_connection_usable_however_its_bytes_come(monkeypatch):
+    hold = threading.Event()
+    original = answering.ServedModel.scores
+
+    def slow(self, pictures):
+        hold.wait()
+        return original(self, pictures)
+
+    content = photo_bytes(1, "BMP", width=300, height=300)
+    body = httpx.Request("POST", "http://127.0.0.1/v1/predict", files=files(content))
+    head = f"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body.read())}\r\n"
+    whole = (head + f"Content-Type: {body.headers['content-type']}\r\n\r\n").encode() + body.content
+    with running(tiny.classifier(), queue=1, threads=1) as server, ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(answering.ServedModel, "scores", slow)
+        waiting = pool.submit(server.client.post, "/v1/predict", files=files(photo_bytes()))
+        while server.state.admission.inside < 1:
+            time.sleep(0.01)
+        with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as connection:
+            for cuts in ([len(whole)], [40, 200, len(whole)], [len(whole) - 9000, len(whole)]):
+                start = 0
+                for cut in cuts:
+                    connection.sendall(whole[start:cut])
+                    start = cut
+                    time.sleep(0.05)
+                assert answer_of(connection) == (503, "urn:finegraph:problem:overloaded"), cuts
+            hold.set()
+            assert waiting.result().status_code == 200
+            connection.sendall(whole)
+            assert answer_of(connection)[0] == 200
+        assert server.state.admission.refused == 3
+
+
+def answer_of(connection):
+    """Status and type of the next answer on a raw connection."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response.status, json.loads(response.read()).get("type")
+
+
+def test_only_plain_requests_are_refused_the_short_way():
+    start = b"POST /v1/predict HTTP/1.1\r\nHost: a\r\n"
+    assert plain_size(start + b"Content-Length: 7\r\n\r\nabc") == len(start) + 21 + 7
+    for lines in (
+        b"Content-Length: 7\r\n",  # the head has no end
+        b"\r\n",
+        b"Content-Length: 7\r\nContent-Length: 7\r\n\r\n",
+        b"Content-Length: 7\r\ncontent-length : 8\r\n\r\n",
+        b"Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"Content-Length: 7\r\nExpect: 100-continue\r\n\r\n",
+        b"Content-Length: 7\r\nConnection: close\r\n\r\n",
+        b"Content-Length: -7\r\n\r\n",
+        b"Content-Length: 0x7\r\n\r\n",
+    ):
+        assert plain_size(start + lines) is None, lines
+
+
+def test_admission_counts_photos_and_bytes():
+    admission = Admission(photos=3, megabytes=1)
+    with admission.enter(100) as first:
+        first.count(2)
+        assert admission.inside == 2
+        with admission.enter(100) as second:
+            with pytest.raises(ProblemError, match="There are 3 photos in the server already"):
+                second.count(2)
+            with pytest.raises(ProblemError), admission.enter(1):
+                pass
+        with pytest.raises(ProblemError), admission.enter(1 << 20):
+            pass
+    assert admission.inside == 0
+    with admission.enter(5 << 20) as alone:  # a request that is alone may be as large as the guard lets it be
+        alone.count(30)
+    admission.open = False
+    with pytest.raises(ProblemError, match="stopping"), admission.enter(1):
+        pass
+    assert admission.inside == 0
+
+
+def test_a_request_that_does_not_arrive_is_given_up():
+    with running(tiny.classifier(), upload_seconds=0.2) as server:
+
+        def slowly():
+            yield b"--x\r\n"
+            time.sleep(0.6)
+            yield b"--x--\r\n"
+
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        response = server.client.post("/v1/predict", content=slowly(), headers=headers)
+        assert (response.status_code, response.json()["type"]) == (408, "urn:finegraph:problem:timeout")
+        assert server.state.admission.inside == 0
+
+
+def test_a_new_model_is_served_without_a_dropped_or_mixed_request(tmp_path):
+    folder = tmp_path / "model"
+    models = [tiny.classifier(seed=seed) for seed in (0, 1)]
+    models[0].save(folder)
+    content = photo_bytes(4)
+    expected = [model.predict(Image.open(io.BytesIO(content))).top[0] for model in models]
+    with running(models[0], model=Path(folder)) as server, ThreadPoolExecutor(4) as pool:
+        stop = threading.Event()
+
+        def ask():
+            found = []
+            while not stop.is_set():
+                response = server.client.post("/v1/predict", files=files(content), data={"explain": "false"})
+                assert response.status_code == 200
+                found.append((response.json()["model"], response.json()["photos"][0]["top"][0]["probability"]))
+            return found
+
+        asking = [pool.submit(ask) for _ in range(3)]
+        first = server.state.model.id
+        models[1].save(folder)
+        loop = server.server.servers[0].get_loop()
+        assert asyncio.run_coroutine_threadsafe(server.state.reload(), loop).result(30)
+        second = server.state.model.id
+        assert server.client.post("/v1/predict", files=files(content)).json()["model"] == second
+        stop.set()
+        answers = [answer for future in asking for answer in future.result()]
+        for model, probability in answers:
+            assert probability == pytest.approx(expected[model == second].probability, abs=1e-5)
+        assert {model for model, _ in answers} <= {first, second}
+        (folder / "model.safetensors").write_bytes(b"broken")
+        assert not asyncio.run_coroutine_threadsafe(server.state.reload(), loop).result(30)
+        assert server.state.model.id == second
+        assert 'finegraph_reloads_total{outcome="failed"} 1.0' in server.client.get("/metrics").text
+
+
+def test_stopping_finishes_what_is_there(monkeypatch):
+    original = answering.ServedModel.scores
+
+    def slow(self, pictures):
+        time.sleep(0.4)
+        return original(self, pictures)
+
+    with ThreadPoolExecutor(3) as pool:
+        with running(tiny.classifier(), threads=1) as server:
+            monkeypatch.setattr(answering.ServedModel, "scores", slow)
+            address = server.address
+
+            def post(seed):
+                return httpx.post(f"{address}/v1/predict", files=files(photo_bytes(seed)), timeout=30)
+
+            futures = [pool.submit(post, seed) for seed in range(3)]
+            while server.state.admission.inside < 3:
+                time.sleep(0.01)
+            workers = list(server.state.pool._all)
+        assert [future.result().status_code for future in futures] == [200] * 3
+    assert all(worker.returncode is not None for worker in workers)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/health/live")
+
+
+@pytest.mark.slow
+def test_many_malformed_uploads_and_bombs():
+    random = np.random.default_rng(6)
+    bombs = [png(30_000, 30_000, rows=2), png(6_000, 6_500, colour=6), png(39_000, 1_000, colour=0)]
+    sound = [photo_bytes(seed, form) for seed, form in enumerate(("PNG", "JPEG", "WEBP", "TIFF"))]
+    with running(tiny.classifier()) as server:
+        for number in range(1500):
+            content = bytearray(sound[number % len(sound)])
+            for place in random.integers(0, len(content), 20):
+                content[place] = random.integers(256)
+            if number % 50 == 0:
+                content = bombs[number // 50 % len(bombs)]
+            assert server.client.post("/v1/predict", files=files(bytes(content))).status_code in (200, 422)
+        assert server.client.post("/v1/predict", files=files(photo_bytes())).status_code == 200

@@ -1,0 +1,114 @@
+"""Search over HTTP: the hits of the library, thumbnails by key, and an index that changes or is of another model."""
+
+import io
+
+import pytest
+from PIL import Image
+
+import tiny_classifier as tiny
+from finegraph.errors import IndexFolderError
+from finegraph.model import PhotoClassifier
+from finegraph.search import Index
+from finegraph.web.answering import ServedModel
+from finegraph.web.searching import PhotoIndex
+from finegraph.workflows.index import add_photos, make_index
+from finegraph.workflows.search import search_photos
+from serving import files, photo_bytes, running
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model, photos and an index."""
+    root = tmp_path_factory.mktemp("search")
+    with pytest.MonkeyPatch.context() as patch:
+        tiny.register(patch)
+        patch.setenv("FINEGRAPH_CACHE", str(root / "cache"))
+        tiny.classifier().save(root / "model")
+        for number, label in enumerate(tiny.TABLE):
+            (root / "photos" / label).mkdir(parents=True)
+            for seed in (0, 1, 2):
+                tiny.picture(10 * number + seed).save(root / "photos" / label / f"{seed}.png")
+        make_index(root / "model", [root / "photos"], root / "index", engine="torch")
+        yield root
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        tiny.register(patch)
+        model = PhotoClassifier.load(folder / "model")
+        index = PhotoIndex.open_for(folder / "index", ServedModel(model, "menu"))
+        with running(model, index=index) as found:
+            yield found
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        ({"count": "4"}, {"count": 4}),
+        (
+            {"where": ["restaurant=B", "dish=mapo tofu", "dish=kung pao"]},
+            {"count": 12, "where": {"restaurant": "B", "dish": {"mapo tofu", "kung pao"}}},
+        ),
+        ({"where_not": "spicy=yes", "per_label": "1"}, {"count": 12, "where_not": {"spicy": "yes"}, "per_label": 1}),
+        ({"same": "dish", "other": "restaurant"}, {"count": 12, "same": ("dish",), "other": ("restaurant",)}),
+    ],
+)
+def test_hits_are_those_of_the_library(server, folder, data, options):
+    content = photo_bytes(33)
+    body = server.client.post("/v1/search", files=files(content, b"bad"), data=data).json()
+    index = Index.open(folder / "index")
+    (expected,) = search_photos(index, server.model, [Image.open(io.BytesIO(content))], **options)
+    (found,) = body["photos"]
+    assert len(found["hits"]) == len(expected.hits) > 0
+    for hit, other in zip(found["hits"], expected.hits, strict=True):
+        assert (hit["label"], hit["similarity"]) == (other.label, pytest.approx(other.similarity, abs=1e-5))
+    assert [bad["number"] for bad in body["bad"]] == [1]
+    assert str(folder) not in str(body)  # no path of this machine
+
+
+def test_thumbnails_are_had_by_the_keys_of_hits_only(server):
+    hit = server.client.post("/v1/search", files=files(photo_bytes(33))).json()["photos"][0]["hits"][0]
+    small = server.client.get(hit["thumbnail"])
+    assert small.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(small.content)).size == (50, 40)
+    assert server.client.get(hit["thumbnail"][:-1] + "x").status_code == 404
+
+
+def test_wrong_questions_are_named(server):
+    for data, words in (
+        ({"where": "restaurant=C"}, "unknown label 'C'"),
+        ({"same": "dsh"}, "did you mean 'dish'"),
+        ({"count": "0"}, "count: expected a whole number from 1 to 100"),
+    ):
+        response = server.client.post("/v1/search", files=files(photo_bytes()), data=data)
+        assert (response.status_code, words in response.json()["detail"]) == (422, True), response.text
+
+
+def test_photos_that_are_added_are_found_without_a_restart(server, folder, tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    new = tmp_path / "new.png"
+    tiny.picture(77).save(new)
+    add_photos(folder / "index", [new], model=folder / "model", engine="torch")
+    hits = server.client.post("/v1/search", files=files(new.read_bytes())).json()["photos"][0]["hits"]
+    assert (hits[0]["name"], hits[0]["label"]) == ("new.png", None)
+    assert hits[0]["similarity"] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_an_index_of_another_model_is_refused(folder, monkeypatch):
+    tiny.register(monkeypatch)
+    with pytest.raises(IndexFolderError):
+        PhotoIndex.open_for(folder / "index", ServedModel(tiny.classifier(seed=4), "other"))
+
+
+def test_the_page_shows_similar_photos(server, page):
+    page.goto(server.address)
+    page.wait_for_selector("body[data-ready]")
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": photo_bytes(33)})
+    page.wait_for_selector("#similar:not([hidden]) li")
+    assert page.locator("#similar li").count() == 12
+    page.locator("#similar").scroll_into_view_if_needed()
+    page.locator("#similar img").first.evaluate("image => image.decode()")
+    assert "similarity" in page.locator("#similar figcaption").first.inner_text()

@@ -1,0 +1,46 @@
+"""Answers in words."""
+
+import pytest
+
+from finegraph.inference import Answer, Statement
+from finegraph.model import Prediction
+from finegraph.web.words import answer_words, percent
+
+
+def prediction(sure, best=("mapo tofu @ Lei Garden", 0.832)):
+    return Prediction("photo", (Answer(*best),), {}, 0.05, sure, None, None)
+
+
+@pytest.mark.parametrize(
+    ("sure", "given", "words"),
+    [
+        (Statement("dish", "mapo tofu", 0.971, 3), {}, "Mapo tofu at Lei Garden, 83 %; surely mapo tofu, 97 %"),
+        (None, {}, "Mapo tofu at Lei Garden, 83 %; nothing is sure"),
+        (Statement(None, "mapo tofu @ Lei Garden", 0.999, 1), {}, "Surely mapo tofu at Lei Garden, over 99 %"),
+        (
+            Statement("restaurant", "Lei Garden", 1.0, 9),
+            {"restaurant": "Lei Garden"},
+            "Mapo tofu at Lei Garden, 83 %; nothing beyond what you told is sure",
+        ),
+        (Statement("ingredient: tofu", "yes", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely with tofu, 96 %"),
+        (Statement("ingredient: beef", "no", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely without beef, 96 %"),
+        (Statement("spicy", "yes", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely spicy: yes, 96 %"),
+    ],
+)
+def test_sentences(sure, given, words):
+    assert answer_words(prediction(sure), given) == words
+
+
+def test_percentages_never_claim_what_is_not():
+    values = (0.0, 0.001, 0.004, 0.006, 0.5, 0.994, 0.995, 0.9999999, 1.0)
+    assert [percent(value) for value in values] == [
+        "0 %",
+        "under 1 %",
+        "under 1 %",
+        "1 %",
+        "50 %",
+        "99 %",
+        "over 99 %",
+        "over 99 %",
+        "100 %",
+    ]

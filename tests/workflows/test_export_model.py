@@ -1,0 +1,215 @@
+"""Exporting a run: which photos it is compared on, what is written, and what is refused."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from evaluation.tiny_runs import Colours, make_classifier, make_photos, make_run, register
+from finegraph.data.sources import read_samples
+from finegraph.data.storage import durable
+from finegraph.errors import DataError, ExportError, ImageFileError, MissingExtraError, ModelFolderError
+from finegraph.model.export import runners
+from finegraph.model.export.runners import OnnxRunner
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.nn.backbones.build import BACKBONES
+from finegraph.workflows import export
+from finegraph.workflows.export import export_model
+
+EXAMPLE = Path(__file__).parents[2] / "examples/onnx_predict.py"
+
+
+@pytest.fixture
+def manifest(tmp_path, monkeypatch):
+    register(monkeypatch)
+    return make_photos(tmp_path / "photos")
+
+
+@pytest.fixture
+def run(manifest, tmp_path):
+    return make_run(tmp_path / "run", manifest)
+
+
+def test_a_run_is_compared_on_its_own_photos(run, manifest, tmp_path):
+    told = []
+    found = export_model(run, tmp_path / "model.onnx", progress=lambda *both: told.append(both))
+    assert (found.path, found.form) == (tmp_path / "model.onnx", "onnx")
+    assert found.size == found.path.stat().st_size
+    assert (found.checked_on, found.photos) == (f"the run's data, {manifest}", 24)
+    assert (found.fine, found.kinds, found.coarse, found.image_size, found.temperature) == (4, 3, 6, 32, 1.0)
+    assert told[-1] == (24, 24)
+    assert max(one.largest for one in found.differences) < 1e-5
+    assert found.plain is not None
+    assert (found.plain.largest_pixel, found.plain.probability, found.plain.other_answers) == (0, 0.0, 0)
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+def test_the_file_answers_as_predict(run, manifest, tmp_path):
+    export_model(run, tmp_path / "model.onnx")
+    model = PhotoClassifier.load(run, "cpu")
+    paths = [str(sample.path) for sample in read_samples(manifest).split("test")]
+    pictures = [Image.open(path).resize((36, 36), Image.Resampling.BILINEAR).crop((2, 2, 34, 34)) for path in paths]
+    pixels = np.stack([np.asarray(picture) for picture in pictures])
+    answers = OnnxRunner((tmp_path / "model.onnx").read_bytes())(pixels)
+    for row, prediction in enumerate(model.predict(paths, top=1)):
+        best = answers["log_probs"][row].argmax()
+        assert model.graph.fine[best] == prediction.top[0].label
+        assert np.exp(answers["log_probs"][row, best]) == pytest.approx(prediction.top[0].probability, abs=1e-5)
+
+
+def test_a_calibrated_model_keeps_its_temperature(manifest, tmp_path):
+    model = make_classifier(manifest)
+    model.temperature = 3.0
+    model.save(tmp_path / "model")
+    found = export_model(tmp_path / "model", tmp_path / "model.onnx")
+    assert found.temperature == 3.0
+    images = np.zeros((1, 32, 32, 3), np.uint8)
+    answers = OnnxRunner(found.path.read_bytes())(images)
+    expected = model.posterior(torch.zeros(1, 3, 32, 32, dtype=torch.uint8)).log_probs()
+    assert np.allclose(answers["log_probs"], expected, atol=1e-5)
+
+
+def test_named_photos(run, manifest, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for number, sample in enumerate(read_samples(manifest)[:5]):
+        shutil.copy(sample.path, folder / f"{number}.png")
+    found = export_model(run, tmp_path / "model.onnx", check=[folder])
+    assert (found.checked_on, found.photos) == ("the photos named", 5)
+
+
+def test_a_named_photo_that_cannot_be_read(run, tmp_path):
+    (tmp_path / "page.jpg").write_text("<html>")
+    with pytest.raises(ImageFileError, match=r"page.jpg: this is no photo of a known format"):
+        export_model(run, tmp_path / "model.onnx", check=[tmp_path / "page.jpg"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty: expected a photo or a folder of photos, got a folder without photos"):
+        export_model(run, tmp_path / "model.onnx", check=[tmp_path / "empty"])
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def test_photos_of_the_run_that_cannot_be_read_are_left_out(run, manifest, tmp_path):
+    read_samples(manifest)[0].path.write_bytes(b"<html>")
+    assert export_model(run, tmp_path / "model.onnx").photos == 23
+
+
+def test_pictures_are_drawn_where_there_are_no_photos(run, manifest, tmp_path):
+    shutil.copytree(run / "model", tmp_path / "alone")
+    found = export_model(tmp_path / "alone", tmp_path / "model.onnx")
+    assert found.checked_on.startswith("drawn pictures, as the model is not in a run folder")
+    assert (found.photos, found.plain) == (export.DRAWN, None)
+    manifest.unlink()
+    found = export_model(run, tmp_path / "model.onnx")
+    assert found.checked_on.startswith(f"drawn pictures, as the photos of the run cannot be read ({manifest}: there is")
+
+
+class Moody(Colours):
+    """A network that never answers twice alike."""
+
+    calls = 0
+
+    def forward(self, images):
+        self.calls += 1
+        return super().forward(images) + 0.1 * self.calls
+
+
+def test_a_file_that_answers_differently_is_not_written(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(BACKBONES, "colours", lambda dropout, auxiliary: Moody())
+    target = tmp_path / "model.onnx"
+    target.write_bytes(b"earlier")
+    with pytest.raises(ExportError, match=r"does not answer as the model: \w+.* differs by .*expected at most 0.0001"):
+        export_model(run, target)
+    assert target.read_bytes() == b"earlier"
+
+
+def test_an_earlier_file_is_replaced(run, tmp_path):
+    target = tmp_path / "model.onnx"
+    target.write_bytes(b"earlier")
+    found = export_model(run, target)
+    assert target.stat().st_size == found.size > 1000
+
+
+def test_a_program_of_torch(run, tmp_path):
+    found = export_model(run, tmp_path / "model.pt2")
+    assert (found.form, found.size) == ("pt2", (tmp_path / "model.pt2").stat().st_size)
+    assert max(one.largest for one in found.differences) < 1e-5
+
+
+def test_what_cannot_be_a_target(run, tmp_path):
+    for target, message in [
+        (tmp_path / "model.onx", r"model.onx: expected a file name that ends in .onnx or .pt2"),
+        (tmp_path / "no/model.onnx", r"model.onnx: there is no folder '.*no' to write to; make it, or choose"),
+    ]:
+        with pytest.raises(ExportError, match=message):
+            export_model(run, target)
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(ExportError, match=r"folder.onnx: expected a file to write, got a folder; name a file in it"):
+        export_model(run, tmp_path / "folder.onnx")
+
+
+def test_a_folder_that_may_not_be_written(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ExportError, match=r"the folder '.*' may not be written to; choose another place"):
+        export_model(run, tmp_path / "model.onnx")
+
+
+def test_a_full_disk_leaves_the_earlier_file(run, tmp_path, monkeypatch):
+    def full(handle, data):
+        raise OSError(28, "No space left on device")
+
+    target = tmp_path / "model.onnx"
+    target.write_bytes(b"earlier")
+    monkeypatch.setattr(durable, "write_all", full)
+    message = (
+        r"model.onnx: the file \(\d\.\d MB, .* MB are free\) cannot be written: No space left on device; make room"
+    )
+    with pytest.raises(ExportError, match=message):
+        export_model(run, target)
+    assert target.read_bytes() == b"earlier"
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+def test_no_model(tmp_path):
+    with pytest.raises(ModelFolderError, match=r"nowhere: there is no such folder"):
+        export_model(tmp_path / "nowhere", tmp_path / "model.onnx")
+    with pytest.raises(ModelFolderError, match=r"expected a model folder, which has a config.json, or a run folder"):
+        export_model(tmp_path, tmp_path / "model.onnx")
+
+
+def test_without_the_extra(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(runners, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r'onnx and onnxruntime cannot be found; .*"finegraph\[onnx\]"'):
+        export_model(run, tmp_path / "model.onnx")
+
+
+def test_the_example_runs_with_onnxruntime_alone(run, manifest, tmp_path):
+    export_model(run, tmp_path / "model.onnx")
+    photo = next(str(sample.path) for sample in read_samples(manifest) if sample.label == "large red")
+
+    def start(*evidence):
+        hidden = "import runpy, sys; sys.modules['finegraph'] = sys.modules['torch'] = None; del sys.argv[0]; "
+        command = [sys.executable, "-W", "error", "-c", hidden + "runpy.run_path(sys.argv[0])"]
+        given = [str(EXAMPLE), str(tmp_path / "model.onnx"), photo, *evidence]
+        done = subprocess.run([*command, *given], capture_output=True, text=True, timeout=60)
+        return done.stdout.splitlines(), done.stderr
+
+    lines, errors = start("size=large", "framed=yes", "framed=no")
+    assert errors == ""
+    expected = PhotoClassifier.load(run, "cpu").predict(photo, given={"size": "large"}, top=4)
+    shown = dict(reversed(line.split(maxsplit=1)) for line in lines)
+    for answer in expected.top:
+        assert shown[f"fine: {answer.label}"] == f"{answer.probability:.2%}"
+    for kind, answers in expected.kinds.items():
+        assert shown[f"{kind}: {answers[0].label}"] == f"{answers[0].probability:.2%}"
+    assert start("size=enormous") == ([], "no label agrees with that\n")
+
+
+def test_the_example_is_short():
+    lines = [line for line in EXAMPLE.read_text().splitlines() if line and not line.startswith('"""')]
+    assert len(lines) <= 20

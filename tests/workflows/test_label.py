@@ -1,0 +1,168 @@
+"""Sessions, files and comparisons of label stores, and training from one."""
+
+import json
+
+import pytest
+
+import finegraph as fg
+import tiny_classifier as tiny
+from finegraph import LabelGraph
+from finegraph.errors import GraphFileError, InputError, LabelStoreError, UnknownNameError
+from finegraph.labelling import LabelStore
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.data import check_data
+from finegraph.workflows.label import diff_places, export_file, import_file, open_session, open_store, store_beside
+from finegraph.workflows.stored_labels import is_store, read_graph_of, read_stored
+from finegraph.workflows.training_data import read_training_data, with_whole_paths
+
+MENU = "fine,dish,served\nmapo tofu @ A,mapo tofu,bowl\nkung pao @ A,kung pao,\nmapo tofu @ B,,plate\n"
+
+
+@pytest.fixture
+def menu_file(tmp_path):
+    path = tmp_path / "menu.csv"
+    path.write_text(MENU, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Two photos of each class of the menu, and one of a class that it does not have."""
+    for number, name in enumerate(["mapo tofu @ A", "kung pao @ A", "mapo tofu @ B", "stranger"]):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for seed in range(2 if number < 3 else 1):
+            tiny.picture(10 * number + seed).save(folder / f"{seed}.png")
+    return tmp_path / "photos"
+
+
+def test_the_first_session_makes_the_store_beside_the_graph(menu_file):
+    with open_session(str(menu_file)) as session:
+        assert session.store.graph() == LabelGraph.read(menu_file)
+        assert "made the store" in session.notes[0]
+        assert session.name == "menu"
+        session.store.decide("kung pao @ A", "served", "bowl", person="ann", edit_id="1", seen=0)
+        with pytest.raises(LabelStoreError, match="another process is writing"):
+            open_session(str(menu_file))
+    assert menu_file.read_text(encoding="utf-8") == MENU
+    with open_session(str(menu_file)) as session:
+        assert session.notes == ()
+        assert session.store.cell("kung pao @ A", "served").value == "bowl"
+    menu_file.write_text(MENU.replace("plate", "tray"), encoding="utf-8")
+    with open_session(str(store_beside(menu_file))) as session:
+        assert session.notes == ()
+    store, notes = open_store(menu_file)
+    store.close()
+    assert "import it to take its changes over" in notes[0]
+
+
+def test_a_faulty_graph_leaves_no_store(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("fine,dish\na,b\na,c\n", encoding="utf-8")
+    with pytest.raises(GraphFileError, match="stands in line 2 already"):
+        open_session(str(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def test_names_make_suggestions_at_once(menu_file):
+    with open_session(str(menu_file)) as session:
+        [only] = session.store.suggestions().rows
+        assert (only.fine, only.kind, only.value, only.source) == ("mapo tofu @ B", "dish", "mapo tofu", "name")
+        assert session.suggested.name >= 1
+
+
+def test_a_session_knows_the_photos_of_the_source_and_no_others(menu_file, photos):
+    with open_session(str(menu_file), data=str(photos)) as session:
+        [one, two] = session.photos("kung pao @ A")
+        assert (one.key, one.path) == ("kung pao @ A/0.png", photos / "kung pao @ A" / "0.png")
+        assert session.photo(two.key) == two
+        assert session.photos("kung pao @ A", limit=1) == (one,)
+        assert session.photo_count("nothing") == 0
+        for key in ("../menu.csv", str(one.path), "", "kung pao @ A/9.png"):
+            with pytest.raises(UnknownNameError, match="unknown photo"):
+                session.photo(key)
+        assert "1 photos are of classes that the graph does not have" in session.notes
+
+
+def test_a_model_suggests_and_doubts(menu_file, photos, tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    table = {
+        "mapo tofu @ A": {"dish": "mapo tofu", "served": "bowl"},
+        "kung pao @ A": {"dish": "kung pao", "served": "plate"},
+    }
+    tiny.classifier(table).save(tmp_path / "run" / "model")
+    with pytest.raises(InputError, match="need photos to ask it about"):
+        open_session(str(menu_file), model=tmp_path / "run")
+    with open_session(str(menu_file), data=str(photos), model=tmp_path / "run") as session:
+        model = fg.load(tmp_path / "run")
+        paths = [photo.path for photo in session.photos("kung pao @ A")]
+        seen = [dict(prediction.kinds["served"]) for prediction in model.predict(paths)]
+        mean = {label: sum(one[label] for one in seen) / 2 for label in ("bowl", "plate")}
+        best = max(mean, key=mean.get)
+        [one] = session.store.suggestions(fine="kung pao @ A", kind="served", source="model").rows
+        assert (one.value, one.score) == (best, pytest.approx(mean[best], abs=1e-4))
+        assert one.reason.startswith("on 2 photos of the class the model finds")
+        cell = session.store.cell("kung pao @ A", "dish")
+        seen = [dict(prediction.kinds["dish"])["kung pao"] for prediction in model.predict(paths)]
+        assert cell.confidence == pytest.approx(sum(seen) / 2, abs=1e-4)
+        assert session.suggested.similar == session.store.suggestions(source="similar").total
+
+
+def test_files_in_and_out(menu_file, tmp_path):
+    store, _ = open_store(menu_file)
+    with store:
+        store.set_note("kung pao @ A", "hot", person="ann", edit_id="1", seen=0)
+        store.label_photo("1.jpg", "served", "bowl", person="ann", edit_id="2", seen=0)
+        export_file(store, tmp_path / "out.csv")
+        export_file(store, tmp_path / "out.json")
+        export_file(store, tmp_path / "studio.json", "label-studio")
+        export_file(store, tmp_path / "photos.csv", "photos")
+        with pytest.raises(InputError, match=r"ends in \.csv or \.json"):
+            export_file(store, tmp_path / "out.txt")
+        assert LabelGraph.read(tmp_path / "out.csv") == LabelGraph.read(tmp_path / "out.json") == store.graph()
+        (tmp_path / "new.csv").write_text(MENU.replace("kung pao,", "kung pao,bowl"), encoding="utf-8")
+        made = import_file(store, tmp_path / "new.csv", person="bob")
+        assert made.text == "imported a graph: 1 cells changed"
+        assert import_file(store, tmp_path / "photos.csv", person="bob").edits == 0
+        with pytest.raises(InputError, match="no such file to import"):
+            import_file(store, tmp_path / "none.csv", person="bob")
+        changed = diff_places(str(menu_file), str(tmp_path / "new.csv"))
+        assert [change.text for change in changed.changes] == ["cell 'kung pao @ A', 'served': unknown -> bowl"]
+    assert json.loads((tmp_path / "studio.json").read_text(encoding="utf-8"))[1]["data"]["note"] == "hot"
+    with LabelStore.create(tmp_path / "copy.db") as copy:
+        import_file(copy, tmp_path / "studio.json", person="bob")
+        assert copy.one_class("kung pao @ A").note == "hot"
+        assert copy.photo_labels()[0].photo == "1.jpg"
+
+
+def test_a_store_is_read_wherever_a_graph_is(menu_file, photos, tmp_path):
+    store, _ = open_store(menu_file)
+    with store:
+        store.decide("kung pao @ A", "served", "bowl", person="ann", edit_id="1", seen=0)
+        now = store.graph()
+    place = store_beside(menu_file)
+    assert read_graph_of(place) == now
+    assert read_graph_of(f"{place}@1") == LabelGraph.read(menu_file) == read_graph_of(menu_file)
+    with pytest.raises(InputError, match="the store has versions 1 to 2"):
+        read_graph_of(f"{place}@3")
+    assert not is_store(menu_file)
+    found = check_data(str(photos), place)
+    assert [finding.rule for finding in found.findings if "stranger" in finding.text()]
+    settings = with_whole_paths(TrainSettings(data=str(photos), graph="postgresql+psycopg://x@/y"))
+    assert settings.graph == "postgresql+psycopg://x@/y"
+
+
+def test_training_learns_from_labels_of_single_photos(menu_file, photos):
+    store, _ = open_store(menu_file)
+    with store:
+        for number, (key, label) in enumerate([("mapo tofu @ A/0.png", "plate"), ("mapo tofu @ B/0.png", "plate")]):
+            store.label_photo(key, "served", label, person="ann", edit_id=f"{number}", seen=0)
+    stored = read_stored(store_beside(menu_file))
+    assert stored.photos == {"mapo tofu @ A/0.png": {"served": "plate"}, "mapo tofu @ B/0.png": {"served": "plate"}}
+    (photos / "stranger" / "0.png").unlink()
+    (photos / "stranger").rmdir()
+    data = read_training_data(TrainSettings(data=str(photos), graph=str(store_beside(menu_file)), val_share=0.0))
+    assert {sample.path.parent.name for sample in data.train if sample.kinds} == {"mapo tofu @ A", "mapo tofu @ B"}
+    # The photo contradicts its class, so the class now has both, with weights; nothing else changed.
+    assert data.graph.matrix("served").tolist()[0] == [0.5, 0.5]
+    assert data.graph.kind("dish") == stored.graph.kind("dish")

@@ -1,0 +1,103 @@
+"""A study that trains whole networks: its cells are trained by the code of training, stopped, resumed and measured."""
+
+import signal
+
+import jaxtyping
+import pytest
+
+from finegraph.workflows.study.cells import plan
+from finegraph.workflows.study.fine_tuning import train_settings
+from finegraph.workflows.study.folder import StudyFolder
+from finegraph.workflows.study.run import run_study
+from finegraph.workflows.study.spec import study_of
+from training import tiny
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unchecked():
+    """Shapes are checked where heads and losses are tested; here there are too many steps for that."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+class Silent:
+    """Takes what it is told; asks training to stop at a step of the whole study."""
+
+    def __init__(self, stop_at=None):
+        self.cells, self.steps, self.stop_at = [], 0, stop_at
+
+    def stage(self, name, done, total):
+        pass
+
+    def cell(self, text, done, total, seconds_left):
+        self.cells.append((text, done, total))
+
+    def step(self, done, total, loss, rate):
+        self.steps += 1
+        if self.steps == self.stop_at:
+            signal.raise_signal(signal.SIGINT)
+
+    def epoch(self, row):
+        pass
+
+    def note(self, text):
+        pass
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    tiny.register()
+    return tiny.make_photos(tmp_path_factory.mktemp("photos"))
+
+
+def study_for(manifest, **changes):
+    usual = {
+        "data": str(manifest),
+        "graph": str(manifest.parent / "graph.csv"),
+        "tune": "all",
+        "heads": ["softmax", "bipartite"],
+        "amounts": [2, "50%"],
+        "network": "tiny",
+        "weights": "none",
+        "splits": ["val"],
+        "training": {"epochs": 2, "batch_size": 8, "lr": 0.02},
+    }
+    return study_of({**usual, **changes})
+
+
+def test_it_is_stopped_in_the_middle_and_ends_as_if_it_had_not_been(manifest, tmp_path):
+    study = study_for(manifest, views=[1, 10])
+    whole = run_study(study, tmp_path / "whole", Silent())
+    assert whole.finished
+    assert whole.cells == 4
+    stopped = run_study(study, tmp_path / "parts", Silent(stop_at=3))
+    assert not stopped.finished
+    assert stopped.cells < 4
+    rest = run_study(study, tmp_path / "parts", Silent())
+    assert rest.finished
+    for one, two in zip(whole.summary.rows, rest.summary.rows, strict=True):
+        if one["metric"] != "seconds_fit":
+            assert one == two
+    assert {row["views"] for row in rest.summary.rows} == {1, 10}
+    folder = StudyFolder(tmp_path / "parts")
+    for cell in plan(study):
+        assert (folder.runs / cell.name / "metrics.csv").is_file()
+        assert not (folder.runs / cell.name / "checkpoints").exists()  # a study keeps figures, not networks
+
+
+def test_every_head_has_its_recipe(manifest):
+    heads = ["softmax", "softmax-marginal", "bipartite", "bipartite-two"]
+    study = study_for(manifest, heads=heads, second_network="tiny_auxiliary", seeds=[3])
+    found = {cell.head: train_settings(study, cell, ("colour", "size"), "x") for cell in plan(study)}
+    assert {name: one.kind_weight for name, one in found.items()} == {
+        "softmax": 0.0,
+        "softmax-marginal": 0.5,
+        "bipartite": None,
+        "bipartite-two": None,
+    }
+    assert [one.head for one in found.values()] == ["softmax", "softmax", "bipartite", "bipartite"]
+    assert found["bipartite-two"].coarse_network == "tiny_auxiliary"
+    assert found["bipartite"].coarse_network is None
+    assert {one.seed for one in found.values()} == {3}
+    assert {one.epochs for one in found.values()} == {2}

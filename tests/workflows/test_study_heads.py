@@ -1,0 +1,181 @@
+"""The heads of a study on made-up features: equal budgets, and answers that equal obvious versions."""
+
+import math
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+
+from finegraph.graph import LabelGraph
+from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.selection import grid_settings
+from finegraph.workflows.study.heads import answer_of, fit_study_head, grid_of, only_parent
+from finegraph.workflows.study.measure import joined, judged, means, measure
+from finegraph.workflows.study.photos import Part, kind_groups
+from finegraph.workflows.study.spec import HEADS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unchecked():
+    """Shapes are checked where heads and losses are tested; here there are too many steps for that."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+GRAPH = LabelGraph.from_table(
+    {
+        "mapo tofu @ A": {"dish": "mapo tofu", "place": "A", "with": ["tofu", "pork"]},
+        "mapo tofu @ B": {"dish": "mapo tofu", "place": "B", "with": ["tofu"]},
+        "kung pao @ A": {"dish": "kung pao", "place": "A", "with": ["pork"]},
+        "kung pao @ B": {"dish": "kung pao", "place": "B", "with": ["pork"]},
+    }
+)
+"""With a group of two kinds."""
+
+
+def make_part(per_class, seed, views=None):
+    """Features around the sum of what dish, place and class look like, for two networks."""
+    world = np.random.default_rng(7)
+    looks = [world.normal(0, 1, (count, 10)) for count in (2, 2, 4)]
+    dish, place = GRAPH.parents("dish"), GRAPH.parents("place")
+    fine = np.repeat(np.arange(4), per_class)
+    random = np.random.default_rng(seed)
+    centre = looks[0][dish[fine]] + looks[1][place[fine]] + 0.5 * looks[2][fine]
+    shape = (len(fine), views, 10) if views else (len(fine), 10)
+    noisy = [(centre if views is None else centre[:, None]) + random.normal(0, 1.2, shape) for _ in range(2)]
+    one, two = (torch.from_numpy(own).float() for own in noisy)
+    return Part(one, two[..., :6], torch.from_numpy(fine))
+
+
+TRAIN, VAL, TEST = make_part(4, 0), make_part(5, 1), make_part(20, 2)
+
+
+@pytest.mark.parametrize("settings", [4, 8, 12, 28])
+@pytest.mark.parametrize("head", ["softmax", "softmax-marginal", "bipartite", "bipartite-two"])
+def test_every_head_tries_as_many_settings(head, settings):
+    grid = grid_of(head, GRAPH.only(["dish", "place"]), settings)
+    assert len(set(map(str, grid_settings(FitSettings(), grid)))) == settings
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_learns(head):
+    fitted = fit_study_head(head, GRAPH, ("dish", "place"), TRAIN, VAL, 8)
+    figures = means(measure(fitted.model, TEST, GRAPH, 1))
+    assert figures["top1"] > 0.4  # chance is 0.25
+    assert figures["kind:dish"] > 0.6
+    assert set(figures) == {"top1", "top5", "nll", *(f"kind:{name}" for name in (*GRAPH.kinds, "with"))}
+    assert fitted.tried == 8
+    assert fitted.converged
+    assert fitted.seconds > 0
+    assert len(fitted.chosen) == {"independent": 3, "ensemble": 2}.get(head, 1)
+
+
+def test_the_marginal_loss_moves_softmax_and_nothing_else():
+    plain = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 4)
+    marginal = fit_study_head("softmax-marginal", GRAPH, ("dish",), TRAIN, VAL, 4)
+    assert type(marginal.model.head).__name__ == "SoftmaxHead"
+    chosen = marginal.chosen[0]
+    assert chosen["kind_weight"] > 0
+    strengths = FitSettings(head="softmax", l2=chosen["l2"], tolerance=1e-3)
+    without = fit_head(TRAIN.fine, TRAIN.target, GRAPH, strengths).head
+    assert not torch.allclose(marginal.model.head.fine.weight, without.fine.weight, atol=1e-4)
+    assert "kind_weight" not in plain.chosen[0]
+
+
+def test_softmax_is_the_best_setting_fitted_from_nothing():
+    fitted = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 8)
+    scores = {}
+    for l2 in grid_of("softmax", GRAPH, 8)["l2"]:
+        head = fit_head(TRAIN.fine, TRAIN.target, GRAPH, FitSettings(head="softmax", l2=l2, tolerance=1e-3)).head
+        log_probs = head(VAL.fine).log_probs().detach()
+        scores[l2] = float(log_probs.gather(1, VAL.target[:, None]).mean())
+    best = max(scores, key=scores.get)
+    assert scores[fitted.chosen[0]["l2"]] == pytest.approx(scores[best], abs=1e-3)
+
+
+def test_the_fine_labels_of_independent_heads_are_those_of_softmax():
+    alone = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 8)
+    apart = fit_study_head("independent", GRAPH, ("dish",), TRAIN, VAL, 8)
+    one, two = (model.answer(TEST.fine, None, 1)[0] for model in (alone.model, apart.model))
+    torch.testing.assert_close(one, two, atol=0.02, rtol=0)
+    dish = apart.model.kinds["dish"][1]
+    assert dish.graph.fine == GRAPH.labels("dish")
+    assert torch.equal(apart.model.answer(TEST.fine, None, 1)[1]["dish"], dish(TEST.fine).log_probs().argmax(dim=1))
+
+
+def test_a_kind_with_one_label_in_sight_has_one_answer():
+    some = TRAIN.at([number for number, fine in enumerate(TRAIN.target) if fine in (0, 1)])
+    apart = fit_study_head("independent", GRAPH, ("dish", "with: tofu"), some, VAL, 4)
+    _, labels = apart.model.answer(TEST.fine, None, 1)
+    assert labels["dish"].unique().tolist() == [GRAPH.label_index("dish", "mapo tofu")]
+    assert labels["with: tofu"].unique().tolist() == [1]
+
+
+def test_an_ensemble_is_the_mean_of_two():
+    fitted = fit_study_head("ensemble", GRAPH, (), TRAIN, VAL, 4)
+    one, two = fitted.model.heads
+    mean = (one(TEST.fine).probs() + two(TEST.coarse).probs()) / 2
+    answer, labels = fitted.model.answer(TEST.fine, TEST.coarse, 1)
+    torch.testing.assert_close(answer.exp(), mean)
+    dish = torch.from_numpy(GRAPH.parents("dish"))
+    summed = torch.stack([mean[:, dish == label].sum(dim=1) for label in range(2)], dim=1)
+    assert torch.equal(labels["dish"], summed.argmax(dim=1))
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_ten_views_are_averaged_as_probabilities(head):
+    fitted = fit_study_head(head, GRAPH, ("dish",), TRAIN, VAL, 4)
+    ten = make_part(3, 5, views=10)
+    rows, coarse = ten.fine.flatten(0, 1), ten.coarse.flatten(0, 1)
+    slow = []
+    for photo in range(len(ten)):
+        own = [
+            fitted.model.answer(ten.fine[photo, view : view + 1], ten.coarse[photo, view : view + 1], 1)[0].exp()
+            for view in range(10)
+        ]
+        slow.append(torch.cat(own).double().mean(dim=0))
+    if head == "ensemble":  # the mean of means is the mean of all
+        assert len(fitted.model.heads) == 2
+    torch.testing.assert_close(
+        fitted.model.answer(rows, coarse, 10)[0].exp().double(), torch.stack(slow), atol=1e-5, rtol=0
+    )
+    assert len(measure(fitted.model, ten, GRAPH, 10)["top1"]) == len(ten)
+
+
+def test_kinds_outside_the_set_follow_from_the_fine_labels():
+    fitted = fit_study_head("bipartite", GRAPH, ("dish",), TRAIN, VAL, 4)
+    assert fitted.model.head.graph.kinds == ("dish",)
+    log_probs, labels = fitted.model.answer(TEST.fine, None, 1)
+    place = torch.from_numpy(GRAPH.parents("place"))
+    summed = torch.stack([log_probs.exp()[:, place == label].sum(dim=1) for label in range(2)], dim=1)
+    assert torch.equal(labels["place"], summed.argmax(dim=1))
+
+
+def test_figures_are_those_of_a_slow_loop():
+    fitted = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 4)
+    answer = answer_of(GRAPH, fitted.model.head(TEST.fine), 1)
+    found = means(judged(answer, TEST.target, GRAPH))
+    top1 = nll = dish = group = 0.0
+    for photo, truth in enumerate(TEST.target.tolist()):
+        probs = answer[0][photo].exp().tolist()
+        top1 += probs.index(max(probs)) == truth
+        nll -= math.log(probs[truth])
+        dish += int(answer[1]["dish"][photo]) == GRAPH.parents("dish")[truth]
+        members = kind_groups(GRAPH)["with"]
+        group += sum(int(answer[1][name][photo]) == GRAPH.parents(name)[truth] for name in members) / len(members)
+    count = len(TEST)
+    assert found["top1"] == pytest.approx(top1 / count)
+    assert found["nll"] == pytest.approx(nll / count, rel=1e-5)
+    assert found["kind:dish"] == pytest.approx(dish / count)
+    assert found["kind:with"] == pytest.approx(group / count)
+    assert found["top5"] == 1.0
+    halves = [judged(answer_of(GRAPH, fitted.model.head(own.fine), 1), own.target, GRAPH)
+              for own in (TEST.at(list(range(30))), TEST.at(list(range(30, 80))))]  # fmt: skip
+    assert means(joined(halves)) == pytest.approx(found)
+
+
+def test_only_certain_parents_are_targets():
+    graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": {"x", "y"}}, "c": {"dish": None}})
+    assert only_parent(graph.kind("dish"), torch.tensor([0, 1, 2])).tolist() == [0, -100, -100]
