@@ -23,9 +23,9 @@ _FLAGS = [
 _LOCAL = {"127.0.0.1", "localhost", ""}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium."""
+    """A headless Chromium, one per module: with it runs a loop of asyncio, which other tests may not bear."""
     named = os.environ.get("FINEGRAPH_BROWSER")
     path = named or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:

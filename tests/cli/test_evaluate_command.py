@@ -36,6 +36,7 @@ def test_json_is_the_result(finegraph, run):
     assert (outcome.code, outcome.err) == (0, "")
     document = json.loads(outcome.out)
     assert document.pop("folder") == str(run / "evaluations/mine")
+    assert document.pop("trained_on") == 0
     assert document == json.loads((run / "evaluations/mine/result.json").read_text())
     assert (document["views"], document["box"], document["sure"]["risk"]) == (10, True, 0.2)
 

@@ -11,6 +11,7 @@ from finegraph.data.images import read_image
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import ImageFileError, InputError, UnknownNameError
 from finegraph.graph import LabelGraph
+from finegraph.inference.targets import FROM_FINE
 
 SETTINGS = ViewSettings(resize=32, size=24)
 GRAPH = LabelGraph.from_table(
@@ -37,7 +38,7 @@ def test_items(samples, unchanged):
     assert len(dataset) == 4
     items = [dataset[index] for index in range(4)]
     assert [item.fine for item in items] == [1, 0, MISSING, 2]
-    assert [item.kinds for item in items] == [{"egg": 1}, {"egg": 1}, {"egg": 0}, {"egg": MISSING}]
+    assert [item.kinds for item in items] == [{"egg": 1}, {"egg": FROM_FINE}, {"egg": 0}, {"egg": FROM_FINE}]
     assert [item.sample for item in items] == [0, 1, 2, 3]
     assert torch.equal(items[1].image, make_view(read_image(samples[1].path), SETTINGS, "centre"))
 
@@ -75,7 +76,7 @@ def test_workers_that_stay_see_the_epoch_and_report_bad_files(samples):
         expected = torch.stack([dataset[index].image for index in range(3)])
         assert torch.equal(full.images, expected)
         assert (full.fine.tolist(), full.sample.tolist(), full.bad) == ([1, 0, MISSING], [0, 1, 2], ())
-        assert full.kinds["egg"].tolist() == [1, 1, 0]
+        assert full.kinds["egg"].tolist() == [1, FROM_FINE, 0]
         assert [error.path for error in rest.bad] == [str(samples[3].path)]
         assert (len(rest.images), len(rest.fine), len(rest.sample)) == (0, 0, 0)
 

@@ -83,7 +83,7 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("options", FILTERS, ids=str)
+@pytest.mark.parametrize("options", FILTERS, ids=range(len(FILTERS)))
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_filters_are_exact(index, options, count):
     """With 300, all photos that pass come out; whatever the way of searching."""

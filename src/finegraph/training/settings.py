@@ -37,7 +37,9 @@ class TrainSettings:
     data: str = _setting(
         "", "photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER", free=True
     )
-    graph: str | None = _setting(None, "the graph file; by default what the photos' source implies", free=True)
+    graph: str | None = _setting(
+        None, "the graph: a file or a label store (.db); by default what the photos' source implies", free=True
+    )
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
     train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
     val_split: str | None = _setting(None, "the split to validate on; by default `val` where there is one")

@@ -14,14 +14,15 @@ from importlib.metadata import PackageNotFoundError, version
 
 from finegraph._version import __version__
 
+_WEB = ("fastapi", "uvicorn", "python-multipart", "prometheus-client")
 EXTRAS = {
     "sklearn": (("scikit-learn",), "BipartiteClassifier: fit and predict on feature matrices, as scikit-learn does"),
-    "serve": (("fastapi", "uvicorn", "python-multipart", "prometheus-client"), "the web page and API"),
+    "serve": (_WEB, "the web page and API"),
     "search": (("faiss-cpu",), "search by image"),
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "computing features several times as fast, and exporting models"),
     "track": (("tensorboard",), "logs for TensorBoard while training"),
     "mat": (("scipy",), "reading the .mat files of Stanford Cars"),
-    "label": (("sqlalchemy",), "the labelling page"),
+    "label": (("sqlalchemy", *_WEB), "the labelling page"),
     "postgres": (("psycopg",), "labels of a team in a PostgreSQL database"),
     "timm": (("timm",), "any network of timm, by the name timm:NAME"),
 }
