@@ -105,6 +105,7 @@ class TrainSettings:
         None, "divide the head's rate by kinds + 1, so that it means the same everywhere"
     )
     fixed_statistics: bool | None = _setting(None, "keep the batch statistics of the pretrained network")
+    auxiliary: bool = _setting(True, "train GoogLeNet's auxiliary branches too; without them, they need no weights")
     best_by: Literal["top1", "nll"] = _setting(
         "top1", "which validation figure says which epoch is best; the other decides between equals"
     )
@@ -173,6 +174,7 @@ class TrainSettings:
 _OF_ALL = (
     "recipe",
     *(one.name for one in fields(Recipe) if one.name != "kind_weight"),
+    "auxiliary",
     "best_by",
     "precision",
     "checkpoint_minutes",

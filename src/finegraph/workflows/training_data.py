@@ -99,7 +99,7 @@ def make_network(settings: TrainSettings, graph: LabelGraph) -> Network:
         weights=_weights(settings.weights),
         coarse_weights=_weights(settings.coarse_weights),
         dropout=settings.dropout,
-        auxiliary=settings.tune == "all",
+        auxiliary=settings.tune == "all" and settings.auxiliary,
     )
 
 

@@ -147,7 +147,7 @@ def _faults(backbone: Backbone, own: Mapping[str, Tensor], kept: Mapping[str, Te
     if missing:
         faults.append(f"{len(missing)} of {len(own)} parameters are missing ({_few([x[inner:] for x in missing])})")
         if all(name.startswith(("aux1.", "aux2.")) for name in missing):
-            faults[-1] += ", all of the auxiliary branches: build the network without them"
+            faults[-1] += ", all of the auxiliary branches: build the network without them (auxiliary = false)"
     if unexpected:
         faults.append(f"{len(unexpected)} are not of this network ({_few([x[inner:] for x in unexpected])})")
         near = near_matches(unexpected[0], missing, most=1)
