@@ -41,6 +41,18 @@ def test_a_model_in_one_command(finegraph, manifest, tmp_path):
     assert "this run exists already" in again.err
 
 
+def test_a_report_comes_with_it_when_asked_for(finegraph, manifest, tmp_path):
+    run = tmp_path / "run"
+    result = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run, "--report", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["report"] == str(run / "report.html")
+    assert "10 photos of val" in (run / "report.html").read_text(encoding="utf-8")
+    again = finegraph("train", "--run", run, "--resume", "--report")
+    assert again.code == 0, again.err
+    assert f"report: {run / 'report.html'}" in again.out
+    assert sorted(path.name for path in (run / "evaluations").iterdir()) == ["val", "val-2"]
+
+
 def test_settings_come_from_a_file_and_flags_win(finegraph, manifest, tmp_path):
     config = tmp_path / "menu.toml"
     config.write_text(f'data = "{manifest}"\nnetwork = "tiny"\nweights = "none"\nl2 = 0.5\nkinds = ["colour"]\n')

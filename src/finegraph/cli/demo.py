@@ -123,7 +123,7 @@ def _next(to: Console, demo: Demo) -> None:
     _heading(to, f"Next (all of this took {demo.seconds:.0f} s)")
     commands = (
         (f"open {quote(demo.report)}", "the report, in a browser"),
-        (f"finegraph serve {run}", "the same as a web page"),
+        (f"finegraph serve {run} --samples {quote(demo.folder + '/menu/photos')}", "the same as a web page"),
         (f"finegraph predict {run} {photo} --given {restaurant}", "ask, and say what you know"),
         ("finegraph train FOLDER --run runs/mine", "your own photos: a folder per class, or a manifest"),
     )

@@ -122,7 +122,7 @@ def _print(to: Console, read: Study, outcome: StudyOutcome) -> None:
         right = tuple(range(1, len(headings), 2))
         print_table(to, ("head (kinds)", *headings), rows, right=right)
     to.print("better and worse: the 95 % interval of the paired difference leaves 0 out; otherwise nothing can be said")
-    to.print(f"all results, tables.md and figures: {printable(str(outcome.folder))}")
+    to.print(f"report.html, tables.md, figures and all results: {printable(str(outcome.folder))}")
 
 
 def _heading(amount: str) -> str:

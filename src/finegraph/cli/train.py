@@ -16,6 +16,7 @@ from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import TrainSettings, check_used, read_settings, setting_type
 
 if TYPE_CHECKING:
+    from finegraph.cli.training_display import TrainingDisplay
     from finegraph.workflows.train import TrainResult
 
 _FLAGS = {"data"}
@@ -23,7 +24,7 @@ _FLAGS = {"data"}
 
 
 def _train(
-    source: str | None, config: Path | None, run: Path | None, resume: bool, as_json: bool, **given: Any
+    source: str | None, config: Path | None, run: Path | None, resume: bool, report: bool, as_json: bool, **given: Any
 ) -> None:
     """Train a model on photos.
 
@@ -50,13 +51,31 @@ def _train(
     _use_threads(settings.threads)
     with TrainingDisplay(quiet=as_json) as display:
         result: TrainResult = train_run(settings, display, run=run, resume=resume)
+        written = _report(result, display) if report and result.finished and display.speaks else None
     if display.speaks:
         if as_json:
-            print_json(asdict(result))
+            print_json({**asdict(result), "report": written})
         else:
             print_result(result)
+            if written is not None:
+                typer.echo(f"report: {written}")
     if not result.finished:
         raise typer.Exit(INTERRUPTED)
+
+
+def _report(result: TrainResult, display: TrainingDisplay) -> str | None:
+    """Evaluate the run on photos that it was not trained on, and write the report; None where there are none."""
+    from finegraph.workflows.evaluate import evaluate_run
+    from finegraph.workflows.report import write_report
+
+    split = result.validated_on or result.to_evaluate
+    if split is None:
+        display.note("no report: there are no photos to judge the model on; hold some out with --val-share 0.2")
+        return None
+    found = evaluate_run(
+        result.run, split=split, progress=lambda done, total: display.stage(f"photos of {split}", done, total)
+    )
+    return write_report([result.run], evaluation=found.folder.name).path
 
 
 def _use_threads(threads: int | None) -> None:
@@ -139,6 +158,14 @@ def _command() -> Callable[..., None]:
             only,
             default=False,
             annotation=Annotated[bool, typer.Option("--resume", help="Go on with the run of --run where it stopped.")],
+        ),
+        inspect.Parameter(
+            "report",
+            only,
+            default=False,
+            annotation=Annotated[
+                bool, typer.Option("--report", help="Then judge the model on held-out photos and write report.html.")
+            ],
         ),
         inspect.Parameter(
             "as_json",

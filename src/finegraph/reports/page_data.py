@@ -23,6 +23,8 @@ MOST_KINDS = 400
 """Answers of more kinds than this are left out of the page; the figures of all kinds are in its tables."""
 MOST_PARTS = 6
 """How many parts of an explanation are kept; the rest is one part more."""
+_SHOWN = 0.005
+"""Log odds below this are shown as 0.00."""
 REST = -1
 Array = NDArray[Any]
 
@@ -120,11 +122,15 @@ def _explained(run: RunResults) -> dict[str, Any]:
 
 
 def largest_parts(parts: Array, most: int = MOST_PARTS) -> list[tuple[int, float]]:
-    """The parts with the largest values, and `REST` with the sum of the others where there are more."""
+    """The parts with the largest values, and `REST` with the sum of the others where there are more.
+
+    Parts that would be shown as 0.00 count to the rest; where all of that is 0.00 too, it is left out.
+    """
     order = np.argsort(-np.abs(parts), kind="stable").tolist()
-    found = [(place, float(parts[place])) for place in order[:most]]
-    rest = order[most:]
-    return [*found, (REST, float(parts[rest].sum()))] if rest else found
+    shown = max(1, min(most, int((np.abs(parts) >= _SHOWN).sum())))
+    found = [(place, float(parts[place])) for place in order[:shown]]
+    rest = float(parts[order[shown:]].sum())
+    return [*found, (REST, rest)] if abs(rest) >= _SHOWN else found
 
 
 def packed(values: Array) -> dict[str, str]:

@@ -6,6 +6,7 @@ of a folder with. What is sent is a picture made anew, with none of the file's o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -39,6 +40,20 @@ def thumbnail(path: str | os.PathLike[str]) -> bytes:
     return buffer.getvalue()
 
 
+def photos_below(folder: Path) -> list[str]:
+    """The photos in a folder, and in its folders where it is one of a folder per class.
+
+    Raises:
+        DataError: there is no photo.
+    """
+    folders = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    found: list[str] = []
+    for place in (os.fspath(folder), *folders):
+        with contextlib.suppress(DataError):  # one without photos
+            found += photos_of([place])
+    return found or photos_of([folder])
+
+
 class SamplePhotos:
     """The photos of a folder, by number.
 
@@ -54,7 +69,7 @@ class SamplePhotos:
         if folder is not None:
             if not folder.is_dir():
                 raise DataError(f"{folder}: expected a folder of photos, got none; name a folder that is there")
-            found = [path for path in photos_of([folder]) if os.path.getsize(path) <= MOST_SAMPLE_BYTES]
+            found = [path for path in photos_below(folder) if os.path.getsize(path) <= MOST_SAMPLE_BYTES]
             step = max(1, len(found) // MOST_SAMPLES)
             self.paths = found[::step][:MOST_SAMPLES]  # spread over the folder, whose order often is that of labels
 

@@ -51,6 +51,7 @@ class TrainResult:
         model: the model folder in it; None where training was interrupted.
         finished: whether it came to its end; if not, it can be resumed.
         photos: how many photos were trained on.
+        validated_on: the split to validate on, or `val` for photos that were held out; None where there are none.
         to_evaluate: a split to evaluate on, `test` or else what was validated on; None where there is none.
         figures: on the validation photos; empty where there are none.
         strengths: of the priors that the head was fitted with, where the head alone was tuned.
@@ -62,6 +63,7 @@ class TrainResult:
     model: str | None
     finished: bool
     photos: int
+    validated_on: str | None
     to_evaluate: str | None
     figures: dict[str, float]
     strengths: dict[str, Any] | None
@@ -117,6 +119,7 @@ def train_run(
         **result,
         run=str(folder.path),
         photos=len(data.train),
+        validated_on=held_out,
         to_evaluate="test" if "test" in data.splits else held_out,
         seconds=monotonic() - began,
     )

@@ -23,6 +23,7 @@ from finegraph.errors import SettingsError
 from finegraph.graph.text_file import write_text
 from finegraph.reports.study_figures import draw_study
 from finegraph.training.loop import Watcher
+from finegraph.workflows.report import write_report
 from finegraph.workflows.study.cells import Cell, Estimate, plan, seeds_of
 from finegraph.workflows.study.fine_tuning import StoppedError, drop_checkpoints, fine_tune
 from finegraph.workflows.study.folder import CellResult, StudyFolder
@@ -118,6 +119,7 @@ def _finish(study: Study, folder: StudyFolder, results: list[CellResult], about:
     write_text(str(folder.path / "tables.md"), tables_text(study, about, summary))
     folder.figures.mkdir(exist_ok=True)
     figures = draw_study(summary.rows, folder.figures, title=study.title or study.data)
+    write_report([folder.path])
     return StudyOutcome(
         folder=folder.path,
         finished=True,
