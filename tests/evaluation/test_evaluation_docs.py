@@ -67,9 +67,12 @@ def test_options_are_those_of_the_command():
     import typer
 
     from finegraph.cli.evaluate import evaluate
+    from finegraph.cli.train import train
 
-    app = typer.Typer()
-    app.command()(evaluate)
-    command = typer.main.get_command(app)
-    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    options = set()
+    for own in (evaluate, train):
+        app = typer.Typer()
+        app.command()(own)
+        command = typer.main.get_command(app)
+        options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", TEXT)) <= options
