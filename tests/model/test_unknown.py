@@ -104,3 +104,14 @@ class TestRule:
             UnknownRule.from_dict({"score": "energy", "treshold": 1.0})
         with pytest.raises(UnknownNameError, match="unknown score of unknown photos 'odin'"):
             unknown_scores(random_posterior("mixed")[2], "odin")
+
+
+def test_a_threshold_belongs_to_its_number_of_views():
+    rule = UnknownRule("log_prob", 1.5, 0.95, views=1)
+    assert UnknownRule.from_dict(rule.to_dict()) == rule
+    assert (rule.holds_for(1), rule.holds_for(10)) == (True, False)
+    old = UnknownRule.from_dict({"score": "log_prob", "threshold": 1.5, "kept": 0.95})
+    assert old.holds_for(1)
+    assert old.holds_for(10)
+    with pytest.raises(InputError, match="expected 1 or 10 views, got 3"):
+        UnknownRule("log_prob", 1.5, 0.95, views=3)

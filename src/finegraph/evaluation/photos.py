@@ -101,9 +101,12 @@ def evaluate_photos(
         collector.add(batch.posterior, fine[batch.numbers], seen, batch.numbers)
     result = collector.result()
     others = None if foreign is None else foreign_scores(classifier, foreign, settings, bad, told.part(len(samples)))
-    if classifier.unknown is not None or others is not None:
+    rule = (
+        classifier.unknown if classifier.unknown is not None and classifier.unknown.holds_for(settings.views) else None
+    )
+    if rule is not None or others is not None:
         known = collector.samples().unknown
-        result = replace(result, unknown=unknown_figures(classifier.unknown, score, DEFAULT_KEPT, known, others))
+        result = replace(result, unknown=unknown_figures(rule, score, DEFAULT_KEPT, known, others))
     box = classifier.views.box if settings.box is None else settings.box
     return Evaluation(replace(result, box=box, bad_photos=tuple(bad)), collector.samples())
 
@@ -140,7 +143,7 @@ def calibrate_photos(
         search.add(batch.posterior, fine[batch.numbers].to(batch.posterior.fine_scores.device))
         scores.append(unknown_scores(batch.posterior, score, views=settings.views).cpu().numpy())
     temperature = search.fit()
-    rule = UnknownRule(score, choose_threshold(np.concatenate(scores), kept), kept)
+    rule = UnknownRule(score, choose_threshold(np.concatenate(scores), kept), kept, settings.views)
     return CalibrationFit(temperature=temperature, unknown=rule, bad_photos=tuple(bad))
 
 

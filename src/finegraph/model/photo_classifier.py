@@ -262,7 +262,7 @@ class PhotoClassifier:
 
     def _flags(self, posterior: Posterior, views: int) -> list[UnknownFlag] | None:
         """Whether each photo is unknown, from the network's posterior of its single views."""
-        if self.unknown is None:
+        if self.unknown is None or not self.unknown.holds_for(views):
             return None
         scores = self.unknown.scores(posterior, views=views)
         pairs = zip(scores.tolist(), self.unknown.is_unknown(scores).tolist(), strict=True)

@@ -38,6 +38,8 @@ class UnknownRule:
         score: the name of the score, one of `UNKNOWN_SCORES`.
         threshold: a photo whose score is above this is unknown.
         kept: the share of photos of known classes that the threshold was chosen to keep.
+        views: how many views of each photo it was chosen with, for another number it says nothing; None in files that
+            do not say so.
 
     Example:
         >>> rule = UnknownRule("log_prob", threshold=1.5, kept=0.95)
@@ -48,6 +50,7 @@ class UnknownRule:
     score: str
     threshold: float
     kept: float
+    views: int | None = None
 
     def __post_init__(self) -> None:
         if self.score not in UNKNOWN_SCORES:
@@ -58,10 +61,16 @@ class UnknownRule:
             raise InputError(
                 f"unknown: the share of known photos to keep must be above 0 and at most 1, got {self.kept!r}"
             )
+        if self.views not in (None, 1, 10):
+            raise InputError(f"unknown: expected 1 or 10 views, got {self.views!r}")
 
     def scores(self, posterior: Posterior, *, views: int = 1) -> Float[Tensor, " batch"]:
         """The score of each sample; see `unknown_scores`."""
         return unknown_scores(posterior, self.score, views=views)
+
+    def holds_for(self, views: int) -> bool:
+        """Whether the threshold may be used for photos of so many views."""
+        return self.views in (None, views)
 
     def is_unknown(self, scores: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
         """Which scores are above the threshold."""
@@ -69,12 +78,13 @@ class UnknownRule:
 
     def to_dict(self) -> dict[str, object]:
         """The rule as JSON can hold it."""
-        return {"score": self.score, "threshold": self.threshold, "kept": self.kept}
+        views = {} if self.views is None else {"views": self.views}
+        return {"score": self.score, "threshold": self.threshold, "kept": self.kept, **views}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> UnknownRule:
         """The rule that `to_dict` gave."""
-        if set(content) != {"score", "threshold", "kept"}:
+        if set(content) - {"views"} != {"score", "threshold", "kept"}:
             raise InputError(f"unknown: expected score, threshold and kept, got {', '.join(sorted(content)) or 'none'}")
         return cls(**content)  # type: ignore[arg-type]  # the values are checked there
 
