@@ -6,6 +6,7 @@ import re
 import pytest
 
 from finegraph.graph import LabelGraph
+from finegraph.reports.run_results import read_run
 from finegraph.workflows.report import write_report
 from reports.made_up_runs import made_up_graph, make_run
 
@@ -85,6 +86,42 @@ def test_kinds_have_a_matrix_too(page, address):
     page.locator("#matrix-run").select_option("0")
     page.locator("#pairs button").first.click()
     assert page.locator("#viewer").is_visible()
+
+
+def test_each_of_several_coarse_labels_is_right(page, tmp_path):
+    """Of a fine label with two parents the answer of each run may be another one, and right in both."""
+    graph = LabelGraph.from_table({f"fine {n}": {"dish": {f"d{n % 4}", f"d{(n + 1) % 4}"}} for n in range(12)})
+    runs = [make_run(tmp_path / f"run{seed}", graph, 80, seed=seed, strength=1.0) for seed in range(2)]
+    write_report(runs, tmp_path / "report.html")
+    page.goto((tmp_path / "report.html").as_uri())
+    page.locator("#matrix-level").select_option(label="dish")
+    for place, run in enumerate(runs):
+        page.locator("#matrix-run").select_option(str(place))
+        wrong = int((read_run(run, "run").arrays["kinds_right"][:, 0] == 0).sum())
+        assert sum(count for _, count in cells_of(page)) == wrong > 0
+
+
+def test_the_run_that_is_looked_at_closely(page, tmp_path):
+    """Where the baseline comes last, the run before it is shown, in the matrix and in the table."""
+    graph = made_up_graph(8)
+    runs = [
+        make_run(tmp_path / name, graph, 60, seed=seed, head=head)
+        for seed, (name, head) in enumerate((("one", "bipartite"), ("two", "bipartite"), ("three", "softmax")))
+    ]
+    write_report(runs, tmp_path / "report.html")
+    page.goto((tmp_path / "report.html").as_uri())
+    assert page.locator("#matrix-run").input_value() == "1"
+    headings = page.locator("#classes-table thead th").all_inner_texts()
+    assert headings[-2:] == ["difference, two", "two: most often taken for"]
+
+
+def test_lists_are_unfolded_on_paper(page, address):
+    page.goto(address)
+    assert page.locator("details:not([open])").count() > 0
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details:not([open])").count() > 0
 
 
 def column(page, number):

@@ -1,8 +1,11 @@
 """The numbers of a report: orders, curves, comparisons and examples, against slow obvious versions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.reports.comparison import baseline_of, compare, on_common_photos
@@ -11,7 +14,8 @@ from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.orders import confusions, order_by_coarse, order_by_confusion
 from finegraph.reports.page_data import REST, json_in_html, largest_parts, packed, packed_shares, short_names
 from finegraph.reports.run_results import read_run
-from finegraph.reports.svg_charts import nice_ticks
+from finegraph.reports.sections import accuracy_section, mistakes_section
+from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, nice_ticks
 from reports.made_up_runs import made_up_graph, make_run
 
 
@@ -101,6 +105,25 @@ class TestComparison:
             on_common_photos([runs[0], other])
 
 
+class TestSections:
+    def test_photos_without_a_label_are_not_wrong_in_another_way(self, runs):
+        def without(run):
+            fine = run.arrays["fine"].copy()
+            fine[:40] = MISSING
+            return replace(run, arrays={**run.arrays, "fine": fine})
+
+        one, two = (run.arrays["predicted"][40:] for run in runs)
+        true = runs[0].arrays["fine"][40:]
+        changed = accuracy_section([without(run) for run in runs], 1)["changed"][0]
+        assert changed["moved"] == int(((one != two) & (one != true) & (two != true)).sum())
+
+    def test_a_run_without_mistakes_beside_one_with(self, runs):
+        flawless = replace(runs[0], arrays={**runs[0].arrays, "predicted": runs[0].arrays["fine"]})
+        rows = mistakes_section([flawless, runs[1]], 1)["inside"]
+        assert [row["kind"] for row in rows] == list(runs[1].graph.kinds)
+        assert all(row["cells"][0] is None and row["cells"][1].share >= 0 for row in rows)
+
+
 class TestExamples:
     def test_equal_numbers_of_each_sort(self, runs):
         sorts = {sort.key: sort for sort in choose_examples(runs, 1, 0)}
@@ -158,6 +181,19 @@ class TestPacking:
         assert short_names(["a/1.jpg", "/b/2.jpg"]) == ["a/1.jpg", "/b/2.jpg"]
 
 
+def test_a_fifth_line_has_a_colour_too():
+    series = [Series("<fifth>", [(0, 0), (1, 1)], 5, marks=True, errors=[(0, 0), (1, 1)])]
+    text = line_chart(series, Axis(0, 1, "x"), Axis(0, 1, "y"), "alt") + legend(series)
+    assert 's5"' not in text
+    assert 'm5"' not in text
+    assert text.count('class="s1') == 4
+    assert "<bdi>&lt;fifth&gt;</bdi>" in text
+
+
+def test_names_of_bars_have_room():
+    assert "ingredient: red pepper" in named_bars([("ingredient: red pepper", 1.0), ("x", 2.0)], "alt")
+
+
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 70), (0.35, 0.6), (0, 12345)])
 def test_ticks_are_round_and_inside(low, high):
     ticks = nice_ticks(low, high)
@@ -171,3 +207,19 @@ def test_with_many_kinds_fewer_photos_are_explained(tmp_path):
     explained = [int((~np.isnan(run.arrays["parts"]).any(axis=1)).sum()) for run in (few, many)]
     assert explained == [60, 2 * 60 * 16 // 80]
     assert [len(run.arrays["gallery"]) for run in (few, many)] == [60, 60]
+
+
+@pytest.mark.parametrize("fine", [7, 20])
+def test_long_names_leave_room_for_the_figures(tmp_path, monkeypatch, fine):
+    """A layout that does not fit is a warning, and a warning is an error here."""
+    from finegraph.reports import figures
+    from finegraph.reports.report import compared
+
+    monkeypatch.setattr(figures, "DPI", 30)
+    name = "stir-fried chicken with tofu, bok choy and $broccoli$ @ The Nine Clouds Noodle House {}"
+    graph = LabelGraph.from_table({name.format(n): {f"kind of {name}": f"label {name} {n % 3}"} for n in range(fine)})
+    both = [
+        read_run(make_run(tmp_path / head, graph, 60, seed=seed, head=head), head)
+        for seed, head in enumerate(("softmax", "bipartite"))
+    ]
+    assert len(figures.draw_figures(compared(both), [], tmp_path)) == 12

@@ -147,8 +147,8 @@ def _similar(runs: Sequence[RunResults], row: int, true: int) -> list[dict[str, 
         return [
             {
                 "picture": data_address(run.similar.get(number)),
-                "label": photos[number]["label"],
-                "same": photos[number]["label"] == truth,
+                "label": photos[number]["label"] or "label not known",
+                "same": truth is not None and photos[number]["label"] == truth,
                 "distance": distance,
             }
             for number, distance in zip(numbers, distances, strict=True)

@@ -14,6 +14,7 @@ figures can be read in grey. The same results give the same bytes. Cost: a secon
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 
 from finegraph.data.dataset import MISSING
 from finegraph.data.storage.durable import write_over
+from finegraph.graph.text_width import shorten
 from finegraph.reports.comparison import compare
 from finegraph.reports.curves import fine_curve, sure_curve
 from finegraph.reports.examples import choose_examples
@@ -39,6 +41,10 @@ GOOD, BAR = "#007a5a", "#4a7fa5"
 DPI = 300
 MOST_MATRIX = 1500
 """A matrix of more labels than this is summed up in blocks."""
+MOST_ACROSS, MOST_UPRIGHT = 8, 30
+"""With at most so many labels each has its name below the axis: in lines, or upright."""
+LONGEST_UPRIGHT = 72.0
+"""How long an upright name may be, in points."""
 _STYLE: Any = {
     "font.size": 8,
     "font.family": "DejaVu Sans",
@@ -113,20 +119,55 @@ def _plain(text: object) -> str:
     return str(text).replace("$", r"\$")
 
 
+def _run_name(run: RunResults, width: float) -> str:
+    """The name of a run, in so many points at the most."""
+    return _plain(shorten(run.name, width, 8))
+
+
+def _wrapped(text: object, width: int, lines: int) -> str:
+    """A name in at most some lines of so many characters."""
+    return _plain("\n".join(textwrap.wrap(str(text), width, max_lines=lines, placeholder=" …")))
+
+
+def _label_ticks(axis: Any, names: Sequence[str], columns: int) -> None:
+    """Names below an axis: in lines where there are few of them, upright where there are more, else none.
+
+    Args:
+        axis: of 0, 1, 2 and so on.
+        names: of each place.
+        columns: how many characters stand side by side on the whole axis.
+    """
+    if len(names) <= MOST_ACROSS:
+        words = [_wrapped(name, max(6, columns // max(1, len(names)) - 1), 3) for name in names]
+        axis.set_xticks(range(len(names)), words, fontsize=7)
+    elif len(names) <= MOST_UPRIGHT:
+        words = [_plain(shorten(name, LONGEST_UPRIGHT, 6)) for name in names]
+        axis.set_xticks(range(len(names)), words, rotation=90, fontsize=6)
+    else:
+        axis.set_xticks([])
+
+
 def _training(run: RunResults) -> Any:
-    """Photos per label, the most frequent first: fine labels, then each kind that is not yes or no."""
+    """Photos per label, the most frequent first: fine labels, the first kinds, and how often yes/no kinds are yes."""
     training = run.about.get("training")
     if training is None:
         return None
-    kinds = [kind for kind in run.graph.kinds if not run.graph.kind(kind).binary][:3]
-    panels = [("fine label", training["fine"]), *((kind, training["kinds"][kind]) for kind in kinds)]
-    figure, axes = _new(6.4, 1.35 * len(panels), len(panels))
-    for axis, (name, counts) in zip(axes[:, 0], panels, strict=True):
-        ordered = sorted(counts, reverse=True)
+    binary = [kind for kind in run.graph.kinds if run.graph.kind(kind).binary]
+    kinds = [kind for kind in run.graph.kinds if kind not in binary][:3]
+    panels = [("fine label", run.graph.fine, training["fine"])]
+    panels += [(kind, run.graph.labels(kind), training["kinds"][kind]) for kind in kinds]
+    if binary:
+        panels.append(("yes/no kind, counting yes", tuple(binary), [training["kinds"][kind][1] for kind in binary]))
+    heights = [2.1 if MOST_ACROSS < len(counts) <= MOST_UPRIGHT else 1.35 for _, _, counts in panels]
+    figure, axes = _new(6.4, sum(heights), len(panels), height_ratios=heights)
+    for axis, (name, labels, counts) in zip(axes[:, 0], panels, strict=True):
+        order = sorted(range(len(counts)), key=lambda place: (-counts[place], place))
+        ordered = [counts[place] for place in order]
         axis.bar(range(len(ordered)), ordered, width=0.85 if len(ordered) < 400 else 1.0, color=BAR)
-        axis.set_title(f"photos per {_plain(name)} ({len(ordered):,} labels)", loc="left")
+        axis.set_title(f"photos per {_plain(shorten(name, 280, 8.5, bold=True))} ({len(ordered):,} labels)", loc="left")
         axis.set_xlim(-0.6, len(ordered) - 0.4)
-        axis.set_xticks([])
+        _label_ticks(axis, [labels[place] for place in order], 100)
+        axis.yaxis.get_major_locator().set_params(integer=True)
     return figure
 
 
@@ -140,7 +181,7 @@ def _examples(found: Compared) -> Any:
     rows = [(sort.key, row) for sort in sorts for row in sort.photos]
     if not rows:
         return None
-    figure, axes = _new(6.6, 1.25 * len(rows), len(rows), 1 + len(shown), width_ratios=[1.0, *[1.6] * len(shown)])
+    figure, axes = _new(6.6, 1.6 * len(rows), len(rows), 1 + len(shown), width_ratios=[1.0, *[1.6] * len(shown)])
     for line, (key, row) in enumerate(rows):
         picture = next(
             (each for run in shown for each in [run.gallery.get(int(run.arrays["sample"][row]))] if each), None
@@ -150,19 +191,20 @@ def _examples(found: Compared) -> Any:
         if picture is not None:
             photo.imshow(np.asarray(Image.open(io.BytesIO(picture))))
         true = int(other.arrays["fine"][row])
-        photo.set_title(f"{key}: {_plain(other.graph.fine[true])}" if true != MISSING else key, fontsize=7)
+        title = f"{key}: {other.graph.fine[true]}" if true != MISSING else key
+        photo.set_title(_wrapped(title, 28, 3), fontsize=6.5)
         for axis, run in zip(axes[line, 1:], shown, strict=True):
-            _answers(axis, run, row, true, line == 0)
+            _answers(axis, run, row, true, line == 0, room=150.0 if len(shown) > 1 else 250.0)
     return figure
 
 
-def _answers(axis: Any, run: RunResults, row: int, true: int, titled: bool) -> None:
-    """The first five answers as bars; the right one is dark, hatched and has a check mark."""
+def _answers(axis: Any, run: RunResults, row: int, true: int, titled: bool, room: float) -> None:
+    """The first five answers as bars; the right one is dark, hatched and has a check mark. Names have some room."""
     labels, shares = run.arrays["top_labels"][row].tolist(), run.arrays["top_probabilities"][row].tolist()
     for place, (label, share) in enumerate(zip(labels, shares, strict=True)):
         right = label == true
         axis.barh(place, share, height=0.34, color=GOOD if right else "#b8c4ce", hatch="////" if right else None)
-        name = _plain(run.graph.fine[label])
+        name = _plain(shorten(run.graph.fine[label], room, 6, bold=right))
         axis.text(
             0.0,
             place - 0.22,
@@ -170,13 +212,14 @@ def _answers(axis: Any, run: RunResults, row: int, true: int, titled: bool) -> N
             fontsize=6,
             va="bottom",
             weight="bold" if right else "normal",
+            in_layout=False,
         )
-        axis.text(1.0, place - 0.22, f"{share:.1%}", fontsize=6, va="bottom", ha="right")
+        axis.text(1.0, place - 0.22, f"{share:.1%}", fontsize=6, va="bottom", ha="right", in_layout=False)
     axis.set_xlim(0, 1)
     axis.set_ylim(len(labels) - 0.5, -0.9)
     axis.set_axis_off()
     if titled:
-        axis.set_title(_plain(run.name))
+        axis.set_title(_run_name(run, 160))
 
 
 def _accuracy(found: Compared) -> Any:
@@ -199,11 +242,11 @@ def _accuracy(found: Compared) -> Any:
                     edgecolor="white",
                     yerr=[[100 * (value.mean - value.low)], [100 * (value.high - value.mean)]],
                     error_kw={"elinewidth": 0.8, "capsize": 2},
-                    label=_plain(run.name) if not place else None,
+                    label=_run_name(run, 110) if not place else None,
                 )
-    axis.set_xticks(range(len(figures)), [_plain(one.name) for one in figures])
+    _label_ticks(axis, [one.name for one in figures], 96)
     axis.set_ylabel("right, %")
-    axis.set_ylim(0, 100)
+    axis.set_ylim(0, 102)
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=4)
     return figure
 
@@ -230,14 +273,12 @@ def _confusion(run: RunResults) -> Any:
     figure, axes = _new(4.2, 4.0)
     axis = axes[0, 0]
     image = axis.imshow(np.sqrt(shares), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-    names = bins == size and size <= 30
-    axis.set_xticks(
-        range(size) if names else [], [_plain(run.graph.fine[i]) for i in order] if names else [], rotation=90
-    )
-    axis.set_yticks(range(size) if names else [], [_plain(run.graph.fine[i]) for i in order] if names else [])
+    named = [_plain(shorten(run.graph.fine[i], LONGEST_UPRIGHT, 6)) for i in order] if size <= MOST_UPRIGHT else []
+    axis.set_xticks(range(len(named)), named, rotation=90, fontsize=6)
+    axis.set_yticks(range(len(named)), named, fontsize=6)
     axis.set_xlabel("answered label")
     axis.set_ylabel("true label")
-    axis.set_title(f"{_plain(run.name)}: {size:,} fine labels, by coarse label", loc="left")
+    axis.set_title(f"{_run_name(run, 90)}: {size:,} fine labels, by coarse label", loc="left")
     bar = figure.colorbar(image, ax=axis, shrink=0.7, ticks=[0, 0.1**0.5, 0.25**0.5, 0.5**0.5, 1])
     bar.ax.set_yticklabels(["0 %", "10 %", "25 %", "50 %", "100 %"])
     return figure
@@ -260,9 +301,9 @@ def _calibration(runs: Sequence[RunResults]) -> Any:
                     linestyle=LINES[number % 4],
                     linewidth=1.2,
                     markersize=3,
-                    label=f"{_plain(run.name)}, error {100 * (found.error or 0):.1f} %",
+                    label=f"{_run_name(run, 70)}, error {100 * (found.error or 0):.1f} %",
                 )
-        axis.set_title(_plain(name), loc="left")
+        axis.set_title(_plain(shorten(name, 130, 8.5, bold=True)), loc="left")
         axis.set_xlabel("probability of the answer")
         axis.legend(fontsize=6.5, loc="upper left")
     axes[0, 0].set_ylabel("share that is right")
@@ -285,7 +326,7 @@ def _sure(runs: Sequence[RunResults]) -> Any:
                 marker=MARKERS[number % 4],
                 markersize=3,
                 linewidth=1.3,
-                label=f"{_plain(run.name)}: sure answer",
+                label=f"{_run_name(run, 100)}: sure answer",
             )
         plain = fine_curve(run)
         axis.plot(
@@ -294,11 +335,11 @@ def _sure(runs: Sequence[RunResults]) -> Any:
             color=colour,
             linestyle=(0, (4, 2)) if number else (0, (1, 1.5)),
             linewidth=1.2,
-            label=f"{_plain(run.name)}: fine label or nothing",
+            label=f"{_run_name(run, 100)}: fine label or nothing",
         )
     axis.set_xlabel("photos with an answer, %")
     axis.set_ylabel("wrong answers, %")
-    axis.set_xlim(0, 100)
+    axis.set_xlim(0, 102)
     axis.set_ylim(bottom=0)
     axis.legend(fontsize=6.5, loc="upper left")
     return figure

@@ -29,12 +29,13 @@ REST = -1
 Array = NDArray[Any]
 
 
-def page_data(runs: Sequence[RunResults], baseline: int) -> dict[str, Any]:
+def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str, Any]:
     """Everything that scripts of the page need, as JSON can hold it.
 
     Args:
         runs: on the same photos.
         baseline: which of them the others are compared with.
+        other: which of them is looked at closely.
     """
     first = runs[0]
     graph = first.graph
@@ -72,6 +73,7 @@ def page_data(runs: Sequence[RunResults], baseline: int) -> dict[str, Any]:
         "thumbs": [_thumbnail(runs, row) for row in range(len(truth))],
         "runs": [_run(run, first, kinds) for run in runs],
         "baseline": baseline,
+        "other": other,
     }
 
 

@@ -83,7 +83,7 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
         found = compared(runs)
         values |= _run_values(found)
         lead = _lead(found)
-        data = json_in_html(page_data(found.runs, found.baseline))
+        data = json_in_html(page_data(found.runs, found.baseline, found.other))
     contents = [(_IDS.get(name, name), words) for name, words in _CONTENTS if values[name]]
     values |= {
         "title": title or " and ".join(names),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
 from finegraph.reports.cards import data_address, example_card
@@ -84,12 +85,13 @@ def _changed(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str,
     """Which photos a run answers otherwise than the baseline."""
     base, own = runs[baseline].right, runs[other].right
     differs = runs[baseline].arrays["predicted"] != runs[other].arrays["predicted"]
+    known = runs[other].arrays["fine"] != MISSING
     return {
         "run": other,
         "name": runs[other].name,
         "fixed": int((own & ~base).sum()),
         "broken": int((base & ~own).sum()),
-        "moved": int((differs & ~base & ~own).sum()),
+        "moved": int((known & differs & ~base & ~own).sum()),
         "same": int((~differs).sum()),
     }
 
@@ -101,13 +103,13 @@ def training_section(run: RunResults) -> dict[str, Any] | None:
         return None
     panels = [_distribution("fine label", run.graph.fine, training["fine"])]
     binary = [kind for kind in run.graph.kinds if run.graph.kind(kind).binary]
-    for kind in run.graph.kinds:
-        if kind not in binary and len(panels) <= MOST_PANELS:
-            panels.append(_distribution(kind, run.graph.labels(kind), training["kinds"][kind]))
+    others = [kind for kind in run.graph.kinds if not run.graph.kind(kind).binary]
+    for kind in others[:MOST_PANELS]:
+        panels.append(_distribution(kind, run.graph.labels(kind), training["kinds"][kind]))
     if binary:
         yes = [training["kinds"][kind][1] for kind in binary]
-        panels.append(_distribution("yes/no kinds: photos with yes", binary, yes))
-    return {"photos": training["photos"], "panels": panels}
+        panels.append(_distribution("yes/no kind, counting yes", binary, yes))
+    return {"photos": training["photos"], "panels": panels, "left_out": len(others[MOST_PANELS:])}
 
 
 def _distribution(name: str, labels: Sequence[str], counts: Sequence[float]) -> dict[str, Any]:
@@ -116,8 +118,8 @@ def _distribution(name: str, labels: Sequence[str], counts: Sequence[float]) -> 
     most, least = order[0], order[-1]
     middle = float(np.median(counts))
     words = (
-        f"{len(labels):,} labels; most: {labels[most]} ({counts[most]:,.0f}), median {middle:,.0f}, "
-        f"least: {labels[least]} ({counts[least]:,.0f})"
+        f"{len(labels):,} labels; most: {_apart(labels[most])} ({counts[most]:,.0f}), median {middle:,.0f}, "
+        f"least: {_apart(labels[least])} ({counts[least]:,.0f})"
     )
     alt = f"Training photos per {name}: {words}"
     if len(labels) <= MOST_NAMED:
@@ -160,10 +162,15 @@ def examples_section(runs: Sequence[RunResults], baseline: int, other: int) -> d
 def mistakes_section(runs: Sequence[RunResults], other: int) -> dict[str, Any]:
     """Mistakes inside and across coarse labels, and the worst losses."""
     run = runs[other]
-    inside = []
-    for number, each in enumerate(runs):
-        rows = inside_shares(each)
-        inside.append({"run": each.name, "rows": [vars(row) for row in rows], "number": number})
+    found = [{row.kind: row for row in inside_shares(each)} for each in runs]
+    inside = [
+        {
+            "kind": kind,
+            "cells": [each.get(kind) for each in found],
+            "chance": next(each[kind].chance for each in found if kind in each),
+        }
+        for kind in dict.fromkeys(kind for each in found for kind in each)
+    ]
     names = short_names(run.photos)
     worst = []
     for row in worst_losses(run):
@@ -317,6 +324,11 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
             }
         )
     return listed
+
+
+def _apart(name: str) -> str:
+    """A name whose direction of writing does not reach beyond it."""
+    return f"\u2068{name}\u2069"
 
 
 def _percent(share: float | None) -> str:

@@ -302,5 +302,5 @@ def _save(figure: Any, folder: Path, name: str) -> list[str]:
     """Write a figure as SVG and PNG; the same figure gives the same bytes of SVG."""
     figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     figure.set_layout_engine("none")  # all has found its place, and finding it again takes as long as drawing
-    figure.savefig(folder / f"{name}.png", dpi=150)
+    figure.savefig(folder / f"{name}.png", dpi=300)
     return [f"{name}.svg", f"{name}.png"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from finegraph.graph.text_width import shorten
+from finegraph.graph.text_width import shorten, text_width
 
 WIDTH, HEIGHT = 360.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 12.0, 40.0
@@ -88,11 +88,11 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, alt: str, *, diagonal
         for (low, high), (across, _), point in zip(one.errors, spots, one.points, strict=False):
             (_, top), (_, bottom) = place((point[0], high)), place((point[0], low))
             parts.append(
-                f'<line class="s{one.colour} thin" x1="{n(across)}" y1="{n(top)}" x2="{n(across)}" y2="{n(bottom)}"/>'
+                f'<line class="{_line(one)} thin" x1="{n(across)}" y1="{n(top)}" x2="{n(across)}" y2="{n(bottom)}"/>'
             )
         path = " ".join(f"{n(across)},{n(down)}" for across, down in spots)
         dashes = " dashed" if one.dashed else ""
-        parts.append(f'<polyline class="s{one.colour}{dashes}" points="{path}"/>')
+        parts.append(f'<polyline class="{_line(one)}{dashes}" points="{path}"/>')
         if one.marks:
             parts += [_mark(one.colour, across, down) for across, down in spots]
     return _svg(parts, WIDTH, HEIGHT, alt)
@@ -106,7 +106,8 @@ def legend(series: Sequence[Series]) -> str:
         mark = _mark(one.colour, 13.0, 6.0) if one.marks else ""
         items.append(
             '<li><svg viewBox="0 0 26 12" width="26" height="12" aria-hidden="true">'
-            f'<line class="s{one.colour}{dashes}" x1="0" y1="6" x2="26" y2="6"/>{mark}</svg>{escape(one.name)}</li>'
+            f'<line class="{_line(one)}{dashes}" x1="0" y1="6" x2="26" y2="6"/>{mark}</svg>'
+            f"<bdi>{escape(one.name)}</bdi></li>"
         )
     return f'<ul class="legend">{"".join(items)}</ul>'
 
@@ -144,7 +145,7 @@ def profile(counts: Sequence[float], alt: str) -> str:
 
 def named_bars(rows: Sequence[tuple[str, float]], alt: str, form: str = "{:,.0f}", colours: Sequence[int] = ()) -> str:
     """Bars that grow to the right, each with its name and number."""
-    line, names, wide = 22.0, 118.0, WIDTH
+    line, names, wide = 22.0, _room(rows, 118.0, 168.0), WIDTH
     top = max([abs(value) for _, value in rows] + [1e-12])
     parts = []
     for number, (name, value) in enumerate(rows):
@@ -161,7 +162,7 @@ def named_bars(rows: Sequence[tuple[str, float]], alt: str, form: str = "{:,.0f}
 
 def odds_bars(rows: Sequence[tuple[str, float]], alt: str) -> str:
     """What speaks for the first answer (to the right) and against it (to the left)."""
-    line, names, wide = 20.0, 108.0, 340.0
+    line, names, wide = 20.0, _room(rows, 108.0, 150.0), 340.0
     middle, half = names + (wide - names) / 2, (wide - names) / 2 - 34.0
     top = max([abs(value) for _, value in rows] + [1e-12])
     parts = [f'<line class="axis" x1="{n(middle)}" y1="0" x2="{n(middle)}" y2="{n(line * len(rows))}"/>']
@@ -221,7 +222,8 @@ def _frame(x: Axis, y: Axis, place: Place) -> list[str]:
 
 def _mark(colour: int, across: float, down: float) -> str:
     """A mark whose form tells series apart where colours do not."""
-    shape = MARKS[colour % len(MARKS)]
+    colour %= len(MARKS)
+    shape = MARKS[colour]
     if shape == "circle":
         return f'<circle class="m{colour}" cx="{n(across)}" cy="{n(down)}" r="3.2"/>'
     corners = {
@@ -231,6 +233,16 @@ def _mark(colour: int, across: float, down: float) -> str:
     }[shape]
     points = " ".join(f"{n(across + x)},{n(down + y)}" for x, y in corners)
     return f'<polygon class="m{colour}" points="{points}"/>'
+
+
+def _line(one: Series) -> str:
+    """The class of a line; there are as many colours as marks, and more lines than that use them again."""
+    return f"s{one.colour % len(MARKS)}"
+
+
+def _room(rows: Sequence[tuple[str, float]], least: float, most: float) -> float:
+    """How wide the column of names is: wide enough for the longest, within bounds."""
+    return max(least, min(most, max((text_width(name, 11) + 11.0 for name, _ in rows), default=0.0)))
 
 
 def _short(name: str, width: float) -> str:

@@ -10,18 +10,17 @@ function classRows() {
     count[truth] += 1;
     if (photos[truth]) photos[truth].push(photo); else photos[truth] = [photo];
   });
-  const last = page.runs.length - 1;
   return page.fine.map((label, fine) => {
     const own = photos[fine] || [];
     const right = page.runs.map((run) => own.filter((photo) => run.predicted[photo] === fine).length / own.length);
     const wrong = new Map();
     for (const photo of own) {
-      const answer = page.runs[last].predicted[photo];
+      const answer = page.runs[page.other].predicted[photo];
       if (answer !== fine) wrong.set(answer, (wrong.get(answer) || 0) + 1);
     }
     const worst = [...wrong].sort((one, two) => two[1] - one[1] || one[0] - two[0])[0];
     const parents = shownKinds().map((kind) => (kind.parents[fine] < 0 ? "" : kind.labels[kind.parents[fine]]));
-    const difference = page.runs.length > 1 ? right[last === page.baseline ? 0 : last] - right[page.baseline] : null;
+    const difference = page.runs.length > 1 ? right[page.other] - right[page.baseline] : null;
     return {
       label, parents, photos: own, train: page.train ? page.train[fine] : null, right, difference,
       taken: worst ? `${page.fine[worst[0]]}` : "", takenCount: worst ? worst[1] : 0,
@@ -38,7 +37,7 @@ function columns() {
   const share = (value) => (Number.isNaN(value) ? "–" : percent(value, 0));
   const listed = [
     { title: "fine label", key: (row) => row.label, cell: (row) => row.photos.length
-      ? el("button", { type: "button", onclick: () => showPhotos(["true: ", name_(row.label)], row.photos, page.runs.length - 1) }, name_(row.label))
+      ? el("button", { type: "button", onclick: () => showPhotos(["true: ", name_(row.label)], row.photos, page.other) }, name_(row.label))
       : name_(row.label), head: true },
     ...shownKinds().map((kind, place) => ({ title: kind.name, key: (row) => row.parents[place], cell: (row) => name_(row.parents[place]) })),
   ];
@@ -47,9 +46,9 @@ function columns() {
   page.runs.forEach((run, place) => listed.push({
     title: page.runs.length > 1 ? `${run.name}: right` : "right", key: (row) => row.right[place], cell: (row) => share(row.right[place]), number: true,
   }));
-  if (page.runs.length > 1) listed.push({ title: "difference", key: (row) => row.difference, number: true,
+  if (page.runs.length > 1) listed.push({ title: page.runs.length > 2 ? `difference, ${page.runs[page.other].name}` : "difference", key: (row) => row.difference, number: true,
     cell: (row) => (Number.isNaN(row.difference) ? "–" : `${row.difference < 0 ? "−" : "+"}${Math.abs(100 * row.difference).toFixed(0)}`) });
-  listed.push({ title: "most often taken for", key: (row) => row.takenCount,
+  listed.push({ title: page.runs.length > 1 ? `${page.runs[page.other].name}: most often taken for` : "most often taken for", key: (row) => row.takenCount,
     cell: (row) => (row.taken ? el("span", null, name_(row.taken), el("span", { class: "number" }, ` ×${row.takenCount}`)) : "") });
   return listed;
 }

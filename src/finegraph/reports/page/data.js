@@ -38,6 +38,7 @@ const page = raw && {
   thumbs: raw.thumbs,
   runs: raw.runs.map(unpackRun),
   baseline: raw.baseline,
+  other: raw.other,
 };
 
 function el(tag, attributes, ...children) {

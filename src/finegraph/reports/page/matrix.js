@@ -8,9 +8,12 @@ function levelData() {
   const order = document.getElementById("matrix-order").value;
   const kind = level === 0 ? null : page.kinds[level - 1];
   const labels = kind ? kind.labels : page.fine;
-  const truth = kind ? kind.truth : page.truth;
   const own = page.runs[run];
-  const predicted = kind ? own.kinds[level - 1] && own.kinds[level - 1].predicted : own.predicted;
+  const answers = kind && own.kinds[level - 1];
+  const predicted = kind ? answers && answers.predicted : own.predicted;
+  // Where a fine label has several coarse labels, each of them is a right answer.
+  const truth = !kind ? page.truth : !answers ? kind.truth
+    : Int32Array.from(kind.truth, (label, photo) => (answers.right[photo] === 1 ? answers.predicted[photo] : label));
   let sorted = kind ? kind.order : page.orders[order === "name" ? "coarse" : order];
   if (order === "name") sorted = Int32Array.from(labels.keys()).sort((one, two) => labels[one].localeCompare(labels[two]));
   return { labels, truth, predicted: predicted || new Int32Array(truth.length).fill(-1), sorted, run, fine: !kind };
@@ -155,7 +158,7 @@ function fillOrders() {
 function startMatrix() {
   const level = document.getElementById("matrix-level"), run = document.getElementById("matrix-run");
   level.append(el("option", { value: 0 }, "fine labels"), ...page.kinds.map((kind, place) => el("option", { value: place + 1 }, kind.name)));
-  run.append(...page.runs.map((one, place) => el("option", { value: place, selected: place === page.runs.length - 1 }, one.name)));
+  run.append(...page.runs.map((one, place) => el("option", { value: place, selected: place === page.other }, one.name)));
   fillOrders();
   level.addEventListener("change", () => { fillOrders(); build(); });
   run.addEventListener("change", build);

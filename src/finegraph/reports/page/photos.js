@@ -70,9 +70,10 @@ function runDetail(run, photo) {
     rows.push(shareRow(page.fine[label], run.topProbability[photo * run.places + place], label === truth));
   }
   const level = run.sure.level[photo];
+  const kind = page.kinds.find((one, place) => one.name === run.sources[level] && run.kinds[place]);
   const sure = level < 0 ? "nothing is sure enough"
     : level === 0 ? page.fine[run.sure.label[photo]]
-      : `${page.kinds[level - 1] ? page.kinds[level - 1].name : "kind"}: ${page.kinds[level - 1] ? page.kinds[level - 1].labels[run.sure.label[photo]] : ""}`;
+      : kind ? `${kind.name}: ${kind.labels[run.sure.label[photo]]}` : `the ${run.sources[level]}`;
   return el("section", null,
     el("h3", null, name_(run.name), " ",
       truth < 0 ? null : el("small", null, run.rank[photo] === 1 ? "right" : `the right label is number ${run.rank[photo]}`)),

@@ -23,6 +23,14 @@ function startButtons() {
   viewer.dialog.addEventListener("click", (event) => { if (event.target === viewer.dialog) viewer.dialog.close(); });
 }
 
+// On paper nothing can be unfolded.
+let folded_ = [];
+window.addEventListener("beforeprint", () => {
+  folded_ = [...document.querySelectorAll("details:not([open])")];
+  for (const one of folded_) one.open = true;
+});
+window.addEventListener("afterprint", () => { for (const one of folded_) one.open = false; });
+
 if (page) {
   for (const part of document.querySelectorAll(".needs-script")) part.hidden = false;
   startMatrix();
