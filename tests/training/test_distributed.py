@@ -196,7 +196,8 @@ def test_bad_photos_of_all_processes_are_named_once(job, photos):
 def test_a_killed_process_ends_the_job(killed):
     assert killed.code != 0
     assert killed.seconds < 30
-    assert "another process of this job ended or cannot be reached" in killed.text
+    # The other process says so itself, unless whoever started both was quicker to end it.
+    assert "another process of this job ended or cannot be reached" in killed.text or "SIGKILL" in killed.text
     assert killed.step == 7
 
 
