@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from finegraph.errors import NonFiniteError
 from finegraph.nn import Network
 
-_MOST_NAMED = 10
-
 
 class StopRequest:
     """Whether somebody asked to stop; `asked` is set by a signal and read in each step.
@@ -98,10 +96,7 @@ def first_bad_gradient(network: nn.Module) -> str | None:
 def non_finite(step: int, what: str, layer: str | None, photos: Sequence[str]) -> NonFiniteError:
     """The error for a step, counted from 1, that met NaN or infinity."""
     where = f", first in {layer}" if layer else ""
-    named = ""
-    if photos:
-        more = f", and {len(photos) - _MOST_NAMED} more" if len(photos) > _MOST_NAMED else ""
-        named = f" The photos: {', '.join(photos[:_MOST_NAMED])}{more}"
+    named = f" The photos: {', '.join(photos)}" if photos else ""
     return NonFiniteError(
         f"step {step}: {what} became NaN or infinite{where}. Nothing of this step was saved; the last checkpoint, if "
         f"there is one, is from before it. A lower learning rate often helps.{named}"
