@@ -100,7 +100,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _run(server: Server, state: ServerState, listener: socket.socket, told: Callable[[str], None]) -> None:
-    """Serve until told to stop."""
+    """Serve until told to stop; a hang-up loads the model again."""
     loop = asyncio.get_running_loop()
     reloads: set[asyncio.Task[bool]] = set()
 
@@ -109,11 +109,28 @@ async def _run(server: Server, state: ServerState, listener: socket.socket, told
         reloads.add(task)  # a task that nobody holds may be collected
         task.add_done_callback(reloads.discard)
 
-    # In a thread other than the first there are no signals, and Windows has them in another way.
-    with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+    with no_signals_here():
+        loop.add_signal_handler(signal.SIGHUP, reload)
+    await run_until_stopped(server, listener, told)
+
+
+def no_signals_here() -> contextlib.suppress:
+    """A context for setting signals: other threads than the first cannot, and Windows has them in another way."""
+    return contextlib.suppress(NotImplementedError, ValueError, RuntimeError)
+
+
+async def run_until_stopped(server: Server, listener: socket.socket, told: Callable[[str], None]) -> None:
+    """Serve until told to stop.
+
+    Args:
+        server: what answers.
+        listener: where it listens.
+        told: is told the address once it does.
+    """
+    loop = asyncio.get_running_loop()
+    with no_signals_here():
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, server.handle_exit, number, None)
-        loop.add_signal_handler(signal.SIGHUP, reload)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.02)

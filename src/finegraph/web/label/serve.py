@@ -7,9 +7,6 @@ Ctrl-C ends at once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,7 +14,6 @@ from finegraph.web.label.app import MOST_BYTES, OPEN_PATHS, create_label_app
 from finegraph.web.security import Security
 
 if TYPE_CHECKING:
-    from finegraph.web.server import Server
     from finegraph.workflows.label import LabelSession
 
 _STOP_SECONDS = 5
@@ -50,7 +46,7 @@ def serve_label(
     """
     import uvicorn
 
-    from finegraph.web.server import Server, listen
+    from finegraph.web.server import Server, listen, run_until_stopped
 
     Security(host=host, port=port, token=token).check()
     listener = listen(host, port)
@@ -66,22 +62,6 @@ def serve_label(
             ws="none",
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
-        asyncio.run(_run(Server(config), listener, told))
+        asyncio.run(run_until_stopped(Server(config), listener, told))
     finally:
         listener.close()
-
-
-async def _run(server: Server, listener: socket.socket, told: Callable[[str], None]) -> None:
-    """Serve until told to stop."""
-    loop = asyncio.get_running_loop()
-    # In a thread other than the first there are no signals, and Windows has them in another way.
-    with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, server.handle_exit, number, None)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.02)
-    if server.started:
-        host, port = listener.getsockname()[:2]
-        told(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
-    await serving
