@@ -80,7 +80,10 @@ def test_sixteen_bits_become_eight_by_scaling(tmp_path, ending):
 
 def test_more_bits_than_sixteen_are_refused(tmp_path):
     Image.fromarray(np.full((4, 4), 70_000, dtype=np.int32)).save(tmp_path / "a.tif")
+    Image.fromarray(np.full((4, 4), 70, dtype=np.int32)).save(tmp_path / "small values.tif")
     Image.fromarray(np.full((4, 4), 0.5, dtype=np.float32)).save(tmp_path / "b.tif")
+    with pytest.raises(ImageFileError, match=r"small values\.tif: expected 8 or 16 bits per pixel, got 32"):
+        read_image(tmp_path / "small values.tif")
     with pytest.raises(ImageFileError, match=r"a\.tif: expected 8 or 16 bits per pixel, got 32"):
         read_image(tmp_path / "a.tif")
     with pytest.raises(ImageFileError, match="got floating-point numbers"):

@@ -6,6 +6,7 @@ from PIL import Image
 
 import finegraph as fg
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.data import check_data
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.train import train_run
 from training import tiny
@@ -74,3 +75,8 @@ def test_photos_count_when_asked_for_and_become_weights_where_they_contradict(cu
     assert any("photos show what their classes exclude in bill shape" in note for note in watcher.notes)
     fine, coarse, _ = fg.load(tmp_path / "run").graph.edges("bill shape")
     assert (1, 2) in set(zip(fine.tolist(), coarse.tolist(), strict=True))  # the wren that was seen as a cone
+
+
+def test_the_check_compares_photos_with_their_species_unasked(cub):
+    found = check_data(cub).findings
+    assert any(one.rule == "contradiction" and "which the graph excludes" in one.message for one in found)

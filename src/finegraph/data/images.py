@@ -39,6 +39,7 @@ _TURNS = {
 _SIDEWAYS = {_TURNS[number] for number in (5, 6, 7, 8)}
 """Those that swap width and height."""
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+_BITS_PER_SAMPLE = 258  # a tag of TIFF
 _WHITE = (255, 255, 255)
 
 
@@ -188,7 +189,8 @@ def _to_rgb(image: Image.Image, path: str | os.PathLike[str]) -> Image.Image:
     """The picture in RGB, on white where it is see-through."""
     if image.mode in _SIXTEEN_BITS:
         values = np.asarray(image)
-        if values.min() < 0 or values.max() > 0xFFFF:
+        wide = image.format == "TIFF" and 32 in getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, ())
+        if wide or values.min() < 0 or values.max() > 0xFFFF:
             raise ImageFileError(path, "expected 8 or 16 bits per pixel, got 32; save it as an 8-bit photo")
         return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8)).convert("RGB")
     if image.mode == "F":

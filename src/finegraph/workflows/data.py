@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 from finegraph.data.check import DataCheck, check_samples
 from finegraph.data.findings import write_findings
-from finegraph.data.sources import read_samples
+from finegraph.data.samples import Samples
+from finegraph.data.sources import parse_source, read_samples, source_graph
+from finegraph.graph import LabelGraph
 from finegraph.workflows.stored_labels import read_graph_of
 
 
@@ -26,7 +28,8 @@ def check_data(
 
     Args:
         source: a folder, a manifest, or `LAYOUT:PATH`; see `finegraph.data.read_samples`.
-        graph: a graph file or a store of label decisions to compare the labels with.
+        graph: a graph file or a store of label decisions to compare the labels with; by default, where a published data
+            set labels its photos and its classes (CUB), the graph of its classes.
         table: where to write all findings as CSV. Only an earlier table of that kind is replaced.
         workers: how many threads decode.
         progress: is told how many of how many photos are done.
@@ -36,8 +39,17 @@ def check_data(
         GraphFileError: the graph file has faults, or the table cannot be written.
         InputError: the table would replace another file.
     """
-    labels = None if graph is None else read_graph_of(graph)
-    result = check_samples(read_samples(source), labels, progress=progress, workers=workers)
+    samples = read_samples(source)
+    labels = _own_graph(source, samples) if graph is None else read_graph_of(graph)
+    result = check_samples(samples, labels, progress=progress, workers=workers)
     if table is not None:
         write_findings(table, result.findings)
     return result
+
+
+def _own_graph(source: str, samples: Samples) -> LabelGraph | None:
+    """The graph of a data set's classes, where its photos have labels of their own that may contradict it."""
+    layout, _ = parse_source(source)
+    if layout in ("folder", "manifest") or not samples.kinds:
+        return None
+    return source_graph(source)
