@@ -16,19 +16,19 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv --clear $(VENV); }
 
-$(VENV)/.core: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+$(VENV)/.all: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[all]"
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.all
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	@touch $@
 
-demo: $(VENV)/.core
+demo: $(VENV)/.all
 	$(BIN)/finegraph demo
 
 test: $(VENV)/.dev

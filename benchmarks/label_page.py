@@ -1,18 +1,21 @@
 """How quickly a person can label by keyboard: decisions per minute, and the time from a key to "saved".
 
     python benchmarks/label_page.py                  400 decisions in each view on 5,000 classes: about a minute
+    python benchmarks/label_page.py --photos 0       without photos
     python benchmarks/label_page.py --classes 100000 on as many classes as are promised
     python benchmarks/label_page.py --folder D       on the disk of folder D rather than that of the temporary files
 
 A real browser shows the real page of a real server with its store on the disk; keys are pressed one after the other, as
 soon as the page shows the state "saved". The time runs from the browser's own time stamp of the key to the moment at
-which the page shows that the server has acknowledged the edit, which it does once the edit is on the disk. The browser
-is the one that FINEGRAPH_BROWSER names, or the system's Chromium. The exit code is 1 if a limit is missed.
+which the page shows that the server has acknowledged the edit, which it does once the edit is on the disk. The first
+classes have photos, which the page loads and shows meanwhile. The browser is the one that FINEGRAPH_BROWSER names, or
+the system's Chromium. The exit code is 1 if a limit is missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import random
 import shutil
@@ -25,6 +28,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +42,7 @@ SERVER = """
 import sys
 from finegraph.web.label import serve_label
 from finegraph.workflows.label import open_session
-with open_session(sys.argv[1]) as session:
+with open_session(sys.argv[1], data=sys.argv[3] or None) as session:
     serve_label(session, host="127.0.0.1", port=int(sys.argv[2]), token=None)
 """
 WATCH = """() => {
@@ -65,9 +69,24 @@ def write_graph(path: Path, classes: int) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def start_server(path: Path, port: int) -> subprocess.Popen[bytes]:
+def write_photos(folder: Path, classes: int) -> Path:
+    """Two photos of 800 x 600 for each of the first classes; what is on them does not matter here."""
+    draw = random.Random(2)
+    small = Image.frombytes("RGB", (80, 60), draw.randbytes(80 * 60 * 3))
+    file = io.BytesIO()
+    small.resize((800, 600), Image.Resampling.BICUBIC).save(file, "JPEG", quality=90)
+    for number in range(classes):
+        place = folder / f"class number {number}"
+        place.mkdir(parents=True)
+        for photo in ("a.jpg", "b.jpg"):
+            (place / photo).write_bytes(file.getvalue())
+    return folder
+
+
+def start_server(path: Path, port: int, photos: Path | None) -> subprocess.Popen[bytes]:
     """A server process that answers."""
-    process = subprocess.Popen([sys.executable, "-c", SERVER, str(path), str(port)], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-c", SERVER, str(path), str(port), str(photos or "")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     for _ in range(PATIENCE * 10):
         if process.poll() is not None:
             raise SystemExit("the server ended before it answered")
@@ -133,11 +152,13 @@ def main() -> int:
     parser.add_argument("--classes", type=int, default=5000, help="how many classes the graph has")
     parser.add_argument("--decisions", type=int, default=400, help="how many decisions are made in each view")
     parser.add_argument("--folder", help="where the store is; by default the folder of temporary files")
+    parser.add_argument("--photos", type=int, default=500, help="how many classes have photos")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="finegraph-label-", dir=arguments.folder))
     path, port = folder / "graph.csv", free_port()
     write_graph(path, arguments.classes)
-    server = start_server(path, port)
+    photos = write_photos(folder / "photos", min(arguments.photos, arguments.classes)) if arguments.photos else None
+    server = start_server(path, port, photos)
     table = Table("view", "decisions", "per minute", f"at least {LEAST_PER_MINUTE}", "key to saved: median")
     for name in ("p95", "most", f"p95 at most {MOST_MILLISECONDS} ms"):
         table.add_column(name)
@@ -167,10 +188,11 @@ def main() -> int:
         server.terminate()
         server.wait(20)
         shutil.rmtree(folder, ignore_errors=True)
-    Console().print(
-        f"{arguments.classes:,} classes, {len(KINDS)} kinds, store on {arguments.folder or 'the temporary disk'}"
+    Console(width=120).print(
+        f"{arguments.classes:,} classes, {arguments.photos:,} of them with photos, {len(KINDS)} kinds, "
+        f"store on {arguments.folder or 'the temporary disk'}"
     )
-    Console().print(table)
+    Console(width=120).print(table)
     return 0 if well else 1
 
 

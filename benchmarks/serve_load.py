@@ -92,11 +92,26 @@ class Connection(asyncio.Protocol):
         self._transport = None
 
 
-def closed_loop(port: int, requests: Callable[[int], bytes | None], connections: int) -> list[tuple[int, Answer]]:
-    """So many clients that each send the next request when they have an answer; until there is none."""
+def closed_loop(
+    port: int,
+    requests: Callable[[int], bytes | None],
+    connections: int,
+    *,
+    bodies: bool = True,
+    found: list[tuple[int, Answer]] | None = None,
+) -> list[tuple[int, Answer]]:
+    """So many clients that each send the next request when they have an answer; until there is none.
 
-    async def run() -> list[tuple[int, Answer]]:
-        found: list[tuple[int, Answer]] = []
+    Args:
+        port: where the server listens.
+        requests: the request of a number; None when there are no more.
+        connections: how many clients.
+        bodies: whether the contents of answers are kept.
+        found: where answers are put, so that they are there also when this is stopped half-way.
+    """
+    answers = [] if found is None else found
+
+    async def run() -> None:
         number = 0
 
         async def client() -> None:
@@ -104,13 +119,14 @@ def closed_loop(port: int, requests: Callable[[int], bytes | None], connections:
             connection = Connection(port)
             while (request := requests(number)) is not None:
                 mine, number = number, number + 1
-                found.append((mine, await connection.send(request, time.perf_counter())))
+                answer = await connection.send(request, time.perf_counter())
+                answers.append((mine, answer if bodies else answer._replace(body=b"")))
             connection.close()
 
         await asyncio.gather(*(client() for _ in range(connections)))
-        return found
 
-    return asyncio.run(run())
+    asyncio.run(run())
+    return answers
 
 
 def open_loop(port: int, request: Callable[[int], bytes], rate: float, seconds: float) -> list[Answer]:

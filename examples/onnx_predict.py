@@ -12,13 +12,13 @@ session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProv
 labels, how = (json.loads(session.get_modelmeta().custom_metadata_map[one]) for one in ("labels", "preprocessing"))
 photo = ImageOps.exif_transpose(Image.open(sys.argv[2])).convert("RGB")
 shape = [round(side * how["resize"] / min(photo.size)) if how["keep_shape"] else how["resize"] for side in photo.size]
-left, top = ((side - how["size"]) // 2 for side in shape)
-photo = photo.resize(shape, Image.Resampling[how["interpolation"].upper()])
-image = np.asarray(photo.crop((left, top, left + how["size"], top + how["size"])))
+middle = [(side + way * how["size"]) // 2 for way in (-1, 1) for side in shape]  # left, top, right, bottom
+image = np.asarray(photo.resize(shape, Image.Resampling[how["interpolation"].upper()]).crop(middle))
 names = [(kind["name"], label) for kind in labels["kinds"] for label in kind["labels"]]
 known = [tuple(text.split("=", 1)) for text in sys.argv[3:]]  # the same kind again: one of these
-allowed = [[kind not in dict(known) or (kind, label) in known for kind, label in names]]
-fine, kinds, _, possible = session.run(None, {"images": image[None], "evidence": np.array(allowed, np.float32)})
-probs, names = np.exp(np.hstack([fine, kinds])[0]), [("fine", label) for label in labels["fine"]] + names
+set(known) <= set(names) or sys.exit(f"the model does not know {sorted(set(known) - set(names))}")
+allowed = np.array([[kind not in dict(known) or (kind, label) in known for kind, label in names]], np.float32)
+fine, *kinds, _, possible = session.run(None, {"images": image[None], **({"evidence": allowed} if names else {})})
+probs, names = np.exp(np.hstack([fine, *kinds])[0]), [("fine", label) for label in labels["fine"]] + names
 for number in probs.argsort()[:-13:-1] if possible[0] else sys.exit("no label agrees with that"):
     print(f"{probs[number]:7.2%}  {': '.join(names[number])}")

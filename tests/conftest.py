@@ -10,7 +10,7 @@ import torch
 if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
     jaxtyping.install_import_hook(["finegraph.inference", "finegraph.nn"], "beartype.beartype")
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["browser", "postgres_server"]
 
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

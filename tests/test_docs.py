@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,40 @@ def test_every_command_is_in_the_documents():
     for command in [*app.registered_commands, *app.registered_groups]:
         name = command.name or command.callback.__name__
         assert re.search(rf"finegraph {name}\b", text), name
+
+
+def commands_in(text):
+    """The command lines in blocks of code, without what is said beside them, and those between backquotes."""
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from re.findall(r"^(?:\$ )?(finegraph .+?)(?:  .*)?$", block, re.MULTILINE)
+    yield from re.findall(r"`(finegraph [^`]+)`", text)
+
+
+def command_of(words):
+    """The command that a line names, and the words that follow its name."""
+    import typer
+
+    from finegraph.cli.main import app
+
+    command = typer.main.get_command(app)
+    while words and hasattr(command, "commands"):
+        name = words[0]
+        if command.name == "index" and name not in command.commands:
+            return command.commands["make"], words  # whose name may be left out
+        command, words = command.commands[name], words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=lambda path: path.name)
+def test_commands_in_the_documents_can_be_typed(document):
+    for line in commands_in(document.read_text(encoding="utf-8")):
+        command, words = command_of(shlex.split(line, comments=True)[1:])
+        options = {"--help", *(name for one in command.params for name in (*one.opts, *one.secondary_opts))}
+        for word in words:
+            assert not re.match(r"--?[a-z]", word) or word.partition("=")[0] in options, f"{word}: {line}"
+
+
+def test_the_documents_hold_commands():
+    lines = [line for path in DOCUMENTS for line in commands_in(path.read_text(encoding="utf-8"))]
+    assert len(lines) > 60
+    assert "finegraph predict runs/photos dinner.jpg --given restaurant=B" in lines

@@ -15,6 +15,7 @@
     ├── DataError                   photos and the files that list them (also a ValueError)
     │   ├── DataFileError           a source of samples with faults; `.faults` lists all of them
     │   └── ImageFileError          a photo that cannot be read; `.path` and `.reason`
+    │       └── ImageTooLargeError  a photo with more pixels than may be decoded; `.pixels`
     ├── WeightsError                a weight file that cannot be read or is of another network
     ├── CheckpointError             a checkpoint that cannot be saved, or that is damaged (`.damaged`) or cannot be read
     ├── RunFolderError              a run folder that is taken, missing, in use, or cannot be written
@@ -122,6 +123,18 @@ class ImageFileError(DataError):
 
     def __reduce__(self) -> tuple[type[ImageFileError], tuple[str, str | None]]:
         return ImageFileError, (self.path, None if self.reason == self.path else self.reason)
+
+
+class ImageTooLargeError(ImageFileError):
+    """A photo with more pixels than may be decoded, as its header says.
+
+    Attributes:
+        pixels: how many it has.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str, pixels: int) -> None:
+        super().__init__(path, reason)
+        self.pixels = pixels
 
 
 class WeightsError(FinegraphError):

@@ -1,11 +1,13 @@
 import json
+import os
 import re
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from evaluation.tiny_runs import make_photos, make_run, register
+from evaluation.tiny_runs import Colours, make_photos, make_run, register
+from finegraph.nn.backbones.build import BACKBONES
 
 
 @pytest.fixture
@@ -64,3 +66,28 @@ def test_errors(finegraph, run, tmp_path):
         assert outcome.code == 3
         assert message in outcome.err
     assert "Missing option '--output'" in finegraph("export", run).err
+
+
+class Drifting(Colours):
+    """A network that never answers twice alike, so that no file can answer as it does."""
+
+    calls = 0
+
+    def forward(self, images):
+        self.calls += 1
+        return super().forward(images) + 0.1 * self.calls
+
+
+@pytest.mark.parametrize("ending", ["onnx", pytest.param("pt2", marks=pytest.mark.slow)])
+def test_a_file_that_fails_its_check_is_not_written(finegraph, run, tmp_path, monkeypatch, ending):
+    monkeypatch.setitem(BACKBONES, "colours", lambda dropout, auxiliary: Drifting())
+    before, target = sorted(os.listdir(tmp_path)), tmp_path / f"model.{ending}"
+    outcome = finegraph("export", run, "-o", target)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert re.search(r"error: the exported file does not answer as the model: \w+.* differs by \S+ for", outcome.err)
+    assert "expected at most 0.0001; nothing was written" in outcome.err
+    assert sorted(os.listdir(tmp_path)) == before
+    if ending == "onnx":
+        target.write_bytes(b"earlier")
+        assert finegraph("export", run, "-o", target, "--json").code == 3
+        assert target.read_bytes() == b"earlier"

@@ -85,6 +85,22 @@ def test_what_is_wrong_is_said(finegraph, run, photos, tmp_path):
     assert (outcome.code, len(json.loads(outcome.out)["damaged"])) == (1, 1)
 
 
+def test_a_command_that_is_spelt_wrong(finegraph, run, photos, tmp_path):
+    outcome = finegraph("index", "compat", tmp_path / "index")
+    assert outcome.code == 2
+    assert "'compat': there is no such folder or command; did you mean 'compact'?" in outcome.err
+    outcome = finegraph("index", "nowhere", photos, "-o", tmp_path / "index")
+    assert outcome.code == 3
+    assert "nowhere: there is no such folder" in outcome.err
+
+
+def test_labels_that_change_are_told(finegraph, run, photos, tmp_path):
+    assert finegraph("index", run, photos, "-o", tmp_path / "index").code == 0
+    (tmp_path / "images.csv").write_text(f"path,label\nphotos/{LABELS[2]}/0.png,odd\n")
+    outcome = finegraph("index", "add", tmp_path / "index", tmp_path / "images.csv")
+    assert outcome.out.startswith("0 photos added, 1 replaced (1 had another label); 10 photos in ")
+
+
 def test_help_names_the_commands(finegraph):
     outcome = finegraph("index", "--help")
     assert outcome.code == 0

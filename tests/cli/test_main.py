@@ -39,6 +39,11 @@ def test_every_command_and_flag_is_explained(name):
         assert getattr(parameter, "help", None), f"`{name}`: {parameter.name} has no help text"
 
 
+@pytest.mark.parametrize("name", [name for name, one in commands() if not hasattr(one, "commands")])
+def test_every_command_can_answer_in_json(name):
+    assert "--json" in [option for parameter in dict(commands())[name].params for option in parameter.opts]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_help_lists_commands_and_flags(finegraph, name):
     command = dict(commands())[name]

@@ -4,7 +4,9 @@ import re
 import pytest
 
 import tiny_classifier as tiny
+from finegraph.search import Index
 from finegraph.workflows.index import make_index
+from search.tiny_index import columns, new_writer
 
 LABELS = list(tiny.TABLE)
 
@@ -51,6 +53,24 @@ def test_conditions_filters_and_labels(finegraph, place):
         "search", place / "index", "--label", LABELS[0], "--where", f"fine={LABELS[4]}", "--same", "dish"
     )
     assert outcome.out.splitlines()[1] == "no photo passes"
+
+
+def test_what_is_given(finegraph, place):
+    photo = place / "photos" / LABELS[2] / "1.png"
+    options = ("--other", "restaurant", "--given", "restaurant=A", "--json")
+    hits = json.loads(finegraph("search", place / "index", photo, *options).out)["queries"][0]["hits"]
+    assert {hit["kinds"]["restaurant"][0] for hit in hits} == {"B"}
+    assert "expected a photo, and a kind" in finegraph("search", place / "index", photo, *options[2:]).err
+
+
+def test_an_index_whose_making_was_interrupted_says_so(finegraph, place):
+    with new_writer(place / "begun") as writer:
+        writer.add(columns(30))
+    label = Index.open(place / "begun").table.names[0]
+    outcome = finegraph("search", place / "begun", "--label", label, "--json")
+    assert (outcome.code, json.loads(outcome.out)["complete"]) == (0, False)
+    assert outcome.err == f"making {place}/begun was interrupted, so photos are missing; give the same command again\n"
+    assert json.loads(finegraph("search", place / "index", "--label", LABELS[0], "--json").out)["complete"]
 
 
 def test_a_page(finegraph, place):

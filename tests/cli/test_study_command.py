@@ -1,6 +1,7 @@
 """The command `finegraph study`: it runs, lists, goes on, and says what is wrong."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -109,3 +110,39 @@ def test_training_that_is_stopped_can_be_gone_on_with(finegraph, file, manifest,
     assert "stopped after 0 of 2 cells; the same command goes on" in stopped.out
     monkeypatch.setattr(StudyDisplay, "step", step)
     assert finegraph(*arguments).code == 0
+
+
+def test_a_list_of_another_study_is_refused(finegraph, file, manifest, tmp_path):
+    graph = manifest.parent / "graph.csv"
+    file.write_text(file.read_text().replace("seeds = 2", "seeds = 1").replace('[1, "all"]', "[1]"))
+    out = tmp_path / "out"
+    assert finegraph("study", file, "--data", manifest, "--graph", graph, "--out", out).code == 0
+    assert "2 cells, 2 done" in finegraph("study", file, "--out", out, "--list").out
+    file.write_text(file.read_text().replace("settings = 4", "settings = 8"))
+    listed = finegraph("study", file, "--out", out, "--list")
+    assert listed.code == 3
+    assert "another study was begun in this folder: settings was 4, now 8;" in listed.err
+
+
+def test_an_interruption_says_how_to_go_on(finegraph, file, manifest, tmp_path, monkeypatch):
+    def interrupt(*told):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StudyDisplay, "cell", interrupt)
+    graph = manifest.parent / "graph.csv"
+    stopped = finegraph("study", file, "--data", manifest, "--graph", graph, "--out", tmp_path / "out")
+    assert stopped.code == 130
+    assert "stopped; the same command goes on" in stopped.err
+
+
+def test_a_bad_photo_comes_with_the_setting_that_leaves_it_out(finegraph, file, manifest, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(manifest.parent, photos)
+    (photos / "grey-0.png").write_bytes(b"no photo")
+    arguments = ("--data", photos / manifest.name, "--graph", photos / "graph.csv", "--out", tmp_path / "out")
+    result = finegraph("study", file, *arguments)
+    assert result.code == 3
+    assert f'on_bad_file = "skip" in {file}' in result.err
+    assert "--on-bad-file" not in result.err  # there is no such flag here
+    file.write_text('on_bad_file = "skip"\n' + file.read_text())
+    assert finegraph("study", file, *arguments).code == 0

@@ -1,7 +1,9 @@
 """The command `finegraph train`: flags are settings, and its output is fit for people and programs."""
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -41,16 +43,51 @@ def test_a_model_in_one_command(finegraph, manifest, tmp_path):
     assert "this run exists already" in again.err
 
 
-def test_a_report_comes_with_it_when_asked_for(finegraph, manifest, tmp_path):
+def test_a_report_comes_with_it(finegraph, manifest, tmp_path):
     run = tmp_path / "run"
-    result = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run, "--report", "--json")
+    result = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run, "--json")
     assert result.code == 0, result.err
     assert json.loads(result.out)["report"] == str(run / "report.html")
     assert "10 photos of val" in (run / "report.html").read_text(encoding="utf-8")
-    again = finegraph("train", "--run", run, "--resume", "--report")
+    again = finegraph("train", "--run", run, "--resume")
     assert again.code == 0, again.err
     assert f"report: {run / 'report.html'}" in again.out
-    assert sorted(path.name for path in (run / "evaluations").iterdir()) == ["val", "val-2"]
+    assert [path.name for path in (run / "evaluations").iterdir()] == ["val"]
+
+
+def test_without_a_report(finegraph, manifest, tmp_path):
+    own = ("--network", "tiny", "--weights", "none")
+    result = finegraph("train", manifest, *own, "--run", tmp_path / "one", "--no-report")
+    assert (result.code, "report:" in result.out + result.err) == (0, False)
+    again = finegraph("train", "--run", tmp_path / "one", "--resume", "--no-report", "--json")
+    assert json.loads(again.out)["report"] is None
+    assert not (tmp_path / "one" / "evaluations").exists()
+
+
+def test_photos_to_test_on_are_not_for_the_report(finegraph, manifest, tmp_path):
+    photos = shutil.copytree(manifest.parent, tmp_path / "photos")
+    (photos / "images.csv").write_text(manifest.read_text().replace(",val,", ",test,"))
+    run = tmp_path / "run"
+    result = finegraph("train", photos / "images.csv", "--network", "tiny", "--weights", "none", "--run", run)
+    assert result.code == 0, result.err
+    assert "no report: there are no validation photos to judge the model on; hold some out with" in result.err
+    assert not (run / "evaluations").exists()
+
+
+def test_a_report_that_cannot_be_written(finegraph, manifest, tmp_path, monkeypatch):
+    from finegraph.workflows import train_report
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(train_report, "write_report", full)
+    run = tmp_path / "run"
+    result = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)
+    assert result.code == 0, result.err
+    assert "no report: [Errno 28] No space left on device; the model is complete, try again with" in result.err
+    assert (run / "model" / "config.json").exists()
+    monkeypatch.undo()
+    assert finegraph("report", run).code == 0
 
 
 def test_settings_come_from_a_file_and_flags_win(finegraph, manifest, tmp_path):

@@ -1,3 +1,4 @@
+import csv
 import errno
 import os
 import stat
@@ -168,3 +169,18 @@ def test_misspelt_labels_are_found_beside_errors(tmp_path):
     assert ("misspelt-label", 4, "warning") in found
     assert {line for _, line, severity in found if severity == "error"} == {3, 6}
     assert found == sorted(found, key=lambda each: each[1])
+
+
+FORMULAS = ("=1+1", "+1", "-2", "@x", "=cmd|' /C calc'!A0", "＝1", "\\=x", "'=1")
+
+
+def test_no_cell_of_a_written_file_begins_a_formula(tmp_path):
+    kinds = {name: {"=kind": name, "weights": {"=a": 0.3, "-b": 0.7}, "all": ["+x", "=y"]} for name in FORMULAS}
+    graph = LabelGraph.from_table(kinds)
+    path = tmp_path / "graph.csv"
+    write_graph(graph, path)
+    with path.open(newline="", encoding="utf-8") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert "\\=1+1" in cells
+    assert not [cell for cell in cells if cell[:1] in tuple("=+-@＝＋－＠\t\r")]
+    assert read_graph(path) == graph

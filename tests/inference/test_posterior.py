@@ -33,6 +33,31 @@ def randomly_scored(form="mixed", seed=0, batch=3):
     return case, scores, fg.Posterior(case.graph, fine, kinds)
 
 
+class TestUnknownCells:
+    @pytest.mark.parametrize("form", ["unknown cells", "mixed", "one parent"])
+    def test_what_rests_on_them_equals_enumeration(self, form):
+        for seed in range(6):
+            case, scores, posterior = randomly_scored(form, seed)
+            for j, kind in enumerate(case.graph.kinds):
+                found = posterior.unknown_share(kind)
+                known = case.raw[j].any(axis=1)
+                for row, one in enumerate(scores):
+                    joint = np.exp(ref.log_joint(one.fine, one.kinds, case.matrices))
+                    both = joint.sum(axis=tuple(axis for axis in range(1, joint.ndim) if axis != 1 + j))
+                    whole = both.sum(axis=0)
+                    expected = np.divide(both[~known].sum(axis=0), whole, out=np.zeros_like(whole), where=whole > 0)
+                    assert found[row].tolist() == pytest.approx(expected.tolist(), abs=1e-9), (form, seed, kind)
+
+    def test_by_hand_and_with_evidence(self):
+        graph = fg.LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "y"}, "c": {"dish": None}})
+        posterior = fg.Posterior(graph, torch.tensor([[0.6, 0.2, 0.2]], dtype=torch.float64).log())
+        assert posterior.unknown_share("dish").tolist() == [pytest.approx([0.1 / 0.7, 0.1 / 0.3])]
+        assert posterior.given(fine="c").unknown_share("dish").tolist() == [pytest.approx([1.0, 1.0])]
+        assert posterior.given(fine="a").unknown_share("dish").tolist() == [[0.0, 0.0]]
+        with pytest.raises(UnknownNameError, match="did you mean 'dish'"):
+            posterior.unknown_share("dsh")
+
+
 class TestEvidence:
     def test_a_label(self, posterior):
         given = posterior.given(restaurant="B")

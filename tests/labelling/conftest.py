@@ -1,22 +1,9 @@
 import itertools
-import os
 
 import pytest
-from postgres_server import Server, find_programs
 
 from finegraph import LabelGraph
 from finegraph.labelling import LabelStore
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    """A PostgreSQL server; a machine without one may leave these tests out, but not the one that checks releases."""
-    programs = find_programs()
-    if programs is None and not os.environ.get("CI"):
-        pytest.skip("no PostgreSQL server is installed")
-    server = Server(programs)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import parse_tasks
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "graph"))
-from graph_strategies import graphs
+from graph_strategies import NAMES, graphs
 
 NUMBERS = itertools.count()
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -46,15 +46,36 @@ def test_a_graph_goes_in_and_out_and_another_one_over_it(tmp_path, one, two):
         assert store.graph() == one
 
 
+@st.composite
+def values(draw, kind):
+    """A value of any form that a kind can have."""
+    some = draw(st.lists(st.sampled_from(kind.labels), unique=True))
+    if kind.mode == "all":
+        return draw(st.sampled_from([None, {"all_of": some}]))
+    if not some:
+        return None
+    weights = {label: draw(st.floats(0.001, 1000)) for label in some}
+    return draw(st.sampled_from([some[0], {"one_of": some}, {"weights": weights}]))
+
+
 @FEW
 @given(graphs(), st.data())
 def test_every_file_form_reads_back_as_the_same_store(tmp_path, graph, data):
     with LabelStore.create(tmp_path / f"{next(NUMBERS)}.db") as store:
         store.import_graph(graph, person="ann", edit_id="1")
         for number, kind in enumerate(store.kinds()):
-            fine = data.draw(st.sampled_from(graph.fine))
-            store.label_photo(f"{number}.jpg", kind.name, kind.labels[0], person="a", edit_id=f"p{number}", seen=0)
-            store.decide(fine, kind.name, kind.labels[-1], person="bob", edit_id=f"d{number}", seen=None)
+            fine, photo = data.draw(st.sampled_from(graph.fine)), data.draw(NAMES)
+            whose = data.draw(st.sampled_from([None, *graph.fine]))
+            value = data.draw(values(kind))
+            store.label_photo(photo, kind.name, value, person="a", edit_id=f"p{number}", seen=0, fine=whose)
+            for person in ("bob", "cat"):
+                value = data.draw(values(kind))
+                store.decide(fine, kind.name, value, person=person, edit_id=f"{person} {number}", seen=None)
+            if data.draw(st.booleans()):
+                value, seen = data.draw(values(kind)), store.cell(fine, kind.name).version
+                store.resolve(fine, kind.name, value, person="dan", edit_id=f"r{number}", seen=seen)
+            seen = store.one_class(fine).note_version
+            store.set_note(fine, data.draw(NAMES), person="bob", edit_id=f"n{number}", seen=seen)
         graph, text = store.graph(), store.export_text("label-studio")
         assert graph_from_json(store.export_text("json")) == graph
         for safe in (True, False):
@@ -66,8 +87,39 @@ def test_every_file_form_reads_back_as_the_same_store(tmp_path, graph, data):
         copy.import_content(parse_tasks(text, "x.json"), person="ann", edit_id="1")
         assert copy.graph() == graph
         assert copy.export_text("label-studio") == text
-        copy.import_photos(labels, person="ann", edit_id="2")
+        assert copy.import_photos(labels, person="ann", edit_id="2").edits == 0
+        assert copy.import_content(parse_tasks(text, "x.json"), person="ann", edit_id="3").edits == 0
         assert copy.photo_labels() == labels
+
+
+@FEW
+@given(graphs(), graphs())
+def test_a_label_studio_file_is_one_action_and_one_undo(tmp_path, one, two):
+    """Graph, votes, notes and photos of one store taken over into another, and all of it undone at once."""
+    texts, decided = [], []
+    for name, graph in (("ann", one), ("bob", two)):
+        with LabelStore.create(tmp_path / f"{next(NUMBERS)}.db") as store:
+            store.import_graph(graph, person="import", edit_id="1")
+            store.set_note(graph.fine[0], name, person=name, edit_id="2", seen=0)
+            for number, kind in enumerate(store.kinds()):
+                store.decide(graph.fine[-1], kind.name, kind.labels[0], person=name, edit_id=f"v{number}", seen=None)
+                store.decide(graph.fine[-1], kind.name, kind.labels[-1], person="cat", edit_id=f"c{number}", seen=None)
+                store.label_photo("1.jpg", kind.name, kind.labels[-1], person=name, edit_id=f"p{number}", seen=0)
+            texts.append(store.export_text("label-studio"))
+            decided.append(store.graph())
+    with LabelStore.create(tmp_path / f"{next(NUMBERS)}.db") as store:
+        assert store.import_content(parse_tasks(texts[0], "x"), person="dan", edit_id="first").batch == 1
+        assert len(store.batches()) == 1
+        assert store.export_text("label-studio") == texts[0]
+        made = store.import_content(parse_tasks(texts[1], "x"), person="dan", edit_id="second")
+        assert store.batches()[0].number == made.batch <= 2
+        assert store.import_content(parse_tasks(texts[1], "x"), person="dan", edit_id="second").repeated
+        assert store.graph() == decided[1]
+        said = {kind.name: store.cell(two.fine[-1], kind.name).votes for kind in store.kinds()}
+        assert all({"bob", "cat"} <= set(votes) for votes in said.values())
+        if made.edits:
+            store.undo(made.batch, person="dan", edit_id="third")
+            assert store.export_text("label-studio") == texts[0]
 
 
 def test_the_same_on_a_server(postgres, menu):

@@ -4,7 +4,7 @@ import pytest
 
 from finegraph import LabelGraph
 from finegraph.errors import InputError, UnknownNameError
-from finegraph.labelling import AddKind, LabelStore, RemoveFine, RemoveKind, RenameLabel
+from finegraph.labelling import AddKind, LabelStore, RemoveFine, RemoveKind, RenameFine, RenameLabel
 
 
 def names(page):
@@ -137,3 +137,33 @@ def test_records_are_json(file_store):
 
     for record in (file_store.classes(), file_store.progress(), file_store.agreement(), *file_store.kinds()):
         json.dumps(record.to_dict())
+
+
+def test_what_has_changed_since_a_version(store, new_id):
+    start = store.version
+    assert store.changes(start).to_dict() == {"version": start, "edits": [], "cells": [], "more": False}
+    one = store.decide("kung pao @ B", "with", "pork", person="ann", edit_id=new_id(), seen=0)
+    store.changes(start)
+    store.decide("kung pao @ B", "with", "tofu", person="bob", edit_id=new_id(), seen=one.version)
+    found = store.changes(start)
+    assert [edit["person"] for edit in found.edits] == ["bob", "ann"]
+    [cell] = found.cells
+    assert cell == store.cell("kung pao @ B", "with").to_dict()
+    assert [edit["person"] for edit in store.changes(one.version).edits] == ["bob"]
+    store.undo(one.batch + 1, person="bob", edit_id=new_id())
+    assert [edit["undone"] for edit in store.changes(start).edits] == [False, True, False]
+    store.apply(RenameFine(name="kung pao @ B", to="gong bao @ B"), person="ann", edit_id=new_id())
+    assert {edit["fine"] for edit in store.changes(start).edits} == {"gong bao @ B"}
+    for number in range(120):
+        store.set_note(
+            "kung pao @ A", str(number), person="ann", edit_id=f"n{number}", seen=store.version * (number > 0)
+        )
+    assert store.changes(start).more
+    assert len(store.changes(store.version - 3).edits) == 3
+    assert not store.changes(store.version - 3).more
+
+
+def test_a_rehearsal_writes_nothing(store):
+    before = (store.version, store.export_text("label-studio"), store.people())
+    store.rehearse()
+    assert (store.version, store.export_text("label-studio"), store.people()) == before

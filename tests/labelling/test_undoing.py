@@ -116,3 +116,21 @@ def test_notes_photos_and_classes_come_back(store, menu, new_id):
     assert store.graph() == menu
     assert store.one_class("kung pao @ A").note == ""
     assert store.photo_labels() == []
+
+
+def test_a_merge_that_later_edits_touched(store, menu, new_id):
+    """The later decision is not overwritten: both values come back; undone in turn, everything is as it was."""
+    merge = MergeLabels(kind="dish", labels=("kung pao",), into="mapo tofu")
+    merged = store.apply(merge, person="ann", edit_id=new_id())
+    seen = store.cell("kung pao @ A", "dish").version
+    later = store.decide("kung pao @ A", "dish", None, person="bob", edit_id=new_id(), seen=seen)
+    with pytest.raises(ConflictError, match="changed again since") as caught:
+        store.undo(merged.batch, person="ann", edit_id=new_id())
+    [conflict] = caught.value.conflicts
+    assert (conflict.fine, conflict.yours, conflict.theirs, conflict.by) == ("kung pao @ A", "kung pao", None, "bob")
+    for batch in (later.batch, merged.batch):
+        store.undo(batch, person="ann", edit_id=new_id())
+    assert store.graph() == menu
+    again = store.undo(store.batches()[0].number, person="ann", edit_id=new_id())
+    assert again.text.startswith("redid: merged")
+    assert store.kinds()[0].labels == ("mapo tofu",)

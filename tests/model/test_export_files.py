@@ -106,8 +106,20 @@ def test_torch_answers_as_the_model(traced):
     assert largest_difference(torch_runner(model, content), model) < LIMIT / 10
 
 
-def test_torch_without_kinds():
-    model = classifier(**PARTS["no kinds"])
+def mostly_slow(names, *quick):
+    """All of them, most only in the long run: tracing takes seconds."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("part", mostly_slow(PARTS, "softmax", "no kinds"))
+def test_torch_answers_for_every_part(part):
+    model = classifier(**PARTS[part])
+    assert largest_difference(torch_runner(model, torch_bytes(model)), model) < LIMIT / 10
+
+
+@pytest.mark.parametrize("form", mostly_slow(FORMS, "mixed"))
+def test_torch_of_every_form_of_graph(form):
+    model = classifier(random_graph(np.random.default_rng(1), form).graph)
     assert largest_difference(torch_runner(model, torch_bytes(model)), model) < LIMIT / 10
 
 

@@ -124,6 +124,41 @@ def test_lists_are_unfolded_on_paper(page, address):
     assert page.locator("details:not([open])").count() > 0
 
 
+def test_classes_on_paper(page, tmp_path):
+    """All classes up to a thousand; of more, how many are missing."""
+    run = make_run(tmp_path / "run", made_up_graph(1_200, (("dish", 5),), 0), 60)
+    write_report([run], tmp_path / "report.html")
+    page.goto((tmp_path / "report.html").as_uri())
+    assert len(column(page, 1)) == 100
+    assert not page.locator("#classes-paper").is_visible()
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert len(column(page, 1)) == 1_000
+    words = "200 more classes are left out on paper; the page has them all."
+    assert page.locator("#classes-paper").inner_text() == words
+    mistakes = page.locator("#pairs li:visible").count()
+    assert mistakes == 15
+    assert re.match(r"\d+ more confusions are left out on paper", page.locator("#pairs-paper").inner_text())
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert len(column(page, 1)) == 100
+    page.emulate_media(media="screen")
+    page.locator("#classes-search").fill("fine 11")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#classes-paper").inner_text() == ""
+
+
+def test_small_pictures_are_not_enlarged(page, address):
+    """A picture is drawn in at most as many pixels as it has."""
+    page.goto(address)
+    page.locator("#pairs button").first.click()
+    page.locator("#viewer .photo").first.click()
+    sizes = page.locator("#viewer .detail img").evaluate("e => [e.clientWidth, e.naturalWidth]")
+    assert sizes[0] == sizes[1] == 112
+    page.locator("#viewer-back").click()
+    fits = page.locator("#viewer .photo img").first.evaluate("e => getComputedStyle(e).objectFit")
+    assert fits == "scale-down"
+
+
 def column(page, number):
     return page.locator(f"#classes-table tbody tr > :nth-child({number})").all_inner_texts()
 

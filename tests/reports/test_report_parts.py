@@ -1,5 +1,6 @@
 """The numbers of a report: orders, curves, comparisons and examples, against slow obvious versions."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,16 @@ from finegraph.reports.orders import confusions, order_by_coarse, order_by_confu
 from finegraph.reports.page_data import REST, json_in_html, largest_parts, packed, packed_shares, short_names
 from finegraph.reports.run_results import read_run
 from finegraph.reports.sections import accuracy_section, mistakes_section
-from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, nice_ticks
+from finegraph.reports.svg_charts import (
+    Axis,
+    Series,
+    legend,
+    line_chart,
+    named_bars,
+    nice_ticks,
+    run_mark,
+    stacked_bars,
+)
 from reports.made_up_runs import made_up_graph, make_run
 
 
@@ -68,6 +78,28 @@ class TestCurves:
     def test_saying_every_fine_label_is_wrong_as_often_as_top_1_is(self, runs):
         coverage, wrong = fine_curve(runs[0])[-1]
         assert (coverage, wrong) == (1.0, pytest.approx(1 - runs[0].result.top1))
+
+    def test_inside_by_chance_where_labels_have_several_parents_or_none(self, tmp_path):
+        """Against drawing every other label for every mistake."""
+        random = np.random.default_rng(3)
+        table = {}
+        for number in range(14):
+            parents = random.choice(5, random.integers(1, 4), replace=False)
+            table[f"f{number}"] = {"dish": {f"d{place}" for place in parents} if number % 5 else None}
+        graph = LabelGraph.from_table(table)
+        run = read_run(make_run(tmp_path / "run", graph, 140, strength=0.5), "run")
+        kind = graph.kind("dish")
+        parents = [set(kind.coarse[kind.starts[n] : kind.starts[n + 1]].tolist()) for n in range(14)]
+        drawn, inside = [], []
+        for true, answered in zip(run.arrays["fine"].tolist(), run.arrays["predicted"].tolist(), strict=True):
+            if true != answered and parents[true] and parents[answered]:
+                others = [own for number, own in enumerate(parents) if number != true and own]
+                drawn.append(np.mean([bool(own & parents[true]) for own in others]))
+                inside.append(bool(parents[true] & parents[answered]))
+        (row,) = inside_shares(run)
+        assert row.mistakes == len(drawn) > 20
+        assert row.chance == pytest.approx(np.mean(drawn))
+        assert row.share == pytest.approx(np.mean(inside))
 
     def test_mistakes_inside_a_coarse_label(self, runs):
         by_kind = runs[0].result.mistakes.by_kind
@@ -181,13 +213,30 @@ class TestPacking:
         assert short_names(["a/1.jpg", "/b/2.jpg"]) == ["a/1.jpg", "/b/2.jpg"]
 
 
-def test_a_fifth_line_has_a_colour_too():
-    series = [Series("<fifth>", [(0, 0), (1, 1)], 5, marks=True, errors=[(0, 0), (1, 1)])]
-    text = line_chart(series, Axis(0, 1, "x"), Axis(0, 1, "y"), "alt") + legend(series)
-    assert 's5"' not in text
-    assert 'm5"' not in text
-    assert text.count('class="s1') == 4
-    assert "<bdi>&lt;fifth&gt;</bdi>" in text
+def test_many_lines_can_be_told_apart():
+    """No two of many runs have the same colour and mark, and their classes are in the style sheet."""
+    from importlib.resources import files
+
+    style = files("finegraph.reports").joinpath("page/report.css").read_text("utf-8")
+    looks = set()
+    for number in range(24):
+        series = [Series("<many>", [(0, 0), (1, 1)], number, dashed=True, marks=True, errors=[(0, 0), (1, 1)])]
+        text = line_chart(series, Axis(0, 1, "x"), Axis(0, 1, "y"), "alt") + legend(series)
+        assert "<bdi>&lt;many&gt;</bdi>" in text
+        for name in re.findall(r"\b(?:[smd]\d)\b", " ".join(re.findall(r'class="([^"]+)"', text))):
+            assert name == "d0" or f".{name}{{" in style or f".{name}," in style, name
+        looks.add(run_mark(number))
+        assert re.search(r"<(circle|polygon)[^>]+/>", run_mark(number))[1] in text
+    assert len(looks) == 24
+
+
+def test_bars_of_two_parts():
+    text = stacked_bars([("softmax", (1.0, 3.0)), ("bi<b>", (2.0, 2.0))], "there and back")
+    widths = [float(width) for width in re.findall(r'class="part\d" [^>]*width="([\d.]+)"', text)]
+    assert widths[0] * 3 == pytest.approx(widths[1], abs=0.05)
+    assert widths[2] == widths[3]
+    assert "1.00 + 3.00" in text
+    assert "bi&lt;b&gt;" in text
 
 
 def test_names_of_bars_have_room():
@@ -209,17 +258,26 @@ def test_with_many_kinds_fewer_photos_are_explained(tmp_path):
     assert [len(run.arrays["gallery"]) for run in (few, many)] == [60, 60]
 
 
+def test_many_runs_look_different_in_print():
+    from finegraph.reports.figure_style import look_of
+
+    looks = [look_of(number) for number in range(24)]
+    assert len({(look.marker, look.hatch, look.line) for look in looks}) == 24  # in grey
+    assert len({(look.colour, look.marker) for look in looks}) == 24
+    assert len({str(look.dots) for look in looks[:5]}) == 5
+
+
 @pytest.mark.parametrize("fine", [7, 20])
 def test_long_names_leave_room_for_the_figures(tmp_path, monkeypatch, fine):
     """A layout that does not fit is a warning, and a warning is an error here."""
-    from finegraph.reports import figures
+    from finegraph.reports import figure_style, figures
     from finegraph.reports.report import compared
 
-    monkeypatch.setattr(figures, "DPI", 30)
+    monkeypatch.setattr(figure_style, "DPI", 30)
     name = "stir-fried chicken with tofu, bok choy and $broccoli$ @ The Nine Clouds Noodle House {}"
     graph = LabelGraph.from_table({name.format(n): {f"kind of {name}": f"label {name} {n % 3}"} for n in range(fine)})
     both = [
         read_run(make_run(tmp_path / head, graph, 60, seed=seed, head=head), head)
         for seed, head in enumerate(("softmax", "bipartite"))
     ]
-    assert len(figures.draw_figures(compared(both), [], tmp_path)) == 12
+    assert len(figures.draw_figures(compared(both), [], tmp_path).names) == 12

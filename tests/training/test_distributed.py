@@ -212,6 +212,48 @@ def test_after_a_kill_the_run_goes_on_exactly(job):
 
 
 @pytest.mark.slow
+def test_the_process_that_writes_may_be_killed_too(photos, job, tmp_path):
+    path = tmp_path / "runs" / "first"
+    process = start(tmp_path, [run_of(photos["whole"], path, BROKEN, kill_at=6, kill_rank=0)])
+    while not (tiny_steps(path) >= 5 or process.poll() is not None):
+        time.sleep(0.02)
+    began = time.monotonic()
+    finish(process)
+    assert process.returncode != 0
+    assert time.monotonic() - began < 30
+    assert tiny.last(path).step == 5
+    again = start(tmp_path, [run_of(photos["whole"], path, BROKEN, resume=True)])
+    text = finish(again)
+    assert again.returncode == 0, text
+    one, two = tiny.last(job["unbroken"][0]), tiny.last(path)
+    for name, tensor in one.tensors.items():
+        assert torch.equal(tensor, two.tensors[name]), name
+
+
+@pytest.mark.slow
+def test_the_command_as_one_types_it(photos, tmp_path):
+    """`torchrun --nproc-per-node 2 -m finegraph train ...`, with a real network: one speaks and writes, both learn."""
+    run = tmp_path / "runs" / "typed"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
+    command += ["--rdzv-endpoint", "127.0.0.1:0", "-m", "finegraph", "train", str(photos["few"])]
+    command += ["--graph", str(photos["few"].parent / "graph.csv"), "--tune", "all", "--weights", "none"]
+    command += ["--size", "64", "--batch-size", "3", "--run-folder", str(run)]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+    def typed(*more):
+        return subprocess.run([*command, *more], env=variables, capture_output=True, text=True, timeout=240)
+
+    done = typed("--epochs", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("top-1") == 1
+    assert tiny.last(run).step == 4  # 5 photos in batches of 3, twice
+    assert (run / "model" / "model.safetensors").is_file()
+    refused = typed("--epochs", "3")
+    assert refused.returncode != 0
+    assert "this run exists already" in refused.stderr
+
+
+@pytest.mark.slow
 def test_a_signal_to_all_saves_and_stops(photos, tmp_path):
     path = tmp_path / "runs" / "asked"
     process = start(tmp_path, [run_of(photos["whole"], path, {"epochs": 3}, wait=0.3)])

@@ -9,7 +9,7 @@ import tiny
 import torch
 
 from finegraph.data.dataset import PhotoDataset, collate
-from finegraph.errors import DataError, ImageFileError, NonFiniteError
+from finegraph.errors import DataError, ImageFileError, NonFiniteError, SettingsError
 from finegraph.inference import joint_loss
 from finegraph.workflows.training_data import make_views, read_training_data
 
@@ -203,3 +203,9 @@ def test_photos_without_any_label_are_nothing_to_learn_from(own_photos, tmp_path
         DataError, match=r"^epoch 1: none of the 15 photos could be used; they cannot be read, or have no"
     ):
         tiny.tune(own_photos, tmp_path / "run")
+
+
+def test_a_batch_too_small_to_normalise_by_is_said(manifest, tmp_path):
+    small = {"network": "efficientnet_lite0", "size": 32, "batch_size": 1, "epochs": 1}
+    with pytest.raises(SettingsError, match=r"more than 1 photo of 32 x 32 pixels in each process .* fixed_statistics"):
+        tiny.tune(manifest, tmp_path / "run", **small)

@@ -1,5 +1,6 @@
 """The log and the metrics: whole lines, stable columns, and the same table whether a run was interrupted or not."""
 
+import ast
 import csv
 import json
 import math
@@ -302,6 +303,34 @@ def test_tensorboard_when_asked(run, monkeypatch):
         ("epoch/val_top1", 0.5, 6),
     ]
     assert writer.ended == ["flush", "close"]
+
+
+def test_tensorboard_reads_what_was_written(tmp_path):
+    """With the real package, in a process of its own: it has warnings of its own, which are errors here."""
+    code = """
+import sys
+from finegraph.training.metric_log import MetricLog
+from finegraph.training.run_folder import RunFolder
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+run = RunFolder.create(sys.argv[1])
+with MetricLog(run, tensorboard=True) as log:
+    log.step(1, 1, 0.5, {"head": 0.125})
+    log.step(2, 1, 0.25, {"head": 0.0625})
+    log.epoch({"epoch": 1, "step": 2, "val_top1": 0.75})
+curves = EventAccumulator(str(run.path / "tensorboard"))
+curves.Reload()
+print({name: [(one.step, one.value) for one in curves.Scalars(name)] for name in sorted(curves.Tags()["scalars"])})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert ast.literal_eval(done.stdout.splitlines()[-1]) == {
+        "epoch/val_top1": [(2, 0.75)],
+        "loss": [(1, 0.5), (2, 0.25)],
+        "rate/head": [(1, 0.125), (2, 0.0625)],
+    }
 
 
 def test_tensorboard_that_is_not_installed(run, monkeypatch):

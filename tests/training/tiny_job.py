@@ -1,8 +1,9 @@
 """Tiny runs in a process of its own, or in several: `tiny_job.py JOB.json`.
 
-The file lists runs; each has what `tiny.tune` takes. In the last process, `kill_at` is the step in which SIGKILL ends
-it, and `poison_at` that in which NaN begins; `wait` makes each step so many seconds longer. What became of each run is
-written to `out` by the first process, and the id of each process beside it.
+The file lists runs; each has what `tiny.tune` takes. In the last process (or in the process `kill_rank`), `kill_at` is
+the step in which SIGKILL ends it; in the last one, `poison_at` is that in which NaN begins. `wait` makes each step so
+many seconds longer. What became of each run is written to `out` by the first process, and the id of each process beside
+it.
 """
 
 import json
@@ -66,7 +67,7 @@ def act_in(run, ranks):
             if module.training:
                 calls.append(None)
                 time.sleep(run.get("wait", 0))
-                if len(calls) == run.get("kill_at") and ranks.rank == ranks.size - 1:
+                if len(calls) == run.get("kill_at") and ranks.rank == run.get("kill_rank", ranks.size - 1):
                     os.kill(os.getpid(), signal.SIGKILL)
                 if len(calls) >= run.get("poison_at", math.inf) and ranks.rank == ranks.size - 1:
                     return (inputs[0] * math.nan,)

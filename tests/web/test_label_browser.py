@@ -2,6 +2,8 @@
 
 import json
 import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from label_server import menu_session, photo_folder, serving
@@ -127,6 +129,21 @@ def test_keys_can_be_changed_and_stay_changed(session, server, page):
     press(page, "j", "2")
     saved(page)
     assert cell(session, "restaurant").value == "Lei Garden"
+
+
+def test_every_view_and_window_has_a_key(server, page):
+    enter(page, server)
+    press(page, "g")
+    page.wait_for_selector(".grid-row.focus")
+    press(page, "Shift+G")
+    page.wait_for_selector(".team-view table")
+    press(page, "g")
+    page.wait_for_selector(".kind.focus")
+    for key, title in (("Shift+M", "Files"), ("m", "Names"), ("?", "Keys")):
+        press(page, key)
+        page.wait_for_selector(f'dialog[aria-label="{title}"]')
+        press(page, "Escape")
+        page.wait_for_selector("dialog", state="detached")
 
 
 def test_a_note_is_saved(session, server, page):
@@ -396,3 +413,174 @@ def test_a_phone_labels_by_touch(session, server, phone):
         phone.get_by_role("tab", name=view, exact=True).tap()
         phone.wait_for_timeout(200)
         assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+# ---- both values, also out of sight ----------------------------------------------------------------------------------
+
+
+def without_conflicts(faults):
+    faults.lines[:] = [line for line in faults.lines if "409" not in line]
+
+
+def test_labels_of_photos_in_conflict_show_both_values(session, server, page, faults):
+    blind(page)
+    enter(page, server)
+    photo = session.photos(TOFU)[0]
+    session.store.label_photo(photo.key, "spicy", "yes", person="Bo", edit_id="edit-bo", seen=0, fine=TOFU)
+    press(page, *["ArrowDown"] * 4, "p", "1")
+    sides = page.locator("dialog .conflict .side")
+    expect(sides).to_have_count(2)
+    assert "no" in sides.nth(0).inner_text()
+    assert "Bo" in sides.nth(1).inner_text()
+    assert "yes" in sides.nth(1).inner_text()
+    assert session.store.photo_cells([photo.key])[photo.key]["spicy"].value == "yes"
+    page.get_by_role("button", name="Keep mine").click()
+    page.wait_for_selector("dialog", state="detached")
+    saved(page)
+    assert session.store.photo_cells([photo.key])[photo.key]["spicy"].value == "no"
+    expect(page.locator(".thumb.focus .thumb-label")).to_have_text("no")
+    without_conflicts(faults)
+
+
+def test_an_undo_in_conflict_shows_both_values(session, server, page, faults):
+    blind(page)
+    enter(page, server)
+    press(page, "ArrowDown", "2")
+    saved(page)
+    seen = cell(session, "restaurant").version
+    session.store.decide(TOFU, "restaurant", "Shanghai Dumpling", person="Bo", edit_id="edit-bo", seen=seen)
+    press(page, "u")
+    sides = page.locator("dialog .conflict .side")
+    expect(sides).to_have_count(2)
+    assert "Chef Yu" in sides.nth(0).inner_text()
+    assert "Shanghai Dumpling" in sides.nth(1).inner_text()
+    page.get_by_role("button", name="Keep mine").click()
+    page.wait_for_selector("dialog", state="detached")
+    saved(page)
+    assert cell(session, "restaurant").value == "Chef Yu"
+    without_conflicts(faults)
+
+
+def test_a_note_in_conflict_is_not_lost_when_its_class_is_left(session, server, page, faults):
+    blind(page)
+    enter(page, server)
+    press(page, "n")
+    page.keyboard.type("mine")
+    session.store.set_note(TOFU, "theirs", person="Bo", edit_id="edit-bo", seen=0)
+    page.get_by_role("tab", name="Grid").click()
+    sides = page.locator("dialog .conflict .side")
+    expect(sides).to_have_count(2)
+    page.get_by_role("button", name="Keep mine").click()
+    page.wait_for_selector("dialog", state="detached")
+    saved(page)
+    assert session.store.one_class(TOFU).note == "mine"
+    without_conflicts(faults)
+
+
+def test_labels_of_photos_are_imported_in_the_page(session, server, page):
+    key = session.photos(TOFU)[2].key
+    enter(page, server)
+    page.locator("#files").click()
+    text = f"path,fine,spicy\n{key},{TOFU},no\n"
+    page.get_by_label("File to import").set_input_files(
+        {"name": "photos.csv", "mimeType": "text/csv", "buffer": text.encode()}
+    )
+    page.get_by_role("button", name="Take these labels over").click()
+    saved(page)
+    assert session.store.photo_cells([key])[key]["spicy"].value == "no"
+    press(page, "Escape", "u")
+    page.wait_for_selector(".toast:has-text('undid')")
+    assert session.store.photo_labels() == []
+
+
+def test_a_label_of_very_many_classes_is_split_by_search(tmp_path, page):
+    from finegraph.workflows.label import open_session
+
+    rows = "\n".join(f"{'red' if number % 3 else 'blue'} dish {number},plate" for number in range(700))
+    (tmp_path / "many.csv").write_text(f"fine,served\n{rows}\n", encoding="utf-8")
+    with open_session(str(tmp_path / "many.csv")) as session, serving(session) as server:
+        enter(page, server)
+        press(page, "m")
+        page.get_by_role("tab", name="Split a label").click()
+        page.get_by_label("New names").fill("dish ware")
+        page.get_by_label("Search what is split").fill("blue")
+        page.wait_for_selector(".split:has-text('All 234 that are found')")
+        page.get_by_label("Part for all").select_option("dish ware")
+        page.get_by_role("button", name="Give", exact=True).click()
+        expect(page.locator(".parts select")).to_have_count(234)
+        page.get_by_label("Search what is split").fill("")
+        page.wait_for_selector(".split:has-text('All 700 of them')")
+        page.get_by_role("button", name="Preview").click()
+        page.get_by_role("button", name="Make this change").click()
+        page.wait_for_selector('[data-kind=served] .option[title="dish ware"]')
+        values = [session.store.cell(fine, "served").value for fine in session.store.graph().fine[:4]]
+        assert values == ["dish ware", "plate", "plate", "dish ware"]
+        assert session.store.label_counts("served") == {"plate": 466, "dish ware": 234}
+        page.goto("about:blank")
+
+
+def test_classes_that_photos_contradict_come_first(session, server, page):
+    from finegraph.labelling import Proposal
+
+    reason = "on 3 photos of the class the model finds 'yes' with 95%"
+    proposal = Proposal(source="model", fine=SHUMAI, kind="spicy", value="yes", score=0.95, reason=reason)
+    session.store.put_suggestions("model", [proposal])
+    enter(page, server)
+    expect(page.locator("h1")).to_have_text(SHUMAI)
+    press(page, *["ArrowDown"] * 4)
+    expect(page.locator(".suggestion.contradicts .reason")).to_have_text(reason)
+    press(page, "s")
+    page.wait_for_selector('[data-kind=spicy] .option[title="yes"][aria-pressed=true]')
+    assert cell(session, "spicy", SHUMAI).value == "yes"
+
+
+def test_labels_beyond_the_keys_are_found_by_touch(tmp_path, phone):
+    from finegraph.workflows.label import open_session
+
+    rows = "\n".join(f"dish {number},label {number}" for number in range(60))
+    (tmp_path / "many.csv").write_text(f"fine,sort\n{rows}\n", encoding="utf-8")
+    with open_session(str(tmp_path / "many.csv")) as session, serving(session) as server:
+        enter(phone, server)
+        phone.get_by_role("button", name="52 more").tap()
+        phone.get_by_label("Name of the label").fill("label 58")
+        phone.get_by_role("option", name="label 58", exact=True).tap()
+        phone.wait_for_selector('.option[title="label 58"][aria-pressed=true]')
+        saved(phone)
+        assert session.store.cell("dish 0", "sort").value == "label 58"
+        phone.goto("about:blank")
+
+
+class _OtherSite(BaseHTTPRequestHandler):
+    """A page of another site, without any policy of its own."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<link rel=icon href=data:,><title>evil</title>")
+
+    def log_message(self, *given):
+        """Say nothing."""
+
+
+@pytest.fixture
+def other_site():
+    with ThreadingHTTPServer(("127.0.0.1", 0), _OtherSite) as site:
+        Thread(target=site.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{site.server_address[1]}/"
+        site.shutdown()
+
+
+@pytest.mark.parametrize("body_type", ["text/plain", "application/x-www-form-urlencoded"])
+def test_a_page_of_another_site_changes_nothing(session, server, other_site, page, faults, body_type):
+    page.goto(other_site)
+    cells = [{"fine": TOFU, "kind": "restaurant", "value": "Lei Garden", "seen": 0}]
+    body = json.dumps({"person": "Eve", "edit": "edit-of-eve", "cells": cells})
+    send = """async ([url, type, body]) => {
+        const options = { method: "POST", mode: "no-cors", headers: { "Content-Type": type }, body };
+        await fetch(`${url}/api/decide`, options).catch(() => {});
+    }"""
+    page.evaluate(send, [server.url, body_type, body])
+    assert cell(session, "restaurant").value == "Chef Yu"
+    assert any("NotSameOrigin" in line for line in faults.lines)  # it was answered, and the answer kept from the page
+    faults.lines.clear()

@@ -109,6 +109,11 @@ def test_three_hundred_payloads_as_classes_and_labels(page, tmp_path):
     (tmp_path / "many.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with open_session(str(tmp_path / "many.csv")) as session, serving(session) as server:
         assert list(session.store.graph().fine) == names
+        kind = session.store.kinds()[0]
+        for number, name in enumerate(names):
+            session.store.set_note(name, name, person=name[:80], edit_id=f"note-{number:04}", seen=0)
+            voter = f"{number} {name}"[:80].strip()
+            session.store.decide(name, kind.name, kind.labels[1], person=voter, edit_id=f"vote-{number:04}", seen=None)
         page.goto(f"{server.url}/#/grid/{session.store.kinds()[0].name}")
         page.get_by_label("Your name").fill("<svg onload=window.hit=1>")
         page.keyboard.press("Enter")
@@ -116,9 +121,32 @@ def test_three_hundred_payloads_as_classes_and_labels(page, tmp_path):
         seen = set()
         for step in range(0, 300, 15):
             page.locator(".grid-rows").evaluate("(rows, step) => { rows.scrollTop = step * 46; }", step)
-            page.wait_for_selector(f'[aria-label="Classes"] .grid-row[data-index="{step}"] .option')
+            last = min(step + 14, 299)  # rows are drawn at the next frame, the last one in sight with them
+            page.wait_for_selector(f'[aria-label="Classes"] .grid-row[data-index="{last}"] .option')
             expect(page.locator(".grid-row:not([data-index])")).to_have_count(0)  # rows that are still on their way
             seen.update(page.locator(".grid-name").all_inner_texts())
         assert seen == set(names)
         assert page.evaluate("window.hit") is None
+        walk_through(page, names)
+        assert page.evaluate("window.hit") is None
+        assert page.locator("#view script, #view iframe, #view object, #view embed, #view video").count() == 0
         page.goto("about:blank")
+
+
+def walk_through(page, names):
+    """Look at every class alone, decide it, and at what the team did."""
+    page.get_by_role("tab", name="Class", exact=True).click()
+    for index, name in enumerate(names):
+        expect(page.locator("h1")).to_have_text(name, use_inner_text=True)
+        expect(page.locator(".note")).to_have_value(name)
+        page.keyboard.press("1")
+        if index % 50 == 0:
+            page.wait_for_selector('#state[data-state="saved"]')
+            page.keyboard.press("h")
+            page.wait_for_selector("dialog .history")
+            page.keyboard.press("Escape")
+        if index + 1 < len(names):
+            page.keyboard.press("ArrowRight")
+    page.get_by_role("tab", name="Team", exact=True).click()
+    page.wait_for_selector(".team-view table")
+    page.wait_for_timeout(300)

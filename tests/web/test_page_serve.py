@@ -11,7 +11,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.samples import sample_menu
 from finegraph.web.answering import ServedModel
 from finegraph.web.security import Security
-from finegraph.web.words import percent
+from finegraph.web.words import answer_words, percent
 from serving import photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -185,6 +185,48 @@ def test_dropped_and_pasted_photos_and_samples(page, server):
     assert shown(page) == [(answer.label, percent(answer.probability)) for answer in prediction.top]
 
 
+def test_several_photos_make_a_list_to_choose_from(page, server, faults):
+    contents = [photo_bytes(seed) for seed in (11, 12)] + [b"<html>", photo_bytes(13)]
+    open_page(page, server)
+    page.set_input_files(
+        "#file",
+        [
+            {"name": f"<b>{number}</b>.png", "mimeType": "image/png", "buffer": content}
+            for number, content in enumerate(contents)
+        ],
+    )
+    settle(page)
+    assert shown(page) == expected(server, contents[0])
+    entries = page.locator("#album button")
+    best = [expected(server, content)[0] if number != 2 else None for number, content in enumerate(contents)]
+    entries.nth(3).get_by_text(best[3][1]).wait_for()
+    for number, answer in enumerate(best):
+        name, _, words = entries.nth(number).get_attribute("aria-label").partition(": ")
+        assert name == f"<b>{number}</b>.png"
+        assert words == ("Cannot be read" if answer is None else ", ".join(answer))
+    page.get_by_role("group", name="restaurant").get_by_text("Lei Garden").click()
+    settle(page)
+    assert shown(page) == expected(server, contents[0], restaurant="Lei Garden")
+    page.select_option("#risk", "0.2")
+    settle(page)
+    entries.nth(3).click()  # what was told of the first is not told of this one
+    settle(page)
+    assert shown(page) == expected(server, contents[3])
+    assert page.locator("#known").inner_text() == ""
+    assert [entries.nth(number).get_attribute("aria-pressed") for number in range(4)] == ["false"] * 3 + ["true"]
+    prediction = server.model.predict(Image.open(io.BytesIO(contents[3])), top=6, risk=0.2)
+    sentence = page.locator("#sentence").inner_text().lower().replace("\n", "; ")
+    assert sentence == answer_words(prediction, {}).lower()
+    entries.nth(2).click()
+    page.wait_for_selector("#notes .note")
+    assert "this is no photo of a known format" in page.locator("#notes").inner_text()
+    assert not page.locator("#result").is_visible()
+    choose(page, contents[1])
+    assert not page.locator("#album").is_visible()
+    assert shown(page) == expected(server, contents[1])
+    faults.lines = [line for line in faults.lines if "422" not in line and "blob:" not in line]
+
+
 def test_on_a_phone_one_can_take_a_photo_and_nothing_is_cut_off(phone, server):
     open_page(phone, server)
     assert phone.locator("#take").is_visible()
@@ -233,6 +275,61 @@ def test_names_with_html_are_shown_as_text(page, faults):
             assert page.locator("main script, main svg, #result img, #kinds b").count() == 0
             headings = [heading.text_content() for heading in page.locator("#kinds h3").all()]
             assert headings == ["<b>dish</b>", "place"]
+
+
+FORMS = [
+    "<script>window.hit=1</script>",
+    "<img src=x onerror=window.hit=1>",
+    "'\"><svg onload=window.hit=1>",
+    "' onfocus=window.hit=1 autofocus='",
+    "javascript:window.hit=1",
+    "{{constructor.constructor('window.hit=1')()}} ${window.hit=1}",
+    "</title></script><iframe srcdoc='<script>parent.hit=1</script>'>",
+    "&lt;b&gt; &amp;amp; &#x3c;",
+    "=HYPERLINK(1) ; surely \\u003cb\\u003e",
+    "\u202eevil\u2066 100 %",
+    "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
+    "z\u0301\u0302\u0303" * 12 + "\u200b\ufeff\u00ad\u2028.",
+    "\U0001f469\u200d\U0001f373 \U0001f1e6\U0001f1e8 \ud7ff\ufffd",
+    "W" * 900,
+    "many words " * 90 + "end",
+]
+
+
+@pytest.mark.parametrize("form", ["page", "phone"])
+def test_three_hundred_hostile_names_are_text_and_push_nothing_aside(request, faults, form):
+    names = [f"{kind} {number}" for number in range(20) for kind in FORMS]
+    table = {name: {f"kind {FORMS[0]}": names[-number - 1], "place": name} for number, name in enumerate(names)}
+    page = request.getfixturevalue(form)
+    with pytest.MonkeyPatch.context() as patch:
+        tiny.register(patch)
+        with running(tiny.classifier(LabelGraph.from_table(table))) as server:
+            page.on("dialog", lambda dialog: faults.lines.append(f"dialog: {dialog.message}"))
+            open_page(page, server)
+            content = photo_bytes(1)
+            choose(page, content, name="<img src=x onerror=window.hit=1>\u202e.png")
+            wanted = [label for label, _ in expected(server, content)]
+            assert page.locator("#top .name").evaluate_all("all => all.map((one) => one.textContent)") == wanted
+            for number, name in enumerate(FORMS):
+                label = f"{name} {number}"  # all that hold its beginning are listed, also where it is very long
+                box = page.get_by_role("combobox", name="Find a place")
+                box.fill(label)
+                page.wait_for_function(
+                    "label => [...document.querySelectorAll('[role=option]')].some((one) => "
+                    "one.firstChild.textContent === label)",
+                    arg=label,
+                )
+                box.fill("")
+            page.get_by_role("group", name="place").get_by_role("button").first.click()
+            settle(page)
+            told = page.locator("#known button span").first.evaluate("one => one.textContent")
+            assert told.removeprefix("place: ") in names
+            assert page.evaluate("window.hit") is None
+            assert page.locator("main :is(script, svg, iframe, math, object, a), #result img, #kinds b").count() == 0
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            tall = page.locator("#top li").evaluate_all("all => all.map((one) => one.offsetHeight)")
+            assert max(tall) < 140
+            assert max(len(text) for text in page.locator("#why b, #sentence").all_inner_texts()) < 500
 
 
 def test_a_kind_with_many_labels_has_a_picker_that_searches(page):

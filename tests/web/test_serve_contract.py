@@ -35,6 +35,7 @@ OPERATIONS = [
     ("POST", "/v1/predict"),
     ("POST", "/v1/given"),
     ("POST", "/v1/search"),
+    ("GET", "/v1/search"),
     ("GET", "/v1/photos/{key}"),
     ("GET", "/v1/model"),
     ("GET", "/v1/graph"),

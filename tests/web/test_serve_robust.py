@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import os
+import signal
 import socket
 import struct
 import threading
@@ -23,13 +24,14 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ImageFileError
 from finegraph.web import answering
 from finegraph.web.admission import Admission
-from finegraph.web.decode_worker import decode
+from finegraph.web.decode_worker import decode, jpeg_scans
 from finegraph.web.decoding import DecodingPool, DecodingSettings
 from finegraph.web.problems import ProblemError
 from finegraph.web.refusing import plain_size
 from serving import files, photo_bytes, running
 
 VIEWS = ViewSettings(size=24, resize=32)
+JOB = {"resize": 32, "keep_shape": False, "interpolation": "bilinear", "most_pixels": 40_000_000}
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -39,14 +41,14 @@ def _tiny_networks(monkeypatch):
     tiny.register(monkeypatch)
 
 
-def png(width, height, rows=None, bits=8, colour=2):
+def png(width, height, rows=None, bits=8, colour=2, level=1):
     """A PNG that says it is so large; it holds so many rows of zeros."""
 
     def chunk(name, content):
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
     line = b"\0" * (1 + width * {0: 1, 2: 3, 6: 4}[colour] * bits // 8)
-    packed = zlib.compressobj(1)
+    packed = zlib.compressobj(level)
     content = b"".join(packed.compress(line) for _ in range(height if rows is None else rows)) + packed.flush()
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", content) + chunk(b"IEND", b"")
@@ -78,12 +80,10 @@ def test_workers_make_the_picture_that_the_library_makes(tmp_path):
 
 
 def test_bombs_are_refused_from_their_header():
-    answer, pixels = decode(
-        png(30_000, 30_000, rows=1),
-        {"resize": 32, "keep_shape": False, "interpolation": "bilinear", "most_pixels": 40_000_000},
-    )
-    assert "30000 x 30000 pixels; at most 40 million are decoded" in answer["error"]
-    assert pixels == b""
+    for job in (JOB, {**JOB, "quick_pixels": 8_000_000}):
+        answer, pixels = decode(png(30_000, 30_000, rows=1), job)
+        assert "30000 x 30000 pixels; at most 40 million are decoded" in answer["error"]
+        assert pixels == b""
 
 
 def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
@@ -95,18 +95,18 @@ def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
             await pool.decode(bomb, "bomb.png", VIEWS)
         return await pool.decode(photo_bytes(), "photo", VIEWS), pool.killed
 
-    pixels, killed = with_pool(work, megabytes=100)
+    pixels, killed = with_pool(work, megabytes=20, large_megabytes=100, pixels_per_byte=1000)
     assert (pixels.shape, killed) == ((32, 32, 3), 0)
 
 
 def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
     async def work(pool):
-        (worker,) = pool._all
+        (worker,) = pool._quick.processes
         os.kill(worker.pid, 19)  # stopped: it will never answer
         with pytest.raises(ImageFileError, match=r"decoding took longer than 1 seconds and was given up"):
             await pool.decode(photo_bytes(), "slow.png", VIEWS)
         good = await pool.decode(photo_bytes(), "photo", VIEWS)
-        (worker,) = pool._all
+        (worker,) = pool._quick.processes
         worker.kill()
         await worker.wait()
         with pytest.raises(ImageFileError, match="the photo broke the decoder"):
@@ -117,6 +117,73 @@ def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
     good, again, killed = with_pool(work, seconds=1.0)
     np.testing.assert_array_equal(good, again)
     assert killed == 2
+
+
+def test_large_photos_have_a_worker_of_their_own_and_do_not_keep_others():
+    large, small = photo_bytes(1, width=700, height=500), photo_bytes(2)
+
+    async def work(pool):
+        (worker,) = pool._large.processes
+        os.kill(worker.pid, signal.SIGSTOP)  # it is as busy as can be
+        busy = [asyncio.create_task(pool.decode(large, "large.png", VIEWS)) for _ in range(3)]
+        while pool._large.inside < 3:
+            await asyncio.sleep(0.01)
+        quick = await pool.decode(small, "small.png", VIEWS)
+        jpeg = await pool.decode(photo_bytes(1, "JPEG", width=700, height=500), "camera.jpg", VIEWS)
+        with pytest.raises(ProblemError, match="There are 3 large photos in the server"):
+            await pool.decode(large, "one.png", VIEWS)
+        os.kill(worker.pid, signal.SIGCONT)
+        return quick, jpeg, await asyncio.gather(*busy), pool.killed
+
+    quick, jpeg, found, killed = with_pool(work, quick_pixels=100_000, large_waiting=3)
+    assert {picture.shape for picture in (quick, jpeg, *found)} == {(32, 32, 3)}
+    expected, _ = decode(large, JOB)
+    assert (expected, killed) == ({"width": 32, "height": 32}, 0)
+
+
+def test_what_needs_more_memory_than_quick_workers_have_is_a_large_photo():
+    async def work(pool):
+        return await pool.decode(photo_bytes(3, "BMP", width=2500, height=2000), "a.bmp", VIEWS)
+
+    assert with_pool(work, megabytes=18).shape == (32, 32, 3)
+
+
+def test_a_photo_that_takes_too_long_is_given_up_however_busy_the_machine_is():
+    slow = png(4_000, 4_000)
+
+    async def work(pool):
+        with pytest.raises(ImageFileError, match=r"slow.png: decoding took longer than 0.03 seconds and was given up"):
+            await pool.decode(slow, "slow.png", VIEWS)
+        return await pool.decode(photo_bytes(), "photo", VIEWS), pool.killed
+
+    assert with_pool(work, computing=0.03, pixels_per_byte=1000)[1] == 1
+
+
+def test_few_bytes_with_very_many_pixels_are_no_photo():
+    bomb = png(4_000, 4_000, level=9)
+
+    async def work(pool):
+        with pytest.raises(ImageFileError, match=rf"a file of {len(bomb)} bytes with 16000000 pixels is no photo"):
+            await pool.decode(bomb, "bomb.png", VIEWS)
+        return pool._large.inside
+
+    assert with_pool(work) == 0
+
+
+def test_scans_of_a_jpeg_are_counted_and_too_many_refused():
+    buffer = io.BytesIO()
+    tiny.picture(1, width=64, height=64).save(buffer, "JPEG", progressive=True, exif=b"Exif\0\0\xff\xda\xff\xda")
+    content = buffer.getvalue()
+    scans = jpeg_scans(content)
+    assert 5 <= scans <= 12
+    assert jpeg_scans(photo_bytes(1, "JPEG")) == 1
+    assert jpeg_scans(photo_bytes(1, "PNG")) == 0
+    assert jpeg_scans(content + b"\xff\xda" * 500) == scans  # what is behind the end, such as a film
+    last = content.rindex(b"\xff\xda")
+    many = content[:last] + content[last:-2] * 200 + content[-2:]
+    assert jpeg_scans(many) == scans + 199
+    assert decode(many, JOB) == ({"error": "the JPEG has more than 100 scans; save it again in the usual way"}, b"")
+    assert jpeg_scans(b"\xff\xd8\xff" + b"\xff\xe0\0\2" * 5000) > 100  # so many that nobody follows them
 
 
 def test_malformed_uploads_are_all_refused_and_harm_nobody():
@@ -312,7 +379,7 @@ def test_stopping_finishes_what_is_there(monkeypatch):
             futures = [pool.submit(post, seed) for seed in range(3)]
             while server.state.admission.inside < 3:
                 time.sleep(0.01)
-            workers = list(server.state.pool._all)
+            workers = [*server.state.pool._quick.processes, *server.state.pool._large.processes]
         assert [future.result().status_code for future in futures] == [200] * 3
     assert all(worker.returncode is not None for worker in workers)
     with pytest.raises(httpx.ConnectError):

@@ -12,7 +12,7 @@ from finegraph.search import Index
 from finegraph.web.answering import ServedModel
 from finegraph.web.searching import PhotoIndex
 from finegraph.workflows.index import add_photos, make_index
-from finegraph.workflows.search import search_photos
+from finegraph.workflows.search import search_index, search_photos
 from serving import files, photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -67,6 +67,60 @@ def test_hits_are_those_of_the_library(server, folder, data, options):
         assert (hit["label"], hit["similarity"]) == (other.label, pytest.approx(other.similarity, abs=1e-5))
     assert [bad["number"] for bad in body["bad"]] == [1]
     assert str(folder) not in str(body)  # no path of this machine
+
+
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        ({}, {}),
+        ({"count": 4, "per_label": 1}, {"count": 4, "per_label": 1}),
+        ({"where": ["restaurant=B", "dish=mapo tofu"]}, {"where": ["restaurant=B", "dish=mapo tofu"]}),
+        ({"where_not": "spicy=yes"}, {"where": ["spicy!=yes"]}),
+        ({"same": "dish", "other": "restaurant"}, {"same": ["dish"], "other": ["restaurant"]}),
+    ],
+)
+def test_by_a_fine_label(server, folder, asked, options):
+    label = next(iter(tiny.TABLE))
+    response = server.client.get("/v1/search", params={"label": label, **asked})
+    assert response.status_code == 200, response.text
+    (expected,) = search_index(folder / "index", labels=[label], **{"count": 12, **options}).queries
+    found = response.json()
+    assert (found["label"], len(found["hits"])) == (label, len(expected.hits))
+    assert [hit["label"] for hit in found["hits"]] == [hit.label for hit in expected.hits]
+    assert [hit["score"] for hit in found["hits"]] == pytest.approx([hit.score for hit in expected.hits], abs=1e-5)
+    assert str(folder) not in response.text
+
+
+def test_wrong_questions_by_label_are_named(server):
+    label = next(iter(tiny.TABLE))
+    for asked, words in (
+        ({"label": "mapo tofu @ C"}, "did you mean 'mapo tofu @ "),
+        ({"label": label, "where": "dish=soup"}, "unknown label 'soup' of kind 'dish'"),
+        ({"label": label, "same": "dish", "other": "dish"}, "the dish cannot be the same and another at once"),
+        ({"label": label, "count": 0}, "count"),
+        ({}, "label"),
+    ):
+        response = server.client.get("/v1/search", params=asked)
+        assert (response.status_code, words in response.json()["detail"]) == (422, True), response.text
+
+
+def test_what_is_given_sharpens_a_condition(server, folder):
+    content = photo_bytes(33)
+    data = {"other": "restaurant", "given": "restaurant=A"}
+    (found,) = server.client.post("/v1/search", files=files(content), data=data).json()["photos"]
+    picture = Image.open(io.BytesIO(content))
+    given = {"restaurant": {"A"}}
+    (expected,) = search_photos(
+        Index.open(folder / "index"), server.model, [picture], count=12, other=("restaurant",), given=given
+    )
+    assert [hit["label"] for hit in found["hits"]] == [hit.label for hit in expected.hits]
+    assert {hit["kinds"]["restaurant"][0] for hit in found["hits"]} == {"B"}
+    for data, words in (
+        ({"given": "restaurant=A"}, "given: expected same or other with it"),
+        ({"same": "dish", "given": ["restaurant=A", "dish=egg rice"]}, "no fine label"),
+    ):
+        response = server.client.post("/v1/search", files=files(content), data=data)
+        assert (response.status_code, words in response.json()["detail"]) == (422, True), response.text
 
 
 def test_thumbnails_are_had_by_the_keys_of_hits_only(server):

@@ -24,6 +24,21 @@ def prediction(sure, best=("mapo tofu @ Lei Garden", 0.832)):
         ),
         (Statement("ingredient: tofu", "yes", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely with tofu, 96 %"),
         (Statement("ingredient: beef", "no", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely without beef, 96 %"),
+        (
+            Statement("dish", "\u05d0\u05d1", 0.97, 3),
+            {},
+            "Mapo tofu at Lei Garden, 83 %; surely \u2068\u05d0\u05d1\u2069, 97 %",
+        ),
+        (
+            Statement("dish", "a\u202eb\u2069", 0.97, 3),
+            {},
+            "Mapo tofu at Lei Garden, 83 %; surely a\ufffdb\ufffd, 97 %",
+        ),
+        (
+            Statement("dish", "long " * 100, 0.97, 3),
+            {},
+            f"Mapo tofu at Lei Garden, 83 %; surely {'long ' * 31}long…, 97 %",
+        ),
         (Statement("spicy", "yes", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely spicy: yes, 96 %"),
     ],
 )

@@ -1,11 +1,13 @@
 import csv
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import finegraph as fg
+from finegraph.cli import demo as demo_command
 from finegraph.cli.main import run
 from finegraph.data.menu import Menu
 from finegraph.errors import RunFolderError
@@ -99,3 +101,38 @@ def test_it_is_printed_with_what_to_do_next(demo, monkeypatch, capsys, tmp_path)
     document = json.loads(capsys.readouterr().out)
     assert document["folder"] == "here"
     assert {"top1", "top5", "nll", "kinds"} == set(document["comparisons"][0]["heads"]["bipartite"])
+
+
+def test_next_commands_are_as_one_types_them_here(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / ".venv" / "bin" / "finegraph"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [".venv/bin/finegraph", "demo"])  # as make calls it
+    assert demo_command.own_command() == ".venv/bin/finegraph"
+    monkeypatch.setattr("sys.argv", [str(script), "demo"])
+    assert demo_command.own_command() == ".venv/bin/finegraph"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert demo_command.own_command() == "finegraph"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "__main__.py"), "demo"])  # python -m finegraph
+    assert demo_command.own_command() == f"{sys.executable} -m finegraph"
+
+
+def test_a_page_is_opened_by_what_is_there(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert demo_command.opener() == ""
+    (tmp_path / "xdg-open").write_text("#!/bin/sh\n")
+    (tmp_path / "xdg-open").chmod(0o755)
+    assert demo_command.opener() == "xdg-open "
+    monkeypatch.setattr("sys.platform", "win32")
+    assert demo_command.opener() == "start "
+
+
+def test_what_serving_needs_is_said_where_it_is_missing(demo, monkeypatch, capsys):
+    monkeypatch.setattr("finegraph.web.extra.find_spec", lambda name: None)
+    demo_command._print(demo)
+    assert "the same as a web page; the server needs fastapi" in capsys.readouterr().out

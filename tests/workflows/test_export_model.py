@@ -11,14 +11,18 @@ import pytest
 import torch
 from PIL import Image
 
+import tiny_classifier
 from evaluation.tiny_runs import Colours, make_classifier, make_photos, make_run, register
+from finegraph import LabelGraph
 from finegraph.data.sources import read_samples
 from finegraph.data.storage import durable
+from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, ExportError, ImageFileError, MissingExtraError, ModelFolderError
 from finegraph.model.export import runners
 from finegraph.model.export.runners import OnnxRunner
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.backbones.build import BACKBONES
+from finegraph.nn.network import NetworkDesign, build_network
 from finegraph.workflows import export
 from finegraph.workflows.export import export_model
 
@@ -188,18 +192,18 @@ def test_without_the_extra(run, tmp_path, monkeypatch):
         export_model(run, tmp_path / "model.onnx")
 
 
+def run_example(*arguments):
+    """The example in a process of its own that has neither finegraph nor torch; its lines, and its errors."""
+    hidden = "import runpy, sys; sys.modules['finegraph'] = sys.modules['torch'] = None; del sys.argv[0]; "
+    command = [sys.executable, "-W", "error", "-c", hidden + "runpy.run_path(sys.argv[0])", str(EXAMPLE)]
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    return done.stdout.splitlines(), done.stderr
+
+
 def test_the_example_runs_with_onnxruntime_alone(run, manifest, tmp_path):
     export_model(run, tmp_path / "model.onnx")
     photo = next(str(sample.path) for sample in read_samples(manifest) if sample.label == "large red")
-
-    def start(*evidence):
-        hidden = "import runpy, sys; sys.modules['finegraph'] = sys.modules['torch'] = None; del sys.argv[0]; "
-        command = [sys.executable, "-W", "error", "-c", hidden + "runpy.run_path(sys.argv[0])"]
-        given = [str(EXAMPLE), str(tmp_path / "model.onnx"), photo, *evidence]
-        done = subprocess.run([*command, *given], capture_output=True, text=True, timeout=60)
-        return done.stdout.splitlines(), done.stderr
-
-    lines, errors = start("size=large", "framed=yes", "framed=no")
+    lines, errors = run_example(tmp_path / "model.onnx", photo, "size=large", "framed=yes", "framed=no")
     assert errors == ""
     expected = PhotoClassifier.load(run, "cpu").predict(photo, given={"size": "large"}, top=4)
     shown = dict(reversed(line.split(maxsplit=1)) for line in lines)
@@ -207,7 +211,21 @@ def test_the_example_runs_with_onnxruntime_alone(run, manifest, tmp_path):
         assert shown[f"fine: {answer.label}"] == f"{answer.probability:.2%}"
     for kind, answers in expected.kinds.items():
         assert shown[f"{kind}: {answers[0].label}"] == f"{answers[0].probability:.2%}"
-    assert start("size=enormous") == ([], "no label agrees with that\n")
+    wrong = run_example(tmp_path / "model.onnx", photo, "size=enormous", "size=large")
+    assert wrong == ([], "the model does not know [('size', 'enormous')]\n")
+
+
+def test_the_example_with_a_graph_without_kinds(manifest, tmp_path):
+    network = build_network(LabelGraph(["a", "b", "c"]), NetworkDesign(network="colours")).eval()
+    PhotoClassifier(network, ViewSettings(resize=36, size=32, keep_shape=True)).save(tmp_path / "model")
+    found = export_model(tmp_path / "model", tmp_path / "model.onnx")
+    assert (found.kinds, found.coarse) == (0, 0)
+    assert {one.output for one in found.differences} == {"log_probs", "embedding"}
+    tiny_classifier.picture(3, 90, 61).save(tmp_path / "photo.png")
+    lines, errors = run_example(tmp_path / "model.onnx", tmp_path / "photo.png")
+    assert errors == ""
+    expected = PhotoClassifier.load(tmp_path / "model", "cpu").predict(tmp_path / "photo.png", top=3)
+    assert lines == [f"{one.probability:7.2%}  fine: {one.label}" for one in expected.top]
 
 
 def test_the_example_is_short():

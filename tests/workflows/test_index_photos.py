@@ -106,6 +106,51 @@ def test_another_label_takes_the_place_of_the_old_one(run, photos, tmp_path):
     assert contents(tmp_path / "index")[str(photos / LABELS[0] / "0.png")] == LABELS[0]
 
 
+def test_a_photo_that_is_named_without_labels_keeps_those_it_has(run, photos, tmp_path):
+    file = photos / LABELS[0] / "0.png"
+    manifest = tmp_path / "images.csv"
+    manifest.write_text(f"path,label,spicy\n{file},{LABELS[0]},no\n")
+    make_index(run, [manifest], tmp_path / "index")
+    report = add_photos(tmp_path / "index", [file])
+    assert (report.added, report.replaced, report.unchanged) == (0, 0, 1)
+    hit = Index.open(tmp_path / "index").search(np.ones(12), 1)[0][0]
+    assert (hit.label, hit.kinds["spicy"]) == (LABELS[0], ("no",))
+    tiny.picture(99).save(file)  # another photo: what was said of the old one is not true of it
+    report = add_photos(tmp_path / "index", [file])
+    assert (report.replaced, report.relabelled) == (1, 1)
+    assert contents(tmp_path / "index") == {str(file): None}
+
+
+def test_other_labels_are_counted(run, photos, tmp_path):
+    make_index(run, [photos], tmp_path / "index")
+    manifest = tmp_path / "images.csv"
+    manifest.write_text("path,label\n" + "".join(f"photos/{label}/0.png,odd\n" for label in LABELS))
+    report = add_photos(tmp_path / "index", [manifest])
+    assert (report.replaced, report.relabelled, report.foreign) == (5, 5, 5)
+    assert report.to_dict()["relabelled"] == 5
+
+
+def test_parts_are_as_large_as_the_network_is_quick(run, photos, tmp_path, monkeypatch):
+    real, clock, read = workflow.extract_features, [0.0], []
+
+    def watched(network, samples, views, **options):
+        read.append(len(samples))
+        clock[0] += 20.0 * len(samples)
+        return real(network, samples, views, **options)
+
+    monkeypatch.setattr(workflow, "extract_features", watched)
+    monkeypatch.setattr(workflow.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(workflow, "FIRST_PART", 3)
+    make_index(run, [photos], tmp_path / "slow")
+    assert read == [3, 2, 2, 2, 1]
+    assert len(Index.open(tmp_path / "slow")) == 10
+    read.clear()
+    monkeypatch.setattr(workflow, "PART_SECONDS", 1e6)
+    monkeypatch.setattr(workflow, "PART", 5)
+    make_index(run, [photos], tmp_path / "quick")
+    assert read == [3, 5, 2]
+
+
 @pytest.mark.parametrize("project", [None, 2])
 def test_an_interrupted_job_goes_on(run, photos, tmp_path, monkeypatch, project):
     monkeypatch.setattr(workflow, "PART", 3)
@@ -144,8 +189,10 @@ def test_a_projection_and_what_it_loses(run, photos, tmp_path):
     assert add_photos(tmp_path / "index", [photos]).unchanged == 10
     with pytest.raises(InputError, match="expected at least 12 photos to fit a projection to 6 dimensions, got 10"):
         make_index(run, [photos], tmp_path / "small", project=6)
-    with pytest.raises(InputError, match="project: expected 1 to 11 dimensions, fewer than the feature has, got 12"):
+    with pytest.raises(InputError, match="expected a projection to 1 to 11 dimensions, fewer than the feature"):
         make_index(run, [photos], tmp_path / "other", project=12)
+    assert not (tmp_path / "small").exists()
+    assert not (tmp_path / "other").exists()
 
 
 def test_another_model_is_refused_by_name(run, photos, tmp_path):
@@ -159,7 +206,7 @@ def test_another_model_is_refused_by_name(run, photos, tmp_path):
     with pytest.raises(IndexFolderError, match="features of two models cannot be compared"):
         Index.open(tmp_path / "index").refuse_other(PhotoClassifier.load(tmp_path / "other"))
     shutil.move(run, tmp_path / "moved")
-    with pytest.raises(ModelFolderError, match="there is no such folder"):
+    with pytest.raises(ModelFolderError, match=r"there is no such folder\nThis is where the model was when"):
         add_photos(tmp_path / "index", [photos])
     assert add_photos(tmp_path / "index", [photos], model=tmp_path / "moved").unchanged == 10
 

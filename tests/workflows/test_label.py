@@ -122,7 +122,7 @@ def test_files_in_and_out(menu_file, tmp_path):
         assert LabelGraph.read(tmp_path / "out.csv") == LabelGraph.read(tmp_path / "out.json") == store.graph()
         (tmp_path / "new.csv").write_text(MENU.replace("kung pao,", "kung pao,bowl"), encoding="utf-8")
         made = import_file(store, tmp_path / "new.csv", person="bob")
-        assert made.text == "imported a graph: 1 cells changed"
+        assert made.text == "imported a graph: 1 cell changed"
         assert import_file(store, tmp_path / "photos.csv", person="bob").edits == 0
         with pytest.raises(InputError, match="no such file to import"):
             import_file(store, tmp_path / "none.csv", person="bob")

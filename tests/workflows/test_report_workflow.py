@@ -10,7 +10,7 @@ import pytest
 from evaluation.tiny_runs import make_photos, register
 from evaluation.tiny_runs import make_run as make_trained_run
 from finegraph.errors import InputError, RunFolderError, UnknownNameError
-from finegraph.reports import figures
+from finegraph.reports import figure_style
 from finegraph.reports.run_results import find_evaluation, read_run
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.report import write_report
@@ -58,6 +58,7 @@ def test_every_section_is_there(text):
     assert re.findall(r'<li><a href="#(\w+)"', text) == ids
     assert "There are 6 photos of each sort." in text
     assert "bipartite is right, softmax is wrong" in text
+    assert "Those drawn at random leave out the ones that are shown above them." in text
     assert "Similar training photos" in text
     assert "95 % intervals" in text
 
@@ -65,7 +66,7 @@ def test_every_section_is_there(text):
 @pytest.fixture
 def _coarse_figures(monkeypatch):
     """Figures of few dots: what they show is the same."""
-    monkeypatch.setattr(figures, "DPI", 40)
+    monkeypatch.setattr(figure_style, "DPI", 40)
 
 
 FIGURES = [
@@ -134,6 +135,10 @@ class TestStudy:
         "bipartite,both,1,test,1,no,top1,0.45,0.01,3,0.43,0.47,t over draws,0.05,0.03,0.07,better\n"
         "bipartite,both,all,test,1,no,top1,0.71,0.01,3,0.69,0.73,t over draws,0.01,-0.01,0.03,no difference\n"
         "softmax,,all,train,1,no,seconds_fit,0.5,0.0,3,0.5,0.5,t over draws,,,,\n"
+        "softmax,,all,train,1,no,ms_forward,0.41,0.0,3,0.4,0.4,t over draws,,,,\n"
+        "softmax,,all,train,1,no,ms_backward,0.52,0.0,3,0.5,0.5,t over draws,,,,\n"
+        "bipartite,both,all,train,1,no,ms_forward,1.23,0.0,3,1.2,1.2,t over draws,,,,\n"
+        "bipartite,both,all,train,1,no,ms_backward,0.74,0.0,3,0.7,0.7,t over draws,,,,\n"
     )
 
     def make(self, folder, summary=SUMMARY):
@@ -150,6 +155,7 @@ class TestStudy:
         assert "Top 1 on test for 1, all photos: softmax 40.0 %, 70.0 %; bipartite (both) 45.0 %, 71.0 %" in text
         assert "+5.0" in text
         assert "0.50 s" in text
+        assert "forward and backward, amount all: softmax 0.41 and 0.52; bipartite (both) 1.23 and 0.74" in text
         assert '<script type="application/json" id="data">null</script>' in text
 
     def test_a_study_and_runs(self, two, tmp_path):
@@ -228,6 +234,10 @@ def test_which_evaluation_is_shown(two, tmp_path):
         shutil.rmtree(evaluations / name)
     with pytest.raises(InputError, match=r"there are several evaluations \(test-10views, val\); say which one"):
         find_evaluation(copy)
+    shutil.rmtree(evaluations / "test-10views")
+    for name in ("val-2", "val-10"):  # training leaves one of the validation photos, and people add more
+        shutil.copytree(evaluations / "val", evaluations / name)
+    assert find_evaluation(copy).name == "val-10"
 
 
 class TestEvaluationDetails:

@@ -122,6 +122,21 @@ def test_a_label_with_a_condition(place):
     assert {hit.probability for hit in result.queries[0].hits} == {1.0}
 
 
+def test_what_is_known_of_a_photo_sharpens_a_condition(place, index, model):
+    query = place / "query.png"
+    result = search_index(place / "index", [query], other=["restaurant"], given=["restaurant=A"], count=20)
+    expected = search_photos(index, model, query, count=20, other=["restaurant"], given={"restaurant": "A"})[0]
+    assert result.queries[0].hits == expected.hits
+    assert {hit.kinds["restaurant"] for hit in expected.hits} == {("B",)}
+    several = search_index(place / "index", [query], other=["restaurant"], given=["restaurant=A", "restaurant=B"])
+    assert several.queries[0].hits == search_index(place / "index", [query], other=["restaurant"]).queries[0].hits
+    with pytest.raises(UnknownNameError, match="unknown label 'C' of kind 'restaurant'"):
+        search_index(place / "index", [query], other=["restaurant"], given=["restaurant=C"])
+    for options in ({"photos": [query]}, {"labels": [LABELS[0]], "other": ["restaurant"]}):
+        with pytest.raises(InputError, match="expected a photo, and a kind that is to be the same or another"):
+            search_index(place / "index", **options, given=["restaurant=A"])
+
+
 def test_filters_as_text(index):
     assert parse_where(index, ["dish=kung pao", "dish=egg rice", "fine!=kung pao @ A"]) == (
         {"dish": ("kung pao", "egg rice")},
@@ -147,6 +162,12 @@ def test_the_page_holds_everything_and_loads_nothing(place, tmp_path):
     assert "another restaurant" in text
     assert not re.search(r"https?://|<script|url\(|@import|<link", text)
     assert text.count('class="hit"') == 6
+
+
+def test_labels_on_the_page_are_in_words(place):
+    text = search_page(search_index(place / "index", labels=[LABELS[0]], where=[f"fine={LABELS[0]}"], count=1))
+    shown = re.findall("<li>(.*?)</li>", text)
+    assert shown == ["dish: mapo tofu", "restaurant: A", "spicy", "with: tofu, pork"]
 
 
 def test_names_on_the_page_are_text(place, tmp_path):

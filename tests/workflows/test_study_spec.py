@@ -137,9 +137,28 @@ def test_how_cells_read():
 
 
 def test_the_time_that_is_left_follows_what_was_measured():
-    cells = [Cell(head="softmax", kinds="", amount=amount, seed=0, box=False) for amount in ("1", "5", "all")]
+    cells = [Cell(head=head, kinds="", amount=amount, seed=0, box=False) for amount in ("1", "5", "all")
+             for head in ("softmax", "independent")]  # fmt: skip
     estimate = Estimate(cells, {"1": 10, "5": 10, "all": 10})
     assert estimate.seconds_left is None
-    estimate.skip(cells[0])
-    estimate.add(cells[1], 4.0)
-    assert estimate.seconds_left == pytest.approx(4.0)
+    estimate.add(cells[0], 4.0)
+    assert estimate.seconds_left == pytest.approx(2 * 4.0 + 3 * 1.8 * 4.0)  # the other head by the table of costs
+    estimate.add(cells[1], 100.0)
+    assert estimate.seconds_left == pytest.approx(2 * 4.0 + 2 * 100.0)  # and by its own time as soon as it has one
+    for cell in cells[2:]:
+        estimate.add(cell, 1.0)
+    assert estimate.seconds_left == 0.0
+
+
+def test_sets_whose_cells_would_be_one_file_are_refused():
+    for alike in ("both_of_it", "Both of it"):
+        with pytest.raises(SettingsError, match=rf"kinds: 'both of it' and '{alike}' are too alike"):
+            study_of({"data": "x", "kinds": {"both of it": ["a"], alike: ["b"]}})
+    with pytest.raises(SettingsError, match="at most 60 letters"):
+        study_of({"data": "x", "kinds": {"a" * 61: ["a"]}})
+
+
+def test_photos_held_out_to_measure_on_are_measured_on():
+    assert study_of({"data": "x", "test_share": 0.2}).test_share == 0.2
+    with pytest.raises(SettingsError, match=r"test_share: no effect, as splits has no 'test'"):
+        study_of({"data": "x", "test_share": 0.2, "splits": ["wild"]})

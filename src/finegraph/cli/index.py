@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from finegraph.cli import exit_codes
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
+from finegraph.errors import near_matches
 
 if TYPE_CHECKING:
     from finegraph.errors import ImageFileError
@@ -39,6 +40,10 @@ class _MakeByDefault(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the name of the command in front where none is given."""
         if args and args[0] not in (*self.commands, "-h", "--help"):
+            near = near_matches(args[0], list(self.commands))
+            if near and not Path(args[0]).exists():
+                known = " or ".join(repr(name) for name in near)
+                raise typer.BadParameter(f"{args[0]!r}: there is no such folder or command; did you mean {known}?")
             args = [MAKE, *args]
         return super().parse_args(ctx, args)
 
@@ -188,7 +193,8 @@ def _print_report(report: IndexReport, as_json: bool) -> None:
     else:
         to = console()
         parts = [f"{count(report.added, 'photo')} added"]
-        parts += [f"{report.replaced:,} replaced"] * (report.replaced > 0)
+        again = f" ({report.relabelled:,} had another label)" if report.relabelled else ""
+        parts += [f"{report.replaced:,} replaced{again}"] * (report.replaced > 0)
         parts += [f"{report.unchanged:,} unchanged"] * (report.unchanged > 0)
         to.print(f"{', '.join(parts)}; {count(report.photos, 'photo')} in {printable(report.folder)}")
         share = report.feature_seconds / report.seconds if report.seconds else 0.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
+import sys
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +15,22 @@ from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
-    from finegraph.labelling import Agreement, Diff, Edit, LabelStore
+    from finegraph.labelling import Agreement, Diff, Edit, EditResult
 
+SECONDS_PER_TURN = 0.001
+"""How long a thread of the server may compute while others wait. An edit goes through the database in many small steps,
+and with Python's own 5 milliseconds each of them could wait as long as a whole edit takes."""
 MOST_PRINTED = 50
 """How many lines a terminal is filled with, unless more are asked for."""
+_USED_BY: dict[str, tuple[str | None, ...]] = {
+    "--data": (None,),
+    "--model": (None,),
+    "--format": ("--export",),
+    "--fine": ("--history",),
+    "--kind": ("--history", "--agreement"),
+    "--person": ("--import", "--undo", "--history"),
+}
+"""What each flag goes with; None is the page."""
 
 
 def label(
@@ -81,6 +96,10 @@ def label(
     chosen = [name for name, value in verbs.items() if value is not None]
     if len(chosen) > 1:
         raise typer.BadParameter(f"{' and '.join(chosen)} cannot be asked for at once")
+    _refuse_unused(
+        chosen[0] if chosen else None,
+        {"--data": data, "--model": model, "--format": file_format, "--fine": fine, "--kind": kind, "--person": person},
+    )
     if not chosen:
         _serve(graph, data, model, database, host, port, token)
         return
@@ -88,14 +107,20 @@ def label(
     if diff is not None:
         _print_diff(graph, database, diff, as_json)
         return
-    from finegraph.workflows.label import open_store
+    from finegraph.workflows.label import import_into, open_store
 
-    store, notes = open_store(graph, database, write=bool(import_from or undo is not None))
+    if import_from is not None:
+        result, notes = import_into(graph, import_from, person=who, database=database)
+        _print_result(result, as_json)
+        _say(notes)
+        return
+    if export is not None:
+        _export(graph, database, export, file_format, as_json)
+        return
+    store, notes = open_store(graph, database, write=undo is not None)
     with store:
-        if import_from is not None or undo is not None:
-            _edit(store, import_from, undo, who, as_json)
-        elif export is not None:
-            _export(store, export, file_format, as_json)
+        if undo is not None:
+            _print_result(store.undo(undo, person=who, edit_id=uuid.uuid4().hex), as_json)
         elif backup is not None:
             _done(as_json, {"backup": str(store.backup(backup))}, f"copied to {backup}")
         elif agreement:
@@ -109,6 +134,7 @@ def _serve(
     graph: str, data: str | None, model: Path | None, database: str | None, host: str, port: int, token: str | None
 ) -> None:
     """Open the store and serve the page until it is stopped."""
+    sys.setswitchinterval(SECONDS_PER_TURN)
     from finegraph.web.label import serve_label
     from finegraph.workflows.label import open_session
 
@@ -116,6 +142,8 @@ def _serve(
         session = open_session(graph, data=data, model=model, database=database, progress=told)
     with session:
         _say(session.notes)
+        gc.collect()
+        gc.freeze()  # what is there now stays; looking through all of it again and again would hold up edits
         serve_label(session, host=host, port=port, token=token)
 
 
@@ -140,25 +168,29 @@ def _done(as_json: bool, content: dict[str, Any], text: str) -> None:
         console().print(printable(text))
 
 
-def _edit(store: LabelStore, file: Path | None, undo: int | None, who: str, as_json: bool) -> None:
-    """Import a file or undo an action."""
-    import uuid
+def _refuse_unused(verb: str | None, given: dict[str, object]) -> None:
+    """Refuse flags that would be of no use, rather than leave them unsaid."""
+    for flag, value in given.items():
+        if value is not None and verb not in _USED_BY[flag]:
+            users = " or ".join(name or "the page" for name in _USED_BY[flag])
+            raise typer.BadParameter(f"{flag} is of no use here; it goes with {users}")
 
-    from finegraph.workflows.label import import_file
 
-    if file is not None:
-        result = import_file(store, file, person=who)
-    else:
-        assert undo is not None, "one of both was asked for"
-        result = store.undo(undo, person=who, edit_id=uuid.uuid4().hex)
+def _print_result(result: EditResult, as_json: bool) -> None:
     _done(as_json, result.to_dict(), f"{result.text}; action number {result.batch}")
 
 
-def _export(store: LabelStore, target: Path, file_format: str | None, as_json: bool) -> None:
-    from finegraph.workflows.label import export_file
+def _export(graph: str, database: str | None, target: Path, file_format: str | None, as_json: bool) -> None:
+    """Write a store, or an earlier state of it, to a file."""
+    from finegraph.workflows.label import export_file, open_store
+    from finegraph.workflows.stored_labels import split_version
 
-    written = export_file(store, target, file_format)  # type: ignore[arg-type]  # what it cannot be is refused there
+    place, version = split_version(graph)
+    store, notes = open_store(place, database, write=False)
+    with store:
+        written = export_file(store, target, file_format, version=version)  # type: ignore[arg-type]  # refused there
     _done(as_json, {"file": str(written)}, f"wrote {written}")
+    _say(notes)
 
 
 def _print_diff(graph: str, database: str | None, other: str, as_json: bool) -> None:
@@ -189,10 +221,16 @@ def _print_history(edits: list[Edit], as_json: bool) -> None:
         print_json({"edits": [edit.to_dict() for edit in edits]})
         return
     rows = [
-        [str(edit.batch), edit.at[:19].replace("T", " "), edit.person, edit.text + (" (undone)" if edit.undone else "")]
+        [
+            str(edit.number),
+            str(edit.batch),
+            edit.at[:19].replace("T", " "),
+            edit.person,
+            edit.text + (" (undone)" if edit.undone else ""),
+        ]
         for edit in edits
     ]
-    print_table(console(), ["action", "when", "who", "what"], rows, right=[0])
+    print_table(console(), ["edit", "action", "when", "who", "what"], rows, right=[0, 1])
 
 
 def _print_agreement(found: Agreement, as_json: bool) -> None:

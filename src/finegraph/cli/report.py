@@ -57,4 +57,6 @@ def _print(written: Report) -> None:
         to.print(
             f"{count(len(written.figures), 'file')} of figures in {printable(str(Path(written.figures[0]).parent))}"
         )
+    for note in written.notes:
+        console(stderr=True).print(printable(f"note: {note}"))
     to.print(f"report: {printable(written.path)} ({written.size / 1e6:.1f} MB)")

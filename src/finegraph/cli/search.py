@@ -37,6 +37,10 @@ def search(
     other: Annotated[
         list[str] | None, typer.Option(metavar="KIND", help="Rank photos up that are probably of another.")
     ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND=LABEL", help="What is known of the photo, for --same and --other; repeat for more."),
+    ] = None,
     per_label: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many of each label.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many photos to find.")] = 10,
     guessed: Annotated[
@@ -63,10 +67,15 @@ def search(
         where=where or (),
         same=same or (),
         other=other or (),
+        given=given or (),
         per_label=per_label,
         guessed=guessed,
         others_only=others_only,
     )
+    if not result.complete:
+        console(stderr=True).print(
+            f"making {printable(result.index)} was interrupted, so photos are missing; give the same command again"
+        )
     if html is not None:
         from finegraph.workflows.search_page import write_search_page
 

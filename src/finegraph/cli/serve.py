@@ -31,6 +31,10 @@ def serve(
         list[str] | None, typer.Option(metavar="NAME", help="A further name of this server; repeat it for more.")
     ] = None,
     queue: Annotated[int, typer.Option(min=1, help="How many photos may be in the server at once.")] = 64,
+    per_client: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many of them may be of one client; by default half, and all of this machine."),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="How many batches to compute at once; by default one per core.")
     ] = None,
@@ -61,6 +65,7 @@ def serve(
         decoding=DecodingSettings(workers=max(1, cores)),
         threads=threads or cores,
         queue=queue,
+        per_client=per_client,
         engine=engine,  # type: ignore[arg-type]  # checked there
     )
 

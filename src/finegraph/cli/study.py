@@ -14,6 +14,7 @@ import typer
 from finegraph.cli.exit_codes import INTERRUPTED
 from finegraph.cli.progress import Progress, progress
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.errors import DataError, ImageFileError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,8 +57,17 @@ def study(
         return
     from finegraph.workflows.study.run import run_study
 
-    with StudyDisplay(quiet=as_json) as display:
-        outcome = run_study(read, folder, display)
+    try:
+        with StudyDisplay(quiet=as_json) as display:
+            outcome = run_study(read, folder, display)
+    except KeyboardInterrupt:
+        console(stderr=True).print("stopped; the same command goes on, with the cell that was not done")
+        raise
+    except ImageFileError as error:
+        raise DataError(
+            f'{error}\nMend, replace or remove the photo, or have such photos left out with on_bad_file = "skip" in '
+            f"{file}. `finegraph data check` lists all."
+        ) from error
     if as_json:
         rows = outcome.summary.rows if outcome.summary is not None else []
         rivals = outcome.summary.rivals if outcome.summary is not None else []
@@ -72,9 +82,10 @@ def study(
 def _list(read: Study, folder: Path, as_json: bool) -> None:
     """The cells of a study and which are done."""
     from finegraph.workflows.study.cells import plan
-    from finegraph.workflows.study.folder import StudyFolder
+    from finegraph.workflows.study.folder import FREE, StudyFolder
 
     place = StudyFolder(folder)
+    place.refuse_another(read, (*FREE, "data", "graph"))  # photos need not be named to look at a list
     cells = [(cell, place.has(cell)) for cell in plan(read)]
     if as_json:
         listed = [{**cell.to_dict(), "done": done} for cell, done in cells]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import Field, asdict, fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED
-from finegraph.cli.terminal import print_json
+from finegraph.cli.terminal import console, print_json, printable
 from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import TrainSettings, check_used, read_settings, setting_type
 
 if TYPE_CHECKING:
-    from finegraph.cli.training_display import TrainingDisplay
     from finegraph.workflows.train import TrainResult
 
 _FLAGS = {"data"}
@@ -50,32 +49,34 @@ def _train(
         check_used(values)
     _use_threads(settings.threads)
     with TrainingDisplay(quiet=as_json) as display:
-        result: TrainResult = train_run(settings, display, run=run, resume=resume)
-        written = _report(result, display) if report and result.finished and display.speaks else None
+        result: TrainResult = train_run(settings, display, run=run, resume=resume, report=report)
     if display.speaks:
         if as_json:
-            print_json({**asdict(result), "report": written})
+            print_json(result)
         else:
             print_result(result)
-            if written is not None:
-                typer.echo(f"report: {written}")
+            if report and result.finished:
+                _print_report(result)
     if not result.finished:
         raise typer.Exit(INTERRUPTED)
 
 
-def _report(result: TrainResult, display: TrainingDisplay) -> str | None:
-    """Evaluate the run on photos that it was not trained on, and write the report; None where there are none."""
-    from finegraph.workflows.evaluate import evaluate_run
-    from finegraph.workflows.report import write_report
-
-    split = result.validated_on or result.to_evaluate
-    if split is None:
-        display.note("no report: there are no photos to judge the model on; hold some out with --val-share 0.2")
-        return None
-    found = evaluate_run(
-        result.run, split=split, progress=lambda done, total: display.stage(f"photos of {split}", done, total)
-    )
-    return write_report([result.run], evaluation=found.folder.name).path
+def _print_report(result: TrainResult) -> None:
+    """Where the report is, or why there is none."""
+    if result.report is not None:
+        console().print(f"report: {printable(result.report)}")
+    elif result.report_fault is not None:
+        split = result.validated_on
+        console(stderr=True).print(
+            printable(
+                f"no report: {result.report_fault}; the model is complete, try again with: "
+                f"finegraph evaluate {result.run} --split {split}, then finegraph report {result.run}"
+            )
+        )
+    else:
+        console(stderr=True).print(
+            "no report: there are no validation photos to judge the model on; hold some out with --val-share 0.2"
+        )
 
 
 def _use_threads(threads: int | None) -> None:
@@ -162,9 +163,12 @@ def _command() -> Callable[..., None]:
         inspect.Parameter(
             "report",
             only,
-            default=False,
+            default=True,
             annotation=Annotated[
-                bool, typer.Option("--report", help="Then judge the model on held-out photos and write report.html.")
+                bool,
+                typer.Option(
+                    "--report/--no-report", help="At the end judge the model on its validation photos: report.html."
+                ),
             ],
         ),
         inspect.Parameter(

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  # the last two register their formats
 
 from finegraph.data.samples import Box
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import ImageFileError, ImageTooLargeError, InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """The formats that are tried, the frequent ones first."""
@@ -93,10 +93,10 @@ def decode_image(
     try:
         image = _open(io.BytesIO(file) if isinstance(file, bytes) else file, path)
         size = image.size
-        if size[0] * size[1] > most_pixels:
-            raise ImageFileError(
-                path, f"the photo has {size[0]} x {size[1]} pixels; at most {most_pixels / 1e6:g} million are decoded"
-            )
+        pixels = size[0] * size[1]
+        if pixels > most_pixels:
+            reason = f"the photo has {size[0]} x {size[1]} pixels; at most {most_pixels / 1e6:g} million are decoded"
+            raise ImageTooLargeError(path, reason, pixels)
         if at_least is not None:
             _draft(image, box, at_least)
         return _upright(image, path, box, size)

@@ -20,7 +20,7 @@ from finegraph.data.samples import Samples
 from finegraph.errors import InputError
 from finegraph.evaluation.results import BadPhoto
 from finegraph.inference import Posterior
-from finegraph.model.features import extract_features
+from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.photos import OnBadFile
@@ -91,6 +91,7 @@ def photo_batches(
     settings: PhotoSettings,
     bad: list[BadPhoto],
     progress: Progress | None = None,
+    known: Features | None = None,
 ) -> Iterator[PhotoBatch]:
     """The posteriors of photos in order, batch after batch.
 
@@ -100,6 +101,7 @@ def photo_batches(
         settings: how they are looked at.
         bad: photos that cannot be read are put here.
         progress: is told how many of how many photos are done.
+        known: the features of the centre of these photos, where they were computed already; no file is read then.
 
     Raises:
         ImageFileError: a photo that cannot be read, where that is an error.
@@ -109,6 +111,9 @@ def photo_batches(
     rows = max(1, _MOST_FEATURES // (settings.views * sum(part.feature_size for part in backbones)))
     labels = len(network.graph) + sum(len(network.graph.labels(kind)) for kind in network.graph.kinds)
     size = max(1, min(_MOST_ROWS, _MOST_SCORES // labels) // settings.views)
+    if known is not None:
+        yield from _batches(classifier, samples, known, 1, size, 0, bad)
+        return
     for start in range(0, len(samples), rows):
         part = samples[start : start + rows]
         features = extract_features(
@@ -123,12 +128,25 @@ def photo_batches(
             engine=settings.engine,
             progress=Told(progress, len(samples)).part(start),
         )
-        bad += [BadPhoto(path=error.path, reason=error.reason) for error in features.bad]
-        numbers = _numbers(part, features.samples) + start
-        for first in range(0, len(numbers), size):
-            own = slice(first, first + size)
-            coarse = None if features.coarse is None else _rows(features.coarse[own], settings.views)
-            yield PhotoBatch(_posterior(classifier, _rows(features.fine[own], settings.views), coarse), numbers[own])
+        yield from _batches(classifier, part, features, settings.views, size, start, bad)
+
+
+def _batches(
+    classifier: PhotoClassifier,
+    part: Samples,
+    features: Features,
+    views: int,
+    size: int,
+    start: int,
+    bad: list[BadPhoto],
+) -> Iterator[PhotoBatch]:
+    """The posteriors of some photos, the first of which is number `start`, by their features."""
+    bad += [BadPhoto(path=error.path, reason=error.reason) for error in features.bad]
+    numbers = _numbers(part, features.samples) + start
+    for first in range(0, len(numbers), size):
+        own = slice(first, first + size)
+        coarse = None if features.coarse is None else _rows(features.coarse[own], views)
+        yield PhotoBatch(_posterior(classifier, _rows(features.fine[own], views), coarse), numbers[own])
 
 
 def _posterior(classifier: PhotoClassifier, features: Tensor, coarse: Tensor | None) -> Posterior:

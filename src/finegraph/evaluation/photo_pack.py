@@ -2,17 +2,18 @@
 
     thumbnails.safetensors    per set: the numbers of the photos, where each JPEG ends, and all JPEGs one after another
 
-A picture is decoded at a fraction of its size, cut to its box where that was looked at, scaled down and saved as a
-JPEG: a few milliseconds, and about 3 kB at 112 pixels. Several threads share the work. What cannot be read is left out.
+A picture is decoded once, at a fraction of its size, cut to its box where that was looked at, scaled down and saved as
+a JPEG: a few milliseconds, and about 3 kB at 112 pixels. Several threads share the work. What cannot be read is left
+out.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,51 +23,61 @@ from finegraph.data.images import read_image
 from finegraph.data.samples import Box, Sample
 from finegraph.errors import ImageFileError, InputError
 
-SIZE, QUALITY = 112, 60
-"""The longer side of a thumbnail in pixels, and its quality."""
-LARGE_SIZE, LARGE_QUALITY = 288, 72
-"""The same for photos that are looked at closely."""
+
+class Look(NamedTuple):
+    """How small pictures are: the longer side in pixels, and the quality of the JPEG."""
+
+    size: int
+    quality: int
+
+
+SMALL, LARGE = Look(112, 60), Look(288, 72)
+"""For lists of photos, and for photos that are looked at closely."""
+Pack = dict[str, NDArray[Any]]
 
 
 def pack_photos(
-    samples: Mapping[int, Sample],
+    sets: Mapping[str, Mapping[int, Sample]],
     *,
-    size: int = SIZE,
-    quality: int = QUALITY,
+    looks: Mapping[str, Look] | None = None,
     box: bool = False,
     threads: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> dict[str, NDArray[Any]]:
-    """Small pictures of photos.
+) -> dict[str, Pack]:
+    """Small pictures of photos, in one or more sets.
+
+    A number is the same photo in every set; it is decoded once.
 
     Args:
-        samples: the photos by number.
-        size: the longer side of the result in pixels.
-        quality: of the JPEG.
+        sets: the photos by number, in sets by name.
+        looks: how the pictures of a set are, where that is not `SMALL`.
         box: whether photos are cut to their boxes.
         threads: how many work at a time; by default 2.
-        progress: is told how many are done.
 
     Returns:
-        `numbers`, `ends` and `jpeg`; see `unpack_photos`.
+        Of each set `numbers`, `ends` and `jpeg`; see `unpack_photos`.
     """
-    numbers, pictures = [], []
+    own = {name: (looks or {}).get(name, SMALL) for name in sets}
+    order = sorted(own, key=lambda name: -own[name].size)
+    samples = {number: sample for photos in sets.values() for number, sample in photos.items()}
+    found: dict[str, dict[int, bytes]] = {name: {} for name in sets}
 
-    def make(number: int) -> tuple[int, bytes | None]:
+    def make(number: int) -> None:
+        wanted = [name for name in order if number in sets[name]]
         sample = samples[number]
-        return number, _small(sample.path, sample.box if box else None, size, quality)
+        pictures = _small(sample.path, sample.box if box else None, [own[name] for name in wanted])
+        for name, picture in zip(wanted, pictures, strict=False):
+            found[name][number] = picture
 
     with ThreadPoolExecutor(threads or 2, "thumbnails") as pool:
-        for done, (number, picture) in enumerate(pool.map(make, samples), start=1):
-            if picture is not None:
-                numbers.append(number)
-                pictures.append(picture)
-            if progress is not None:
-                progress(done)
-    return join_pictures(zip(numbers, pictures, strict=True))
+        for _ in pool.map(make, samples):
+            pass
+    return {
+        name: join_pictures((number, found[name][number]) for number in photos if number in found[name])
+        for name, photos in sets.items()
+    }
 
 
-def join_pictures(pictures: Iterable[tuple[int, bytes]]) -> dict[str, NDArray[Any]]:
+def join_pictures(pictures: Iterable[tuple[int, bytes]]) -> Pack:
     """Pictures by number as three arrays."""
     listed = list(pictures)
     return {
@@ -93,13 +104,17 @@ def unpack_photos(arrays: Mapping[str, NDArray[Any]]) -> dict[int, bytes]:
     }
 
 
-def _small(path: os.PathLike[str], box: Box | None, size: int, quality: int) -> bytes | None:
-    """A photo as a small JPEG; None where it cannot be read."""
+def _small(path: os.PathLike[str], box: Box | None, looks: Sequence[Look]) -> list[bytes]:
+    """A photo as small JPEGs, the largest first; none where it cannot be read."""
+    largest = looks[0].size
     try:
-        picture = read_image(path, box, at_least=(size, size))
+        picture = read_image(path, box, at_least=(largest, largest))
     except ImageFileError:
-        return None
-    picture.thumbnail((size, size), Image.Resampling.BICUBIC, reducing_gap=2.0)
-    out = io.BytesIO()
-    picture.save(out, "JPEG", quality=quality, optimize=False)
-    return out.getvalue()
+        return []
+    made = []
+    for look in looks:
+        picture.thumbnail((look.size, look.size), Image.Resampling.BICUBIC, reducing_gap=2.0)
+        out = io.BytesIO()
+        picture.save(out, "JPEG", quality=look.quality, optimize=False)
+        made.append(out.getvalue())
+    return made

@@ -23,6 +23,7 @@ from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
 from finegraph.evaluation.unknown import Scores, choose_threshold, unknown_figures
 from finegraph.graph.faults import first_few
+from finegraph.model.features import Features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 
@@ -60,6 +61,7 @@ def evaluate_photos(
     foreign: Samples | None = None,
     details: DetailCollector | None = None,
     progress: Progress | None = None,
+    known: Features | None = None,
     **options: Unpack[PhotoOptions],
 ) -> Evaluation:
     """Evaluate a classifier on photos with labels.
@@ -71,6 +73,7 @@ def evaluate_photos(
         foreign: photos of none of the classes, to see how many of them are found.
         details: takes in what a report shows of single photos.
         progress: is told how many of how many photos are done.
+        known: the features of the centre of each photo, where they were computed already.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
 
     Raises:
@@ -96,7 +99,7 @@ def evaluate_photos(
     )
     told = Told(progress, len(samples) + (0 if foreign is None else len(foreign)))
     bad: list[BadPhoto] = []
-    for batch in photo_batches(classifier, samples, settings, bad, told.part(0)):
+    for batch in photo_batches(classifier, samples, settings, bad, told.part(0), known):
         seen = {name: labels[batch.numbers] for name, labels in kinds.items()}
         collector.add(batch.posterior, fine[batch.numbers], seen, batch.numbers)
     result = collector.result()
@@ -105,8 +108,8 @@ def evaluate_photos(
         classifier.unknown if classifier.unknown is not None and classifier.unknown.holds_for(settings.views) else None
     )
     if rule is not None or others is not None:
-        known = collector.samples().unknown
-        result = replace(result, unknown=unknown_figures(rule, score, DEFAULT_KEPT, known, others))
+        own = collector.samples().unknown
+        result = replace(result, unknown=unknown_figures(rule, score, DEFAULT_KEPT, own, others))
     box = classifier.views.box if settings.box is None else settings.box
     return Evaluation(replace(result, box=box, bad_photos=tuple(bad)), collector.samples())
 

@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from finegraph.errors import GraphError
-from finegraph.graph.cells import escape_label, format_cell, format_name
+from finegraph.graph.cells import FORMULA_SIGNS, escape_label, format_cell, format_name
 from finegraph.graph.columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.csv_columns import LONGEST_CELL
 from finegraph.graph.csv_file import FINE, LABELS_ROW
@@ -38,22 +38,32 @@ class _Column:
     cells: list[str]
 
 
-def format_csv(graph: LabelGraph) -> str:
+def format_csv(graph: LabelGraph, *, safe: bool = False) -> str:
     """The graph as the text of a CSV file.
+
+    Args:
+        graph: the graph.
+        safe: whether cells that a spreadsheet could run get a backslash, which reading takes away again.
 
     Raises:
         GraphError: something in the graph cannot be written as CSV; JSON can hold it.
     """
     columns = list(_columns(graph))
     _check(graph, columns)
+    rows: list[Sequence[str]] = [[FINE, *(format_name(column.name) for column in columns)]]
+    if any(column.labels for column in columns):
+        rows.append([LABELS_ROW, *(column.labels for column in columns)])
+    fine = [format_name(label) for label in graph.fine]
+    rows += zip(fine, *(column.cells for column in columns), strict=True)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([FINE, *(format_name(column.name) for column in columns)])
-    if any(column.labels for column in columns):
-        writer.writerow([LABELS_ROW, *(column.labels for column in columns)])
-    fine = [format_name(label) for label in graph.fine]
-    writer.writerows(zip(fine, *(column.cells for column in columns), strict=True))
+    writer.writerows([_text_only(cell) for cell in row] if safe else row for row in rows)
     return text.getvalue()
+
+
+def _text_only(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return "\\" + cell if cell.startswith(FORMULA_SIGNS) else cell
 
 
 def _check(graph: LabelGraph, columns: Sequence[_Column]) -> None:

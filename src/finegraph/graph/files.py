@@ -41,7 +41,7 @@ def write_graph(graph: LabelGraph, path: str | os.PathLike[str]) -> None:
         GraphError: the graph holds something that CSV cannot.
     """
     name = os.fspath(path)
-    text = format_csv(graph) if _is_csv(name) else canonical_json(graph) + "\n"
+    text = format_csv(graph, safe=True) if _is_csv(name) else canonical_json(graph) + "\n"
     write_text(name, text)
 
 

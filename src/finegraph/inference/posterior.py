@@ -173,6 +173,18 @@ class Posterior:
         own = None if scores is None else wide(scores[:, tensors.columns]).to(fine.dtype)
         return tensors.label_log_probs(tensors.members.logsumexp(fine), own)
 
+    def unknown_share(self, kind: str) -> Float[Tensor, "batch label"]:
+        """How much of the probability of each label of a kind rests on unknown cells, from 0 to 1.
+
+        A fine label whose parent is unknown may have any label of the kind, so it adds to all of them by their prior.
+        Near 1, the graph knows little of what it says here: fill these cells first. It is 0 for impossible labels.
+        """
+        tensors = self.tensors.kind(kind)
+        fine = self.log_probs()
+        whole = self.kind_log_probs(kind, fine)
+        part = self.kind_log_probs(kind, fine.masked_fill(tensors.unknown == 0, -torch.inf))
+        return (part - whole.masked_fill(whole.isneginf(), 0.0)).exp().clamp_max(1.0)
+
     def probs(self, kind: str | None = None) -> Float[Tensor, "batch label"]:
         """The probabilities of the fine labels, or of the labels of a kind."""
         return self.log_probs(kind).exp()

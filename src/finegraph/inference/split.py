@@ -7,8 +7,8 @@ splits s = mu + a_i + sum_j b^j[parent_j(i)] that give the same joint scores, ta
 
 with mu, a constant that changes no posterior, chosen so that alpha is smallest too. It depends on the posterior alone.
 The system is solved for the coarse labels, (I + G' G) beta = G' (s - mu) and alpha = s - mu - G beta, by conjugate
-gradients scaled by the number of children. G is only ever multiplied, one gather and one scatter per kind: a few dozen
-steps, each linear in the graph.
+gradients scaled by the number of children. G is only ever multiplied, one gather and one scatter for as many kinds as
+fit into a little memory: a few dozen steps, each linear in the graph.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from torch import Tensor
 
 _PRECISION = 1e-12
 _MOST_STEPS = 2000
+_MOST_TOGETHER = 1 << 20
+"""How many numbers are gathered at once; small kinds one by one would take more time in Python than in sums."""
 
 
 @dataclass(frozen=True)
@@ -68,19 +70,20 @@ def _solve(kinds: Sequence[Links], right: Float[Tensor, "column fine"]) -> Float
     """(I + G G')^-1 of each row of `right`."""
     if not kinds:
         return right.clone()
-    sizes = [kind.count for kind in kinds]
+    bundles = _bundles(kinds, _MOST_TOGETHER // len(right))
+    sizes = [bundle.count for bundle in bundles]
     fine_count = right.shape[1]
 
     def up(values: Tensor) -> Tensor:
-        return torch.cat([kind.up(values) for kind in kinds], dim=1)
+        return torch.cat([bundle.up(values) for bundle in bundles], dim=1)
 
     def down(values: Tensor) -> Tensor:
         total = values.new_zeros(len(values), fine_count)
-        for kind, part in zip(kinds, torch.split(values, sizes, dim=1), strict=True):
-            total += kind.down(part, fine_count)
+        for bundle, part in zip(bundles, torch.split(values, sizes, dim=1), strict=True):
+            total += bundle.down(part, fine_count)
         return total
 
-    scale = torch.cat([torch.bincount(kind.coarse, kind.weight**2, kind.count) for kind in kinds]).add(1.0)
+    scale = torch.cat([torch.bincount(bundle.coarse, bundle.weight**2, bundle.count) for bundle in bundles]).add(1.0)
     residual = up(right)
     solution = torch.zeros_like(residual)
     direction = residual / scale
@@ -99,3 +102,26 @@ def _solve(kinds: Sequence[Links], right: Float[Tensor, "column fine"]) -> Float
         direction = scaled + new_size / size.clamp_min(tiny) * direction
         size = new_size
     return right - down(solution)
+
+
+def _bundles(kinds: Sequence[Links], most_edges: int) -> list[Links]:
+    """Kinds side by side as if they were one, in order, each bundle with so many edges at the most unless it is one."""
+    groups: list[list[Links]] = []
+    edges = 0
+    for kind in kinds:
+        if not groups or edges + len(kind.fine) > most_edges:
+            groups.append([])
+            edges = 0
+        groups[-1].append(kind)
+        edges += len(kind.fine)
+    return [_side_by_side(group) for group in groups]
+
+
+def _side_by_side(kinds: Sequence[Links]) -> Links:
+    starts = torch.tensor([0, *(kind.count for kind in kinds)]).cumsum(0).tolist()
+    return Links(
+        torch.cat([kind.fine for kind in kinds]),
+        torch.cat([kind.coarse + start for kind, start in zip(kinds, starts[:-1], strict=True)]),
+        torch.cat([kind.weight for kind in kinds]),
+        starts[-1],
+    )

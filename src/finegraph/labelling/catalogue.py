@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import unknown_name
 from finegraph.graph.columns import Cell
-from finegraph.graph.kind import BINARY_LABELS
+from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
 from finegraph.labelling.records import CellValue, KindInfo, Mode
 from finegraph.labelling.tables import kinds, labels, meta
 from finegraph.labelling.values import cell_of_value, encode, value_of_cell
@@ -44,7 +44,7 @@ class KindEntry:
     name: str
     position: int
     mode: Mode
-    prior: str
+    prior: UnknownPrior
     removed: bool
     version: int
     all_labels: tuple[LabelEntry, ...]

@@ -26,6 +26,8 @@ except ImportError:  # not a POSIX system: two writers then wait for each other 
 
 WAIT = 30.0
 """Seconds that a connection waits for another process."""
+_SECRET = frozenset({"password", "sslpassword"})
+"""What a URL of PostgreSQL may say after `?` that nobody else should read."""
 _TURN = 0x66696E65
 """The advisory lock by which writers take turns on PostgreSQL."""
 
@@ -75,7 +77,7 @@ class Database:
     @property
     def shown(self) -> str:
         """What to call the database in messages; without a password."""
-        return str(self.file) if self.file else self.url.render_as_string(hide_password=True)
+        return str(self.file) if self.file else without_password(self.url)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -108,9 +110,10 @@ def url_of(place: str | os.PathLike[str]) -> URL:
         return URL.create("sqlite", database=os.path.abspath(text))
     try:
         url = make_url(text)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):  # the text is not repeated: it may hold a password
         raise LabelStoreError(
-            f"{text!r} is no database URL; expected a file, or such as postgresql+psycopg://user@host/name"
+            f"this is no database URL (it begins with {text.partition('://')[0]!r}); "
+            "expected a file, or such as postgresql+psycopg://user@host/name"
         ) from None
     if url.get_backend_name() not in ("sqlite", "postgresql"):
         raise LabelStoreError(f"a store lives in SQLite or PostgreSQL, got {url.get_backend_name()!r}")
@@ -123,6 +126,14 @@ def url_of(place: str | os.PathLike[str]) -> URL:
     return url
 
 
+def without_password(place: str | URL) -> str:
+    """A URL that may be shown and written down; the password is found again by the means of the database itself."""
+    url = url_of(place) if isinstance(place, str) else place
+    query = {name: value for name, value in url.query.items() if name not in _SECRET}
+    shown = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
+    return shown.render_as_string(hide_password=False)
+
+
 @contextlib.contextmanager
 def translated(shown: str) -> Iterator[None]:
     """Errors of the database as errors of the store."""
@@ -130,9 +141,10 @@ def translated(shown: str) -> Iterator[None]:
         yield
     except sa.exc.DBAPIError as error:
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-        raise LabelStoreError(
-            f"{shown}: the database refused: {reason}; check that it is there and has room"
-        ) from error
+        do = "check that it is there and has room"
+        if "password" in reason:
+            do = "give the password in the URL, in the variable PGPASSWORD, or in the file ~/.pgpass"
+        raise LabelStoreError(f"{shown}: the database refused: {reason}; {do}") from error
     except sa.exc.TimeoutError as error:
         raise LabelStoreError(f"{shown}: too many questions at once; ask again") from error
 

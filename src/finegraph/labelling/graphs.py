@@ -2,8 +2,7 @@
 
 The first import fills an empty store row by row and is one line of the log. Later ones change only what differs, as
 edits like any others, so they can be looked at and undone. `read_graph` gives the graph of now, or of an earlier
-version: things that were edited since are taken as they were before their first edit after it. Cost: linear in the
-cells.
+version (see `past`). Cost: linear in the cells.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from finegraph.graph import LabelGraph
 from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.columns import Column, Part, graph_of
 from finegraph.labelling.log import new_structure, now
+from finegraph.labelling.past import Past
 from finegraph.labelling.plan import Image, Key, Plan
-from finegraph.labelling.records import Mode
-from finegraph.labelling.rewriting import kind_image
+from finegraph.labelling.records import Mode, Target
 from finegraph.labelling.rows import name_form, search_form
 from finegraph.labelling.tables import batches, cells, edits, fine, kinds, labels, meta
-from finegraph.labelling.undoing import key_of
 from finegraph.labelling.values import encode_parts, parts_of
 
 _AT_ONCE = 20_000
@@ -135,51 +133,20 @@ def read_columns(
     Raises:
         EmptyGraphError: the store holds no graph.
     """
-    earlier = {} if version is None else first_pictures(connection, version)
-    names = {row.id: (row.position, row.id, row.name, row.removed) for row in connection.execute(sa.select(fine))}
-    for key, image in earlier.items():
-        if key.target == "fine" and key.fine_id is not None:
-            names[key.fine_id] = (image["position"], key.fine_id, image["name"], image["removed"])
-    living = sorted(entry for entry in names.values() if not entry[3])
+    past = Past.read(connection, catalogue, version)
+    living = sorted(entry for entry in past.fine(connection).values() if not entry[3])
     if not living:
         raise EmptyGraphError("the store holds no graph yet; import one")
     place = {number: order for order, (_, number, _, _) in enumerate(living)}
-    return tuple(name for _, _, name, _ in living), list(_columns(connection, catalogue, place, earlier))
+    return tuple(name for _, _, name, _ in living), list(_columns(connection, past, place))
 
 
-def first_pictures(connection: Connection, version: int, upto: int | None = None) -> dict[Key, Image]:
-    """What things that were edited after a version were before that; nothing at all is an empty picture."""
-    query = sa.select(edits).where(edits.c.number > version, edits.c.target != "graph").order_by(edits.c.number)
-    if upto is not None:
-        query = query.where(edits.c.number <= upto)
-    found: dict[Key, Image] = {}
-    for row in connection.execute(query):
-        key = key_of(row)
-        if key not in found:
-            found[key] = {"value": None} if row.before is None else json.loads(row.before)
-    return found
-
-
-def _columns(
-    connection: Connection, catalogue: Catalogue, place: Mapping[int, int], earlier: Mapping[Key, Image]
-) -> Iterator[Column]:
-    """The columns of the store in order."""
-    described = []
-    for kind in catalogue.all_kinds:
-        own = earlier.get(Key("kind", kind_id=kind.id), kind_image(kind))
-        if not own["removed"]:
-            described.append((own["position"], kind.id, own, kind))
-    for _, _, own, kind in sorted(described, key=lambda entry: entry[:2]):
-        entries = []
-        for label in kind.all_labels:
-            image = earlier.get(Key("label", kind_id=kind.id, label_id=label.id))
-            now_is = (label.position, label.id, label.name, label.removed)
-            entries.append(now_is if image is None else (image["position"], label.id, image["name"], image["removed"]))
-        entries = sorted(entry for entry in entries if not entry[3])
-        order = {number: position for position, (_, number, _, _) in enumerate(entries)}
-        found = _cells(connection, kind.id, place, order, earlier)
-        names = tuple(name for _, _, name, _ in entries)
-        yield Column(name=own["name"], mode=own["mode"], prior=own["prior"], labels=names, cells=found)
+def _columns(connection: Connection, past: Past, place: Mapping[int, int]) -> Iterator[Column]:
+    """The columns of a state in order."""
+    for kind in past.catalogue.kinds:
+        order = {label.id: position for position, label in enumerate(kind.labels)}
+        found = _cells(connection, kind.id, place, order, past.pictures)
+        yield Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=found)
 
 
 def _cells(
@@ -233,7 +200,14 @@ def encoded_cells(column: Column, ids: Sequence[int], mode: Mode) -> list[str | 
 
 def plan_text(plan: Plan) -> str:
     """What a later import does, in a sentence."""
-    counts = {what: len(plan.of(what)) for what in ("fine", "kind", "label", "cell")}
-    words = {"fine": "classes", "kind": "kinds", "label": "labels", "cell": "cells"}
-    changed = ", ".join(f"{count} {words[what]}" for what, count in counts.items() if count)
+    words: dict[Target, tuple[str, str]] = {
+        "fine": ("class", "classes"),
+        "kind": ("kind", "kinds"),
+        "label": ("label", "labels"),
+        "cell": ("cell", "cells"),
+        "note": ("note", "notes"),
+        "photo": ("label of a photo", "labels of photos"),
+    }
+    counts = {what: len(plan.of(what)) for what in words}
+    changed = ", ".join(f"{count} {words[what][count != 1]}" for what, count in counts.items() if count)
     return f"imported a graph: {changed or 'nothing'} changed"

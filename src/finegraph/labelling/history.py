@@ -19,7 +19,7 @@ from finegraph.labelling.plan import Image, Plan
 from finegraph.labelling.queries import cell_states
 from finegraph.labelling.records import Batch, CellState, CellValue, Edit, EditResult
 from finegraph.labelling.rows import fine_ids, fine_names
-from finegraph.labelling.tables import batches, edits, fine, photo_labels, undone
+from finegraph.labelling.tables import batches, edits, undone
 from finegraph.labelling.values import value_text
 
 _MOST_CELLS = 1000
@@ -30,12 +30,13 @@ def read_history(
     connection: Connection,
     catalogue: Catalogue,
     *,
-    fine_label: str | None,
-    kind: str | None,
-    photo: str | None,
-    person: str | None,
-    batch: int | None,
-    before: int | None,
+    fine_label: str | None = None,
+    kind: str | None = None,
+    photo: str | None = None,
+    person: str | None = None,
+    batch: int | None = None,
+    before: int | None = None,
+    after: int | None = None,
     limit: int,
 ) -> list[Edit]:
     """Edits, newest first; see `LabelStore.history`."""
@@ -53,6 +54,8 @@ def read_history(
             query = query.where(column == value)
     if before is not None:
         query = query.where(edits.c.number < before)
+    if after is not None:
+        query = query.where(edits.c.number > after)
     rows = list(connection.execute(query.order_by(edits.c.number.desc()).limit(limit)))
     names = fine_names(connection, {row.fine_id for row in rows if row.fine_id is not None})
     return [_edit(catalogue, names, row) for row in rows]
@@ -243,13 +246,3 @@ def _cells_after(connection: Connection, catalogue: Catalogue, changed: Sequence
         votes = now_is.votes if now_is else {}
         found.append(_state(catalogue.by_id[edit.kind_id], name, edit.number, image, votes, sure))
     return found
-
-
-def photo_rows(connection: Connection) -> list[Row[Any]]:
-    """All image-level labels with the names of their classes, in the order of the photos."""
-    query = (
-        sa.select(photo_labels, fine.c.name.label("fine_name"))
-        .select_from(photo_labels.outerjoin(fine, photo_labels.c.fine_id == fine.c.id))
-        .where(photo_labels.c.value.is_not(None))
-    )
-    return list(connection.execute(query.order_by(photo_labels.c.photo, photo_labels.c.kind_id)))

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from finegraph.labelling.catalogue import Catalogue, KindEntry
+from finegraph.labelling.catalogue import Catalogue, KindEntry, LabelEntry
 from finegraph.labelling.columns import Column
-from finegraph.labelling.graphs import encoded_cells, plan_text
+from finegraph.labelling.graphs import encoded_cells
 from finegraph.labelling.log import now
 from finegraph.labelling.plan import Image, Key, Plan
 from finegraph.labelling.rewriting import Rewriter, drop, kind_image, label_image
@@ -23,9 +23,10 @@ from finegraph.labelling.tables import fine, kinds, labels
 
 def plan_import(
     connection: Connection, catalogue: Catalogue, classes: Sequence[str], columns: Sequence[Column], person: str
-) -> Plan:
-    """The plan after which the store holds exactly these classes and columns."""
+) -> tuple[Plan, dict[str, int], dict[str, KindEntry]]:
+    """The plan after which the store holds exactly these classes and columns; their numbers, and the kinds of then."""
     plan = Plan("")
+    kinds_then: dict[str, KindEntry] = {}
     numbers = _plan_fine(connection, plan, classes)
     next_kind, next_label = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
     matched: set[int] = set()
@@ -43,12 +44,21 @@ def plan_import(
             _change(plan, Key("kind", kind_id=number), kind_image(kind), image)
         ids, next_label = _plan_labels(plan, kind, number, column.labels, next_label)
         _plan_cells(connection, plan, kind, number, column, ids, numbers, person)
+        kinds_then[column.name] = _entry_of(number, place, column, ids)
     for kind in catalogue.kinds:
         if kind.id not in matched:
             before = kind_image(kind)
             plan.add(Key("kind", kind_id=kind.id), before, {**before, "removed": 1})
-    plan.text = plan_text(plan)
-    return plan
+    return plan, dict(zip(classes, numbers, strict=True)), kinds_then
+
+
+def _entry_of(number: int, place: int, column: Column, ids: Sequence[int]) -> KindEntry:
+    """A kind as it is after the import."""
+    entries = (
+        LabelEntry(label, name, order, False, 0)
+        for order, (label, name) in enumerate(zip(ids, column.labels, strict=True))
+    )
+    return KindEntry(number, column.name, place, column.mode, column.prior, False, 0, tuple(entries))
 
 
 def _change(plan: Plan, key: Key, before: Image, after: Image) -> None:

@@ -39,6 +39,7 @@ class Content:
         votes: by class, then person, then kind.
         notes: by class.
         photos: image-level labels.
+        settled: by class, the kinds in which a disagreement was settled.
     """
 
     fine: tuple[str, ...]
@@ -46,6 +47,7 @@ class Content:
     votes: dict[str, dict[str, dict[str, CellValue]]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     photos: list[PhotoLabel] = field(default_factory=list)
+    settled: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def graph(self) -> LabelGraph:
@@ -62,13 +64,16 @@ def format_tasks(
     votes: Mapping[str, Mapping[str, Values]],
     notes: Mapping[str, str],
     photos: Iterable[PhotoLabel],
+    settled: Mapping[str, Sequence[str]],
 ) -> str:
-    """A store as Label Studio JSON."""
+    """A store as Label Studio JSON, a line per task."""
     tasks: list[dict[str, Any]] = []
     for row, name in enumerate(fine):
         data: dict[str, Any] = {"fine": name}
         if name in notes:
             data["note"] = notes[name]
+        if name in settled:
+            data["settled"] = list(settled[name])
         if not tasks:
             data["finegraph"] = [
                 {"name": c.name, "mode": c.mode, "unknown_prior": c.prior, "labels": list(c.labels)} for c in columns
@@ -83,7 +88,7 @@ def format_tasks(
     for (photo, label), own in by_photo.items():
         data = {"photo": photo} if label is None else {"photo": photo, "label": label}
         tasks.append({"data": data, "annotations": [_annotation(None, own, "photo")]})
-    return json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
+    return "[\n" + ",\n".join(json.dumps(task, ensure_ascii=False) for task in tasks) + "\n]\n"
 
 
 def _annotation(person: str | None, own: Values, to_name: str) -> dict[str, Any]:
@@ -143,6 +148,7 @@ class _Reader:
         votes: dict[str, dict[str, dict[str, CellValue]]] = {}
         notes: dict[str, str] = {}
         photos: list[PhotoLabel] = []
+        settled: dict[str, list[str]] = {}
         for number, task in enumerate(self.tasks):
             data = task["data"]
             truth, said = self._answers(task, number)
@@ -155,6 +161,8 @@ class _Reader:
                     votes[name] = said
                 if data.get("note"):
                     notes[name] = str(data["note"])
+                if data.get("settled"):
+                    settled[name] = self._settled(data["settled"], number)
             elif isinstance(data.get("photo"), str):
                 label = data.get("label")
                 photos += [
@@ -163,7 +171,13 @@ class _Reader:
             else:
                 raise InputError(f"{self.path}: task number {number} names no class ('fine') and no photo ('photo')")
         columns = [self._column(name, [own.get(name) for own in current.values()]) for name in self.kinds]
-        return Content(tuple(current), columns, votes, notes, photos)
+        return Content(tuple(current), columns, votes, notes, photos, settled)
+
+    def _settled(self, content: object, number: int) -> list[str]:
+        """The kinds of a class in which a disagreement was settled."""
+        if not isinstance(content, list) or not all(kind in self.kinds for kind in content):
+            raise InputError(f"{self.path}: task number {number}: 'settled' is no list of kinds of this file")
+        return [str(kind) for kind in content]
 
     def _infer(self) -> None:
         """Find the kinds and labels that occur, in the order in which they do."""

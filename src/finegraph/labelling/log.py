@@ -149,6 +149,13 @@ def carry_out(
     return Made(row, catalogue, numbered, written)
 
 
+def write_first(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
+    """Write votes, notes and photos that come with the first import, which is one line of the log as a whole."""
+    numbered = dict.fromkeys(plan.changes, 0)
+    _write_cells(connection, catalogue, plan.of("cell"), numbered, now(), structural=False, count_known=False)
+    _write_rest(connection, catalogue, plan, numbered)
+
+
 def _forget_suggestions(connection: Connection, changes: Iterable[Planned]) -> None:
     """Forget suggestions of labels that are gone."""
     for change in changes:

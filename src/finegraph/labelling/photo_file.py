@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy.engine import Row
 
 from finegraph.errors import GraphError
-from finegraph.graph.cells import format_cell, format_name, parse_name
+from finegraph.graph.cells import format_name, parse_name
 from finegraph.graph.csv_rows import rows as csv_rows
 from finegraph.graph.faults import FaultList
 from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.records import CellValue
 from finegraph.labelling.safe_csv import defused, format_rows
-from finegraph.labelling.values import parse_value_text
+from finegraph.labelling.values import parse_value_text, value_text
 
 _FIRST = ("path", "fine")
 
@@ -38,17 +35,23 @@ class PhotoLabel:
     value: CellValue
 
 
-def format_photos(catalogue: Catalogue, labels: Sequence[Row[Any]], *, safe: bool) -> str:
-    """Image-level labels as the text of a CSV file."""
-    used = [kind for kind in catalogue.kinds if any(row.kind_id == kind.id for row in labels)]
-    by_photo: dict[str, dict[int, Row[Any]]] = {}
-    for row in labels:
-        by_photo.setdefault(row.photo, {})[row.kind_id] = row
-    lines = [[*_FIRST, *(format_name(kind.name) for kind in used)]]
-    for photo, own in by_photo.items():
-        fine = next((row.fine_name for row in own.values() if row.fine_name is not None), "")
-        cells = [format_cell(kind.cell(own[kind.id].value)) if kind.id in own else "" for kind in used]
-        lines.append([format_name(photo), fine and format_name(fine), *cells])
+def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: bool) -> str:
+    """Image-level labels as the text of a CSV file.
+
+    Args:
+        kinds: the order of the kinds; those that no photo has are left out, others come last.
+        labels: the labels.
+        safe: whether cells that a spreadsheet could run are defused.
+    """
+    seen = {label.kind for label in labels}
+    used = [*(kind for kind in kinds if kind in seen), *sorted(seen - set(kinds))]
+    by_photo: dict[tuple[str, str | None], dict[str, CellValue]] = {}
+    for label in labels:
+        by_photo.setdefault((label.photo, label.fine), {})[label.kind] = label.value
+    lines = [[*_FIRST, *(format_name(kind) for kind in used)]]
+    for (photo, fine), own in by_photo.items():
+        cells = [value_text(own.get(kind)) for kind in used]
+        lines.append([format_name(photo), "" if fine is None else format_name(fine), *cells])
     return format_rows([defused(cell) for cell in line] if safe else line for line in lines)
 
 

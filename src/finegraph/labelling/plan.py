@@ -79,6 +79,10 @@ class Plan:
         assert key not in self.changes, "an action touches each thing once"
         self.changes[key] = Planned(key, before, after, undoes, redoes)
 
+    def put(self, key: Key, before: Image | None, after: Image | None) -> None:
+        """Add an edit, or make one that is planned already lead further."""
+        self.changes[key] = Planned(key, before, after)
+
     def of(self, *targets: Target) -> list[Planned]:
         """The edits of some sorts of things."""
         return [change for change in self.changes.values() if change.key.target in targets]

@@ -2,8 +2,8 @@
 
 Each proposal says why. From the model: its mean probability over the photos of a class. From similar classes: what the
 nearest by mean features have. From names: a label whose words stand in the name of the class; how far to trust that is
-learnt from the classes that are decided, (right + 1) / (all + 2). Cost: linear in the cells, but for similar classes,
-where each is compared with each.
+learnt from the classes that are decided, (right + 1) / (all + 2). Cost: linear in the cells, but for similar classes;
+see `neighbours`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.labelling.columns import Column, Part
+from finegraph.labelling.neighbours import nearest
 from finegraph.labelling.records import CellValue
 from finegraph.labelling.rows import search_form
 
@@ -29,7 +30,6 @@ _LEAST, _LEAST_AGAINST = 0.5, 0.6
 """How sure a proposal must be, and how sure one that contradicts a decision."""
 _NAME_AGAINST = 0.8
 _NEIGHBOURS = 5
-_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -120,21 +120,18 @@ def from_similar(fine: Sequence[str], columns: Sequence[Column], features: Float
     seen = np.flatnonzero(np.isfinite(given).all(axis=1))
     if len(seen) < 2:
         return
-    unit = given[seen] - given[seen].mean(axis=0)
+    unit = given[seen]
+    unit -= unit.mean(axis=0)
     unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
     wanted = [place for place, row in enumerate(seen.tolist()) if any(column.cells[row] is None for column in columns)]
-    for start in range(0, len(wanted), _ROWS_AT_ONCE):
-        part = wanted[start : start + _ROWS_AT_ONCE]
-        alike = unit[part] @ unit.T
-        alike[np.arange(len(part)), part] = -np.inf
-        near = np.argsort(-alike, axis=1, kind="stable")[:, :_NEIGHBOURS]
-        for place, others, own in zip(part, near, alike, strict=True):
-            neighbours = [(int(seen[other]), float(own[other])) for other in others if own[other] > 0]
-            for column in columns:
-                if column.cells[seen[place]] is None:
-                    found = _shared(fine, column, neighbours)
-                    if found is not None:
-                        yield Proposal(fine[seen[place]], column.name, found[0], "similar", found[1], found[2])
+    for place, others, alike in nearest(unit, np.array(wanted, dtype=np.int64), _NEIGHBOURS):
+        near = zip(others.tolist(), alike.tolist(), strict=True)
+        neighbours = [(int(seen[other]), cosine) for other, cosine in near if cosine > 0]
+        for column in columns:
+            if column.cells[seen[place]] is None:
+                found = _shared(fine, column, neighbours)
+                if found is not None:
+                    yield Proposal(fine[seen[place]], column.name, found[0], "similar", found[1], found[2])
 
 
 def _shared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal
 
 import sqlalchemy as sa
@@ -20,8 +21,9 @@ from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.columns import Column
 from finegraph.labelling.diffing import diff_versions
 from finegraph.labelling.graphs import read_columns, read_graph
-from finegraph.labelling.history import last_undoable, photo_rows, read_batches, read_history
+from finegraph.labelling.history import last_undoable, read_batches, read_history
 from finegraph.labelling.label_studio import format_tasks
+from finegraph.labelling.past import read_photo_labels
 from finegraph.labelling.photo_file import PhotoLabel, format_photos, parse_photos
 from finegraph.labelling.progress import read_progress
 from finegraph.labelling.queries import (
@@ -34,6 +36,7 @@ from finegraph.labelling.queries import (
     photo_cells,
     store_version,
 )
+from finegraph.labelling.recent import Changes, Recent
 from finegraph.labelling.records import (
     Batch,
     CellState,
@@ -50,7 +53,7 @@ from finegraph.labelling.records import (
 from finegraph.labelling.rows import fine_ids
 from finegraph.labelling.safe_csv import defuse_csv
 from finegraph.labelling.suggesting import read_suggestions
-from finegraph.labelling.tables import batches, fine, meta, notes, votes
+from finegraph.labelling.tables import batches, cells, fine, meta, notes, votes
 
 Format = Literal["csv", "json", "label-studio", "photos"]
 FORMATS = ("csv", "json", "label-studio", "photos")
@@ -64,6 +67,10 @@ class StoreReader(StoreAccess):
     _progress: tuple[float, int, Progress] | None = None
     """Until when it is fresh, of which version, and the progress."""
     _findings: tuple[int, tuple[LiveFinding, ...]] | None = None
+
+    @cached_property
+    def _recent(self) -> Recent:
+        return Recent()
 
     @property
     def version(self) -> int:
@@ -145,9 +152,9 @@ class StoreReader(StoreAccess):
         """The image-level labels of photos, by photo and kind; only those that there are."""
         return self._ask(lambda connection, catalogue: photo_cells(connection, catalogue, photos))
 
-    def photo_labels(self) -> list[PhotoLabel]:
-        """All image-level labels, in the order of the photos."""
-        return self._ask(_photo_labels)
+    def photo_labels(self, version: int | None = None) -> list[PhotoLabel]:
+        """All image-level labels, of now or of an earlier version, in the order of the photos."""
+        return self._ask(lambda connection, catalogue: read_photo_labels(connection, catalogue, version))
 
     def parse_photos(self, text: str, path: str = "photos.csv") -> list[PhotoLabel]:
         """The image-level labels in the text of a CSV file, as `export_text` writes it.
@@ -197,6 +204,10 @@ class StoreReader(StoreAccess):
             )
         )
 
+    def changes(self, since: int) -> Changes:
+        """The edits after a version and the cells that they changed; cheap, also when many people ask often."""
+        return self._ask(lambda connection, catalogue: self._recent.since(connection, catalogue, since))
+
     def batches(self, *, person: str | None = None, before: int | None = None, limit: int = 50) -> list[Batch]:
         """Actions, newest first."""
         return self._ask(lambda connection, _: read_batches(connection, person=person, before=before, limit=limit))
@@ -237,9 +248,9 @@ class StoreReader(StoreAccess):
         """The label graph, of now or of an earlier version."""
         return self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
 
-    def columns(self) -> tuple[tuple[str, ...], list[Column]]:
-        """The classes, and the kinds with their cells; all in order."""
-        return self._ask(lambda connection, catalogue: read_columns(connection, catalogue))
+    def columns(self, version: int | None = None) -> tuple[tuple[str, ...], list[Column]]:
+        """The classes, and the kinds with their cells; all in order, of now or of an earlier version."""
+        return self._ask(lambda connection, catalogue: read_columns(connection, catalogue, version))
 
     def suggestions(
         self,
@@ -277,35 +288,31 @@ class StoreReader(StoreAccess):
             )
         )
 
-    def export_text(self, format: Format, *, safe: bool = True) -> str:
-        """The present state as the text of a file.
+    def export_text(self, format: Format, *, safe: bool = True, version: int | None = None) -> str:
+        """A state of the store as the text of a file.
 
         Args:
             format: `csv` or `json`, a graph file; `label-studio`; or `photos`, the image-level labels as CSV.
             safe: whether CSV cells that a spreadsheet could run get a backslash, which the readers take away again.
+            version: the edit after which the state was; by default the present one. Votes are known of that only.
 
         Raises:
             GraphError: the graph holds something that CSV cannot.
+            InputError: there is no such format, or not of an earlier version.
         """
         if format not in FORMATS:
             raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
         if format == "json":
-            return canonical_json(self.graph()) + "\n"
+            return canonical_json(self.graph(version)) + "\n"
         if format == "csv":
-            text = format_csv(self.graph())
+            text = format_csv(self.graph(version))
             return defuse_csv(text) if safe else text
         if format == "photos":
-            return self._ask(lambda connection, catalogue: format_photos(catalogue, photo_rows(connection), safe=safe))
+            labels = self.photo_labels(version)
+            return format_photos([kind.name for kind in self.kinds()], labels, safe=safe)
+        if version is not None:
+            raise InputError("format: an earlier version is written as csv, json or photos; votes are of the present")
         return self._ask(_label_studio)
-
-
-def _photo_labels(connection: Connection, catalogue: Catalogue) -> list[PhotoLabel]:
-    found = []
-    for row in photo_rows(connection):
-        kind = catalogue.by_id[row.kind_id]
-        if not kind.removed:
-            found.append(PhotoLabel(row.photo, row.fine_name, kind.name, kind.value(row.value)))
-    return found
 
 
 def _label_studio(connection: Connection, catalogue: Catalogue) -> str:
@@ -318,5 +325,11 @@ def _label_studio(connection: Connection, catalogue: Catalogue) -> str:
         if not kind.removed:
             said.setdefault(row.name, {}).setdefault(row.person, {})[kind.name] = kind.value(row.value)
     noted = sa.select(fine.c.name, notes.c.text).join(fine, fine.c.id == notes.c.fine_id).where(notes.c.text != "")
-    written = {row.name: row.text for row in connection.execute(noted)}
-    return format_tasks(names, columns, said, written, _photo_labels(connection, catalogue))
+    written = {row.name: row.text for row in connection.execute(noted.where(fine.c.removed == 0))}
+    settled: dict[str, list[str]] = {}
+    done = sa.select(fine.c.name, cells.c.kind_id).join(fine, fine.c.id == cells.c.fine_id)
+    for row in connection.execute(done.where(cells.c.resolved == 1, fine.c.removed == 0).order_by(cells.c.kind_id)):
+        kind = catalogue.by_id[row.kind_id]
+        if not kind.removed:
+            settled.setdefault(row.name, []).append(kind.name)
+    return format_tasks(names, columns, said, written, read_photo_labels(connection, catalogue), settled)

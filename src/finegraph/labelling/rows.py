@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,6 +30,7 @@ _ONE_CELL = {
     for table in (cells, votes, beliefs)
 }
 _ONE_FINE = sa.select(fine.c.id).where(fine.c.name == sa.bindparam("the_name"), fine.c.removed == 0)
+_ONE_NAME = sa.select(fine.c.name).where(fine.c.id == sa.bindparam("the_id"))
 _NEAR = 20_000
 """Among how many names near matches of an unknown one are looked for."""
 
@@ -46,10 +48,17 @@ def upsert(
     """Write rows; those with the same primary key are replaced, but for the columns to keep."""
     if not rows:
         return
-    insert = sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+    statement = _upserting(connection.dialect.name == "sqlite", table, tuple(rows[0]), frozenset(keep))
+    connection.execute(statement, list(rows))
+
+
+@cache
+def _upserting(on_sqlite: bool, table: sa.Table, names: tuple[str, ...], keep: frozenset[str]) -> sa.Insert:
+    """The statement that writes rows with these columns; making it costs more than carrying it out."""
+    insert = sqlite.insert(table) if on_sqlite else postgresql.insert(table)
     keys = [column.name for column in table.primary_key]
-    changed = {name: insert.excluded[name] for name in rows[0] if name not in (*keys, *keep)}
-    connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=changed), list(rows))
+    changed = {name: insert.excluded[name] for name in names if name not in (*keys, *keep)}
+    return insert.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
 def next_number(connection: Connection, column: sa.Column[int]) -> int:
@@ -95,6 +104,10 @@ def fine_ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
 
 def fine_names(connection: Connection, ids: Collection[int]) -> dict[int, str]:
     """The names of fine labels by number, also of removed ones."""
+    if len(ids) == 1:
+        [number] = ids
+        name = connection.scalar(_ONE_NAME, {"the_id": number})
+        return {} if name is None else {number: name}
     found: dict[int, str] = {}
     for part in in_parts(set(ids)):
         query = sa.select(fine.c.id, fine.c.name).where(fine.c.id.in_(part))

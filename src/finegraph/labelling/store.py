@@ -12,36 +12,43 @@ store.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from finegraph.errors import ConflictError, InputError, LabelStoreError
+from finegraph.errors import ConflictError, InputError, LabelStoreError, UnknownNameError
 from finegraph.graph import LabelGraph
-from finegraph.labelling.access import Planning
 from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.changes import StructureChange, change_name
-from finegraph.labelling.columns import Column, columns_of
-from finegraph.labelling.contents import plan_content, plan_photos
+from finegraph.labelling.columns import columns_of
+from finegraph.labelling.contents import add_content, add_photos
 from finegraph.labelling.decisions import plan_decisions, plan_note, plan_photo
-from finegraph.labelling.graphs import first_import, is_empty
-from finegraph.labelling.history import result_of
+from finegraph.labelling.graphs import first_import, is_empty, plan_text
+from finegraph.labelling.history import result_made, result_of
 from finegraph.labelling.importing import plan_import
 from finegraph.labelling.label_studio import Content
-from finegraph.labelling.log import check_person, find_batch, request_digest
+from finegraph.labelling.log import carry_out, check_person, find_batch, request_digest, write_first
 from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.labelling.plan import Plan
 from finegraph.labelling.previews import preview_of
 from finegraph.labelling.proposals import Proposal
 from finegraph.labelling.reading import StoreReader
 from finegraph.labelling.records import CellValue, Conflict, Decision, EditResult, Preview
+from finegraph.labelling.rows import fine_ids
 from finegraph.labelling.structure import plan_change
 from finegraph.labelling.suggesting import accepted, keep_beliefs, keep_suggestions
 from finegraph.labelling.tables import edits
 from finegraph.labelling.undoing import plan_undo
+
+
+class _TakenBackError(Exception):
+    """Ends a rehearsal; the writer takes back what its job has done."""
 
 
 class LabelStore(StoreReader):
@@ -122,6 +129,31 @@ class LabelStore(StoreReader):
                 connection, catalogue, photo, kind, value, name, seen=seen, fine_label=fine
             ),
         )
+
+    def rehearse(self) -> None:
+        """Ask the usual questions and make a decision that is taken back at once, so that nobody waits for it later.
+
+        The first of each statement is many times slower than those that follow, and when a server comes back, everybody
+        comes back to it at once. Nothing is written.
+        """
+        page = self.classes(limit=1)
+        self.changes(0)
+        if not page.rows or not page.rows[0].cells:
+            return
+        fine, [cell, *_] = page.rows[0].fine, page.rows[0].cells.values()
+        self.one_class(fine), self.cell(fine, cell.kind), self.suggestions(fine=fine)
+
+        def job(connection: Connection) -> None:
+            catalogue, number = self._known_catalogue(connection), secrets.token_hex(8)
+            find_batch(connection, number, "")
+            one = Decision(fine=fine, kind=cell.kind, value=cell.value, seen=None)
+            plan = plan_decisions(connection, catalogue, [one], "-")
+            made = carry_out(connection, catalogue, plan, person="-", edit_id=number, digest="", action="decide")
+            result_made(connection, plan, made)
+            raise _TakenBackError
+
+        with contextlib.suppress(_TakenBackError, UnknownNameError):  # another server may have renamed it meanwhile
+            self._do(job)
 
     # ---- structure --------------------------------------------------------------------------------------------------
 
@@ -219,12 +251,18 @@ class LabelStore(StoreReader):
         """Make the store hold this graph: fill it, or edit what differs. Only the first import cannot be undone."""
         # Kinds that people see as single ones stay so, even where they could now be a group.
         single = {kind.name for kind in self.kinds() if kind.mode == "one"}
-        return self._import(graph.fine, columns_of(graph, single), graph.digest, person, edit_id)
+        content = Content(graph.fine, columns_of(graph, single))
+        return self._import(content, graph.digest, person, edit_id)
 
-    def _import(
-        self, classes: Sequence[str], columns: Sequence[Column], request: str, person: str, edit_id: str
-    ) -> EditResult:
-        """Make the store hold these classes and columns; `request` is their fingerprint."""
+    def import_content(self, content: Content, *, person: str, edit_id: str) -> EditResult:
+        """Take over what a Label Studio file holds: graph, votes, notes and image-level labels; it is one action."""
+        settled = {name: sorted(kinds) for name, kinds in content.settled.items()}
+        photos = [vars(photo) for photo in content.photos]
+        request = [content.graph.digest, content.votes, settled, content.notes, photos]
+        return self._import(content, request, person, edit_id)
+
+    def _import(self, content: Content, request: Any, person: str, edit_id: str) -> EditResult:
+        """Make the store hold a graph and what came with it; `request` is what a repeated call is compared by."""
 
         def fill(connection: Connection) -> EditResult | None:
             name = check_person(person)
@@ -234,37 +272,34 @@ class LabelStore(StoreReader):
                 return result_of(connection, catalogue, batch.number, repeated=True)
             if not is_empty(connection):
                 return None
-            number = first_import(connection, classes, columns, person=name, edit_id=edit_id, digest=digest)
-            return result_of(connection, self._known_catalogue(connection), number)
+            number = first_import(
+                connection, content.fine, content.columns, person=name, edit_id=edit_id, digest=digest
+            )
+            catalogue = self._known_catalogue(connection)
+            plan, numbers = Plan(""), {fine: place + 1 for place, fine in enumerate(content.fine)}
+            add_content(connection, plan, content, numbers, catalogue.by_name, name)
+            write_first(connection, catalogue, plan)
+            return result_of(connection, catalogue, number)
 
-        planning: Planning = lambda c, known, name: plan_import(c, known, classes, columns, name)  # noqa: E731
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            plan, numbers, kinds = plan_import(connection, catalogue, content.fine, content.columns, name)
+            add_content(connection, plan, content, numbers, kinds, name)
+            plan.text = plan_text(plan)
+            return plan
+
         return self._do(fill, patient=True) or self._act("import", person, edit_id, request, planning, patient=True)
-
-    def import_content(self, content: Content, *, person: str, edit_id: str) -> EditResult:
-        """Take over what a Label Studio file holds: graph, votes, notes and image-level labels."""
-        digest = content.graph.digest
-        self._import(content.fine, content.columns, digest, person, f"{edit_id}:graph")
-        request = [digest, content.votes, content.notes, [vars(photo) for photo in content.photos]]
-        return self._act(
-            "import_votes",
-            person,
-            edit_id,
-            request,
-            lambda connection, catalogue, name: plan_content(connection, catalogue, content, name),
-            patient=True,
-        )
 
     def import_photos(self, labels: Sequence[PhotoLabel], *, person: str, edit_id: str) -> EditResult:
         """Take over image-level labels; photos that are not named keep theirs."""
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            plan = Plan(f"imported {len(labels)} label{'s' if len(labels) != 1 else ''} of photos")
+            numbers = fine_ids(connection, {label.fine for label in labels if label.fine is not None})
+            add_photos(connection, plan, labels, numbers, catalogue.by_name, name)
+            return plan
+
         request = [vars(label) for label in labels]
-        return self._act(
-            "import_photos",
-            person,
-            edit_id,
-            request,
-            lambda connection, catalogue, name: plan_photos(connection, catalogue, labels, name),
-            patient=True,
-        )
+        return self._act("import_photos", person, edit_id, request, planning, patient=True)
 
     def backup(self, path: str | os.PathLike[str]) -> Path:
         """Write a copy of the whole store while others edit it; the copy is one state, and complete or not there.

@@ -26,6 +26,8 @@ Job = Callable[[Connection], Any]
 _MOST_TOGETHER = 64
 _LARGEST_WAL = 2**22
 """Bytes of the WAL after which it is moved into the file."""
+_BETWEEN_CHECKPOINTS = 256
+"""Transactions between two such moves at least."""
 _IDLE = 1.0
 """Seconds without work after which the WAL is moved into the file."""
 
@@ -87,6 +89,7 @@ class Writer:
 
     def _run(self) -> None:
         idle = False
+        since = 0  # transactions since the last checkpoint; the file of the WAL keeps its size after one
         while True:
             try:
                 first = self._jobs.get(timeout=None if idle else _IDLE)
@@ -98,7 +101,10 @@ class Writer:
             waiting, last = self._together(first)
             if waiting:
                 self._carry_out(waiting)
-                self._checkpoint(least=_LARGEST_WAL)
+                since += 1
+                if since >= _BETWEEN_CHECKPOINTS:
+                    self._checkpoint(least=_LARGEST_WAL)
+                    since = 0
             if last:
                 self._checkpoint(least=1)
                 return

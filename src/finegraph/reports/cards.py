@@ -44,11 +44,13 @@ def example_card(runs: Sequence[RunResults], row: int, name: str, shown: int) ->
         "name": name,
         "picture": _picture(runs, row),
         "truth": None if true == MISSING else first.graph.fine[true],
-        "kinds": _kinds(runs, row),
+        "kinds": kind_answers(runs, row),
         "answers": [_answers(run, row, true) for run in runs],
         "why": _explanation(runs[shown], row),
         "why_run": runs[shown].name,
-        "similar": _similar([runs[shown], *runs], row, true),
+        "similar": [
+            {**one, "picture": data_address(one["jpeg"])} for one in similar_photos([runs[shown], *runs], row, true)
+        ],
     }
 
 
@@ -82,12 +84,12 @@ def _answers(run: RunResults, row: int, true: int) -> dict[str, Any]:
     }
 
 
-def _kinds(runs: Sequence[RunResults], row: int) -> list[dict[str, Any]]:
-    """What each run says of each kind, and what is true."""
+def kind_answers(runs: Sequence[RunResults], row: int, most: int = MOST_KINDS) -> list[dict[str, Any]]:
+    """What each run says of each kind, and what is true; of many kinds those that are most worth showing."""
     first = runs[0]
     kinds = [kind for kind in first.graph.kinds if all(kind in run.graph.kinds for run in runs)]
-    if len(kinds) > MOST_KINDS:
-        kinds = sorted(kinds, key=lambda kind: _interest(runs, row, kind))[:MOST_KINDS]
+    if len(kinds) > most:
+        kinds = sorted(kinds, key=lambda kind: _interest(runs, row, kind))[:most]
     listed = []
     for kind in kinds:
         place = first.graph.kinds.index(kind)
@@ -134,7 +136,7 @@ def _explanation(run: RunResults, row: int) -> dict[str, Any] | None:
     return {"first": one, "second": two, "log_odds": total, "chart": odds_bars(rows, alt)}
 
 
-def _similar(runs: Sequence[RunResults], row: int, true: int) -> list[dict[str, Any]]:
+def similar_photos(runs: Sequence[RunResults], row: int, true: int) -> list[dict[str, Any]]:
     """Similar training photos, from the first run that kept them of this photo."""
     for run in runs:
         places = np.flatnonzero(run.arrays["gallery"] == run.arrays["sample"][row])
@@ -146,7 +148,7 @@ def _similar(runs: Sequence[RunResults], row: int, true: int) -> list[dict[str, 
         truth = None if true == MISSING else run.graph.fine[true]
         return [
             {
-                "picture": data_address(run.similar.get(number)),
+                "jpeg": run.similar.get(number),
                 "label": photos[number]["label"] or "label not known",
                 "same": truth is not None and photos[number]["label"] == truth,
                 "distance": distance,

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.relations import shares_label
-from finegraph.graph import LabelGraph
-from finegraph.reports.orders import first_parents
+from finegraph.graph import Kind, LabelGraph
 from finegraph.reports.run_results import RunResults
 
 RISKS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
@@ -92,7 +91,7 @@ class Inside:
     Attributes:
         kind: the kind.
         share: of the mistakes that can be compared, those whose answer has a coarse label in common with the truth.
-        chance: what the share would be were wrong labels drawn evenly.
+        chance: what the share would be were each wrong label drawn evenly from the others that can be compared.
         mistakes: how many mistakes can be compared.
     """
 
@@ -113,11 +112,29 @@ def inside_shares(run: RunResults) -> list[Inside]:
         judged = shared >= 0
         if not judged.any():
             continue
-        parents = first_parents(run.graph, name)
-        sizes = np.bincount(parents[parents >= 0], minlength=len(kind.labels))
-        own = sizes[parents[true[wrong][judged]]]
-        chance = float((own - 1).mean() / max(1, len(run.graph) - 1))
+        labels, counts = np.unique(true[wrong][judged], return_counts=True)
+        chance = float(np.average(_inside_by_chance(kind, labels), weights=counts))
         found.append(Inside(name, float(shared[judged].mean()), chance, int(judged.sum())))
+    return found
+
+
+def _inside_by_chance(kind: Kind, fine: NDArray[np.integer]) -> list[float]:
+    """For fine labels with parents, the share of the others with parents that have a parent in common with them.
+
+    Fine labels with the same parents have the same share, so each set of parents is counted once. Cost: a sort of the
+    links, and the links of the sets of parents.
+    """
+    owner = np.repeat(np.arange(len(kind.row_sizes)), kind.row_sizes)[np.argsort(kind.coarse, kind="stable")]
+    children = np.split(owner, np.cumsum(np.bincount(kind.coarse, minlength=len(kind.labels)))[:-1])
+    others = max(1, int((kind.row_sizes > 0).sum()) - 1)
+    shares: dict[tuple[int, ...], float] = {}
+    found = []
+    for number in fine.tolist():
+        parents = tuple(kind.coarse[kind.starts[number] : kind.starts[number + 1]].tolist())
+        if parents not in shares:
+            same = np.unique(np.concatenate([children[label] for label in parents]))
+            shares[parents] = (len(same) - 1) / others
+        found.append(shares[parents])
     return found
 
 

@@ -17,6 +17,7 @@ from finegraph.reports.page_data import json_in_html, page_data
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.study_results import StudyResults
 from finegraph.reports.study_section import study_section
+from finegraph.reports.svg_charts import run_mark
 
 _CONTENTS = (
     ("accuracy", "Accuracy"),
@@ -99,7 +100,7 @@ def _run_values(found: Compared) -> dict[str, Any]:
     runs, baseline, other = found.runs, found.baseline, found.other
     shown = runs[other]
     return {
-        "runs": [{"name": run.name, "head": run.head} for run in runs],
+        "runs": [{"name": run.name, "head": run.head, "mark": run_mark(place)} for place, run in enumerate(runs)],
         "baseline": baseline,
         "photos": f"{len(runs[0].photos):,} photos",
         "accuracy": sections.accuracy_section(runs, baseline),

@@ -90,7 +90,8 @@ def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Pat
 
     Args:
         run: the run or model folder.
-        name: the evaluation; by default `test`, or the last of `test`, `test-2` and so on; else the only one.
+        name: the evaluation; by default the last of `test`, `test-2` and so on; else the only one, or the last of one
+            name and its numbers, such as `val` and `val-2`.
 
     Raises:
         RunFolderError: there is no such run, or none of its evaluations can be shown.
@@ -108,12 +109,18 @@ def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Pat
         raise RunFolderError(f"{run}: there are no evaluations in this run; evaluate it first")
     if not full:
         raise RunFolderError(_without_details(folder / names[0]))
-    tests = [each for each in full if each == "test" or (each.startswith("test-") and each[5:].isdecimal())]
-    if tests:
-        return folder / max(tests, key=lambda each: int(each[5:] or "1"))
-    if len(full) > 1:
+    stems = {each: _stem(each) for each in full}
+    chosen = "test" if "test" in {stem for stem, _ in stems.values()} else stems[full[0]][0]
+    same = [each for each in full if stems[each][0] == chosen]
+    if chosen != "test" and len(same) < len(full):
         raise InputError(f"{run}: there are several evaluations ({', '.join(full[:5])}); say which one to show")
-    return folder / full[0]
+    return folder / max(same, key=lambda each: stems[each][1])
+
+
+def _stem(name: str) -> tuple[str, int]:
+    """The name of an evaluation without the number that told it from an earlier one, and that number."""
+    stem, _, number = name.rpartition("-")
+    return (stem, int(number)) if stem and number.isdecimal() else (name, 1)
 
 
 def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = None) -> RunResults:

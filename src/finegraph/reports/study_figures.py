@@ -11,9 +11,11 @@ figures can be read in grey. Where a split was measured in several ways (ten vie
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from finegraph.reports.figure_fonts import fonts_for, without_glyph_warnings
 
 Row = Mapping[str, Any]
 INK, PALE, GRID = "#222222", "#d9d9d9", "#e6e6e6"
@@ -53,13 +55,16 @@ _STYLE: Any = {
 }
 
 
-def draw_study(rows: Sequence[Row], folder: Path, *, title: str = "") -> list[str]:
+def draw_study(
+    rows: Sequence[Row], folder: Path, *, title: str = "", note: Callable[[str], None] | None = None
+) -> list[str]:
     """Draw the figures of a study.
 
     Args:
         rows: of its summary, by column.
         folder: where the files go; it exists. Files of the same names are replaced.
         title: what stands over each figure.
+        note: is told what is odd: characters that no font has.
 
     Returns:
         The names of the files.
@@ -67,7 +72,10 @@ def draw_study(rows: Sequence[Row], folder: Path, *, title: str = "") -> list[st
     from matplotlib import rc_context
 
     names: list[str] = []
-    with rc_context(_STYLE):
+    fonts = fonts_for([title, *(row[name] for row in rows for name in ("head", "kinds", "split"))])
+    if note is not None and fonts.note is not None:
+        note(fonts.note)
+    with rc_context({**_STYLE, "font.family": list(fonts.families)}), without_glyph_warnings():
         measured = [row for row in rows if row["metric"] == "top1"]
         for place in dict.fromkeys((row["split"], row["views"], row["box"]) for row in measured):
             own = [row for row in measured if (row["split"], row["views"], row["box"]) == place]

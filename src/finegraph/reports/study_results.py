@@ -17,7 +17,8 @@ from finegraph.errors import RunFolderError
 TEXT = ("head", "kinds", "amount", "split", "views", "box", "metric", "interval", "verdict")
 NUMBERS = ("mean", "sd", "low", "high", "difference", "difference_low", "difference_high")
 NEEDED = ("head", "kinds", "amount", "split", "metric", "mean")
-TIME = "seconds_fit"
+TIME, FORWARD, BACKWARD = "seconds_fit", "ms_forward", "ms_backward"
+"""The metrics that are times: of a whole fit, and of a step with the last layer and the loss, there and back."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,8 @@ class StudyResults:
 
     def metrics(self, place: str) -> list[str]:
         """What was measured there, without times."""
-        return list(
-            dict.fromkeys(row.text["metric"] for row in self.rows if row.place == place and row.text["metric"] != TIME)
-        )
+        own = (row.text["metric"] for row in self.rows if row.place == place)
+        return [metric for metric in dict.fromkeys(own) if metric not in (TIME, FORWARD, BACKWARD)]
 
 
 def is_study(folder: str | os.PathLike[str]) -> bool:

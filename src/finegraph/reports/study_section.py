@@ -5,32 +5,58 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from finegraph.reports.study_results import TIME, StudyResults, StudyRow, amounts
-from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars
+from finegraph.reports.study_results import BACKWARD, FORWARD, TIME, StudyResults, StudyRow, amounts
+from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, parts_legend, stacked_bars
 from finegraph.reports.svg_charts import signed as signed_text
 
-MOST_LINES = 4
+MOST_LINES = 6
 """How many methods a curve can show so that they can be told apart, also in grey."""
 PREFERRED = ("softmax", "bipartite", "bipartite-two", "softmax-marginal", "independent", "ensemble")
 
 
 def study_section(study: StudyResults) -> dict[str, Any]:
     """All that a report shows of a study."""
-    times = study.of(TIME)
-    last = amounts(times)[-1:] or [""]
-    bars = [(row.method, row.numbers["mean"] or 0.0) for row in times if row.text["amount"] == last[0]]
     return {
         "name": study.name,
         "places": [_place(study, place) for place in study.places()],
-        "times": named_bars(
-            bars,
-            f"Seconds of a fit, amount {last[0]}: " + "; ".join(f"{n} {v:.2f}" for n, v in bars),
-            "{:.2f} s",
-        )
-        if bars
-        else None,
-        "times_amount": last[0],
+        "times": [panel for panel in (_step_times(study), _fit_times(study)) if panel is not None],
     }
+
+
+def _step_times(study: StudyResults) -> dict[str, str] | None:
+    """What a step costs under each head, forward and backward: the paper's figure of time."""
+    amount, forward = _means(study, FORWARD)
+    _, backward = _means(study, BACKWARD)
+    rows = [(name, (value, backward[name])) for name, value in forward.items() if name in backward]
+    if not rows:
+        return None
+    words = "; ".join(f"{name} {there:.2f} and {back:.2f}" for name, (there, back) in rows)
+    return {
+        "title": f"Time of a step, ms: last layer and loss{_with(amount)}",
+        "chart": stacked_bars(rows, f"Milliseconds forward and backward{_with(amount)}: {words}"),
+        "legend": parts_legend(("forward", "backward")),
+    }
+
+
+def _fit_times(study: StudyResults) -> dict[str, str] | None:
+    """How long a whole fit takes."""
+    amount, means = _means(study, TIME)
+    if not means:
+        return None
+    words = "; ".join(f"{name} {value:.2f}" for name, value in means.items())
+    chart = named_bars(list(means.items()), f"Seconds of a fit{_with(amount)}: {words}", "{:.2f} s")
+    return {"title": f"Time of a whole fit{_with(amount)}", "chart": chart, "legend": ""}
+
+
+def _means(study: StudyResults, metric: str) -> tuple[str, dict[str, float]]:
+    """The largest amount that a time was measured for, and its mean for each method there."""
+    rows = study.of(metric)
+    last = (amounts(rows) or [""])[-1]
+    return last, {row.method: row.numbers["mean"] or 0.0 for row in rows if row.text["amount"] == last}
+
+
+def _with(amount: str) -> str:
+    return f", amount {amount}" if amount else ""
 
 
 def _place(study: StudyResults, place: str) -> dict[str, Any]:

@@ -16,7 +16,20 @@ from finegraph.graph.text_width import shorten, text_width
 WIDTH, HEIGHT = 360.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 12.0, 40.0
 Place = Callable[[tuple[float, float]], tuple[float, float]]
-MARKS = ("circle", "square", "triangle", "diamond")
+COLOURS, DASHES = 6, 7
+"""How many colours and ways to dash a line the style sheet has."""
+_CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
+    "square": ((-3, -3), (3, -3), (3, 3), (-3, 3)),
+    "triangle": ((0, -4), (4, 3), (-4, 3)),
+    "diamond": ((0, -4.4), (4, 0), (0, 4.4), (-4, 0)),
+    "upside down": ((0, 4), (4, -3), (-4, -3)),
+    "plus": ((-1.3, -4), (1.3, -4), (1.3, -1.3), (4, -1.3), (4, 1.3), (1.3, 1.3), (1.3, 4), (-1.3, 4), (-1.3, 1.3),
+             (-4, 1.3), (-4, -1.3), (-1.3, -1.3)),
+    "bow tie": ((-4, -3.4), (4, 3.4), (4, -3.4), (-4, 3.4)),
+}  # fmt: skip
+MARKS = ("circle", *_CORNERS)
+"""The forms of marks. There are more of them than colours, and their numbers share no factor: of 42 lines no two have
+the same colour and mark."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,7 @@ class Series:
     Attributes:
         name: what the legend calls it.
         points: x and y, both in the units of the axes.
-        colour: the number of its colour and mark.
+        colour: the number of its colour, mark and, where it is dashed, kind of dashes.
         dashed: whether the line is dashed.
         marks: whether the points are marked.
         errors: below and above each point, where the chance is drawn.
@@ -91,8 +104,7 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, alt: str, *, diagonal
                 f'<line class="{_line(one)} thin" x1="{n(across)}" y1="{n(top)}" x2="{n(across)}" y2="{n(bottom)}"/>'
             )
         path = " ".join(f"{n(across)},{n(down)}" for across, down in spots)
-        dashes = " dashed" if one.dashed else ""
-        parts.append(f'<polyline class="{_line(one)}{dashes}" points="{path}"/>')
+        parts.append(f'<polyline class="{_line(one)}{_dashes(one)}" points="{path}"/>')
         if one.marks:
             parts += [_mark(one.colour, across, down) for across, down in spots]
     return _svg(parts, WIDTH, HEIGHT, alt)
@@ -102,11 +114,10 @@ def legend(series: Sequence[Series]) -> str:
     """The names of lines with their colours, as HTML."""
     items = []
     for one in series:
-        dashes = " dashed" if one.dashed else ""
         mark = _mark(one.colour, 13.0, 6.0) if one.marks else ""
         items.append(
             '<li><svg viewBox="0 0 26 12" width="26" height="12" aria-hidden="true">'
-            f'<line class="{_line(one)}{dashes}" x1="0" y1="6" x2="26" y2="6"/>{mark}</svg>'
+            f'<line class="{_line(one)}{_dashes(one)}" x1="0" y1="6" x2="26" y2="6"/>{mark}</svg>'
             f"<bdi>{escape(one.name)}</bdi></li>"
         )
     return f'<ul class="legend">{"".join(items)}</ul>'
@@ -143,7 +154,7 @@ def profile(counts: Sequence[float], alt: str) -> str:
     return _svg(parts, wide, high, alt)
 
 
-def named_bars(rows: Sequence[tuple[str, float]], alt: str, form: str = "{:,.0f}", colours: Sequence[int] = ()) -> str:
+def named_bars(rows: Sequence[tuple[str, float]], alt: str, form: str = "{:,.0f}") -> str:
     """Bars that grow to the right, each with its name and number."""
     line, names, wide = 22.0, _room(rows, 118.0, 168.0), WIDTH
     top = max([abs(value) for _, value in rows] + [1e-12])
@@ -151,13 +162,42 @@ def named_bars(rows: Sequence[tuple[str, float]], alt: str, form: str = "{:,.0f}
     for number, (name, value) in enumerate(rows):
         down = number * line
         length = (wide - names - 58.0) * abs(value) / top
-        colour = f"fill{colours[number]}" if colours else "bar"
         parts += [
             f'<text x="{n(names - 8)}" y="{n(down + 14)}" text-anchor="end">{_short(name, names - 10)}</text>',
-            f'<rect class="{colour}" x="{n(names)}" y="{n(down + 4)}" width="{n(length)}" height="13" rx="1.5"/>',
+            f'<rect class="bar" x="{n(names)}" y="{n(down + 4)}" width="{n(length)}" height="13" rx="1.5"/>',
             f'<text x="{n(names + length + 6)}" y="{n(down + 14)}" class="number">{escape(form.format(value))}</text>',
         ]
     return _svg(parts, wide, line * len(rows) + 2, alt)
+
+
+def stacked_bars(rows: Sequence[tuple[str, Sequence[float]]], alt: str, form: str = "{:,.2f}") -> str:
+    """Bars of several parts one after another, darkest first, each row with its name and the numbers of its parts."""
+    line, wide = 22.0, WIDTH
+    names = _room([(name, 0.0) for name, _ in rows], 118.0, 168.0)
+    top = max([sum(parts) for _, parts in rows] + [1e-12])
+    drawn = []
+    for number, (name, values) in enumerate(rows):
+        down, start = number * line, names
+        drawn.append(f'<text x="{n(names - 8)}" y="{n(down + 14)}" text-anchor="end">{_short(name, names - 10)}</text>')
+        for place, value in enumerate(values):
+            length = (wide - names - 88.0) * value / top
+            drawn.append(
+                f'<rect class="part{place}" x="{n(start)}" y="{n(down + 4)}" width="{n(length)}" height="13"/>'
+            )
+            start += length
+        words = escape(" + ".join(form.format(value) for value in values))
+        drawn.append(f'<text x="{n(start + 6)}" y="{n(down + 14)}" class="number">{words}</text>')
+    return _svg(drawn, wide, line * len(rows) + 2, alt)
+
+
+def parts_legend(names: Sequence[str]) -> str:
+    """What the parts of stacked bars are."""
+    items = "".join(
+        f'<li><svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true"><rect class="part{place}" width="12" '
+        f'height="12"/></svg>{escape(name)}</li>'
+        for place, name in enumerate(names)
+    )
+    return f'<ul class="legend">{items}</ul>'
 
 
 def odds_bars(rows: Sequence[tuple[str, float]], alt: str) -> str:
@@ -222,22 +262,26 @@ def _frame(x: Axis, y: Axis, place: Place) -> list[str]:
 
 def _mark(colour: int, across: float, down: float) -> str:
     """A mark whose form tells series apart where colours do not."""
-    colour %= len(MARKS)
-    shape = MARKS[colour]
+    fill, shape = f"m{colour % COLOURS}", MARKS[colour % len(MARKS)]
     if shape == "circle":
-        return f'<circle class="m{colour}" cx="{n(across)}" cy="{n(down)}" r="3.2"/>'
-    corners = {
-        "square": ((-3, -3), (3, -3), (3, 3), (-3, 3)),
-        "triangle": ((0, -4), (4, 3), (-4, 3)),
-        "diamond": ((0, -4.4), (4, 0), (0, 4.4), (-4, 0)),
-    }[shape]
-    points = " ".join(f"{n(across + x)},{n(down + y)}" for x, y in corners)
-    return f'<polygon class="m{colour}" points="{points}"/>'
+        return f'<circle class="{fill}" cx="{n(across)}" cy="{n(down)}" r="3.2"/>'
+    points = " ".join(f"{n(across + x)},{n(down + y)}" for x, y in _CORNERS[shape])
+    return f'<polygon class="{fill}" points="{points}"/>'
+
+
+def run_mark(number: int) -> str:
+    """The mark of a run beside its name, the same as on its lines."""
+    return f'<svg class="dot" viewBox="0 0 10 10" aria-hidden="true">{_mark(number, 5.0, 5.0)}</svg>'
 
 
 def _line(one: Series) -> str:
-    """The class of a line; there are as many colours as marks, and more lines than that use them again."""
-    return f"s{one.colour % len(MARKS)}"
+    """The class of a line's colour."""
+    return f"s{one.colour % COLOURS}"
+
+
+def _dashes(one: Series) -> str:
+    """The class of a line's dashes."""
+    return f" dashed d{one.colour % DASHES}" if one.dashed else ""
 
 
 def _room(rows: Sequence[tuple[str, float]], least: float, most: float) -> float:

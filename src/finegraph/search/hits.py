@@ -157,12 +157,14 @@ def _hit(table: Table, found: Ranked, place: int) -> Hit:
     """A photo for people and programs."""
     photo = int(found.photos[place])
     label, guess = int(table.labels[photo]), int(table.guess_labels[photo, 0])
+    # Vectors in half precision are not quite of length 1, and a cosine of 1.00003 is none.
+    similarity = min(max(float(found.similarities[place]), -1.0), 1.0)
     return Hit(
         path=table.path(photo),
         label=None if label == NONE else table.names[label],
         guess=table.names[guess] if label == NONE and guess != NONE else None,
         kinds=table.kinds_of(photo, label),
-        score=float(found.scores[place]),
-        similarity=float(found.similarities[place]),
+        score=similarity if found.probabilities is None else min(float(found.scores[place]), 1.0),
+        similarity=similarity,
         probability=None if found.probabilities is None else float(found.probabilities[place]),
     )

@@ -32,6 +32,17 @@ def fit_projection(features: Vectors, dimensions: int) -> tuple[Vectors, float]:
         InputError: too few photos, or not fewer dimensions than the feature has.
     """
     count, size = features.shape
+    check_projection(count, size, dimensions)
+    recall = _kept(features[1::2], project(features[1::2], _directions(features[::2], dimensions)))
+    return _directions(features, dimensions), recall
+
+
+def check_projection(count: int, size: int, dimensions: int) -> None:
+    """Raise where so many photos with features of a size cannot be projected to so many dimensions.
+
+    Raises:
+        InputError: too few photos, or not fewer dimensions than the feature has.
+    """
     if not 1 <= dimensions < size:
         raise InputError(
             f"expected a projection to 1 to {size - 1} dimensions, fewer than the feature has, got {dimensions}"
@@ -41,8 +52,6 @@ def fit_projection(features: Vectors, dimensions: int) -> tuple[Vectors, float]:
             f"expected at least {2 * dimensions} photos to fit a projection to {dimensions} dimensions, got {count}; "
             "project to fewer dimensions, or leave the projection out"
         )
-    recall = _kept(features[1::2], project(features[1::2], _directions(features[::2], dimensions)))
-    return _directions(features, dimensions), recall
 
 
 def project(features: Vectors, directions: Vectors | None) -> Vectors:

@@ -140,7 +140,9 @@ class IndexWriter:
 
     def segment(self, place: Place) -> Segment:
         """The segment of a photo."""
-        return next(segment for segment in self.segments() if segment.entry.file.name == place.segment)
+        if place.segment not in self._segments:
+            self.segments()
+        return self._segments[place.segment]
 
     def segments(self) -> list[Segment]:
         """The segments, opened and checked once.

@@ -1,6 +1,7 @@
 """The folder of a run: where everything that belongs to it lies.
 
     runs/NAME/config.toml      the resolved settings, written once
+              labels.json      what was read from a label store, where the run was trained from one
               log.jsonl        what happened, line by line
               metrics.csv      a row per epoch
               checkpoints/     what is needed to go on
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from finegraph.training.checkpoint import CheckpointFolder
 
 _CONFIG = "config.toml"
+_LABELS = "labels.json"
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,11 @@ class RunFolder:
         return self.path / _CONFIG
 
     @property
+    def labels_file(self) -> Path:
+        """What was read from a label store."""
+        return self.path / _LABELS
+
+    @property
     def log_file(self) -> Path:
         """What happened, one JSON object per line."""
         return self.path / "log.jsonl"
@@ -170,8 +177,8 @@ class RunFolder:
         return lock
 
     def forget_if_nothing_came_of_it(self) -> None:
-        """Remove the folder of a run that holds nothing but its settings, so that its name can be used again."""
-        if [name for name in os.listdir(self.path) if not _is_leftover(name)] == [_CONFIG]:
+        """Remove the folder of a run that holds nothing but what it began with, so that its name can be used again."""
+        if {name for name in os.listdir(self.path) if not _is_leftover(name)} <= {_CONFIG, _LABELS}:
             shutil.rmtree(self.path)
 
     def write_config(self, settings: Mapping[str, object]) -> None:

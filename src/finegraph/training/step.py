@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
 from finegraph.data.dataset import MISSING, Batch
-from finegraph.errors import ImageFileError
+from finegraph.errors import ImageFileError, SettingsError
 from finegraph.inference import Posterior, joint_loss
 from finegraph.nn import Network, laplacian_prior
 from finegraph.training.distributed import Ranks
@@ -113,11 +113,25 @@ class Stepper:
         fine = batch.fine.to(self.device)
         kinds = {name: labels.to(self.device) for name, labels in batch.kinds.items()}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
-            posterior, auxiliary = self.network.forward_with_auxiliary(pixels)
+            posterior, auxiliary = self._forward(pixels)
             loss = summed_loss(posterior, fine, kinds, self.recipe)
             for one in auxiliary:
                 loss = loss + self.network.auxiliary_weight * summed_loss(one, fine, kinds, self.recipe)
         return loss
+
+    def _forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> tuple[Posterior, tuple[Posterior, ...]]:
+        """What the network and its auxiliary heads say."""
+        try:
+            return self.network.forward_with_auxiliary(pixels)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            count, side = len(pixels), pixels.shape[-1]
+            raise SettingsError(
+                f"batch_size and size: expected more than {count} photo of {side} x {side} pixels in each process and "
+                "step, as the network normalises by what its last layers see in them, which is one number; raise "
+                "either of the two, or set fixed_statistics"
+            ) from error
 
     def _share_gradients(self, count: float) -> None:
         """Sum gradients and average statistics over all processes; then gradients are of the mean loss."""

@@ -30,7 +30,7 @@ from finegraph.model import PhotoClassifier, Prediction
 from finegraph.model.features.engines import EngineName, check_engine, make_engine
 from finegraph.model.given import Given
 from finegraph.model.predictions import PredictionSettings, UnknownFlag, describe
-from finegraph.web.decoding import Pixels
+from finegraph.web.decode_lane import Pixels
 from finegraph.web.problems import ProblemError
 
 
@@ -88,10 +88,14 @@ class ServedModel:
             MissingExtraError: the engine that is asked for is not installed.
         """
         served = cls(PhotoClassifier.load(folder), folder.resolve().name, engine)
-        size = served.model.views.resize
-        scores = served.scores([np.zeros((size, size, 3), dtype=np.uint8)])
-        served.answer(scores, ["photo"], served.ask())  # index tensors are made now, not by the first client
+        served.warm_up(1)  # index tensors are made now, not by the first client
         return served
+
+    def warm_up(self, photos: int) -> None:
+        """Answer about so many blank pictures at once, which takes the memory that as many photos will need."""
+        size = self.model.views.resize
+        scores = self.scores([np.zeros((size, size, 3), dtype=np.uint8)] * photos)
+        self.answer(scores, ["photo"] * photos, self.ask())
 
     @cached_property
     def graph_json(self) -> bytes:

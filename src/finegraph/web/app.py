@@ -2,7 +2,8 @@
 
 GET  /                 the page
 POST /v1/predict       what is on photos            POST /v1/given     the same photo with other evidence
-POST /v1/search        similar photos               GET  /v1/photos/…  small pictures of them
+POST /v1/search        similar photos               GET  /v1/search    photos like those of a fine label
+GET  /v1/photos/…      small pictures of them
 GET  /v1/model         the model                    GET  /v1/graph     its label graph
 GET  /v1/labels        labels by a part of them     GET  /v1/samples   photos to try
 GET  /health/live, /health/ready, /metrics, /openapi.json
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from finegraph._version import __version__
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.problems import ProblemBody, ProblemError, install_problems, problem_responses
+from finegraph.web.routes_label_search import label_search_routes
 from finegraph.web.routes_model import model_routes
 from finegraph.web.routes_predict import predict_routes
 from finegraph.web.routes_search import search_routes
@@ -49,6 +51,7 @@ def make_app(state: ServerState) -> FastAPI:
         lifespan=lifespan,
     )
     install_problems(app)
+    app.include_router(label_search_routes(state))
     for router in (predict_routes(state), search_routes(state), model_routes(state), _health_routes(state)):
         app.include_router(router)
     mount_assets(app)

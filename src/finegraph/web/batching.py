@@ -18,7 +18,7 @@ import torch
 
 from finegraph.model import Prediction
 from finegraph.web.answering import Ask, Scores, ServedModel
-from finegraph.web.decoding import Pixels
+from finegraph.web.decode_lane import Pixels
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,17 @@ class Batcher:
         threads: how many batches go through the network at once.
         batch_size: how many photos are in a batch at the most.
         told: is called with the size of each batch, for statistics.
+        first: is called in each thread before its first batch, such as to let the model take the memory it will need.
     """
 
-    def __init__(self, threads: int, batch_size: int, told: Callable[[int], None] = lambda size: None) -> None:
-        self._threads, self._batch_size, self._told = threads, batch_size, told
+    def __init__(
+        self,
+        threads: int,
+        batch_size: int,
+        told: Callable[[int], None] = lambda size: None,
+        first: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._threads, self._batch_size, self._told, self._first = threads, batch_size, told, first
         self._waiting: deque[tuple[Job, asyncio.Future[Done]]] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -92,6 +99,7 @@ class Batcher:
         """One thread: batch after batch until it is closed and nothing waits."""
         torch.set_num_threads(1)
         assert self._loop is not None
+        self._first()
         while batch := self._take():
             self._told(len(batch))
             found = _outcomes([job for job, _ in batch])

@@ -3,24 +3,34 @@
     python -m finegraph.web.decode_worker MEGABYTES
 
 It reads jobs from standard input and writes pictures to standard output, one after the other: a line of JSON, then
-bytes. It may take only so much memory, may write no file, and loads no torch, so a new one is there in a moment. When a
-photo keeps it busy too long its owner kills it. It ends when its input ends. Cost: one decoding and one resizing.
+bytes. It may take only so much memory, may write no file, and loads no torch, so a new one is there in a moment. The
+system ends it when one photo keeps it computing too long; its owner ends it when it does not answer. It ends when its
+input ends. Cost: one decoding and one resizing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
+import signal
 import sys
 from typing import IO, Any
 
 from finegraph.data.images import decode_image
 from finegraph.data.resizing import resized
-from finegraph.errors import ImageFileError
+from finegraph.errors import ImageFileError, ImageTooLargeError
 
 READY = b"ready\n"
 MOST_REASON = 300
 """A reason is cut to this many characters; decoders may quote the file."""
+MOST_SCANS = 100
+"""A JPEG goes over its pixels ten times or so; one that does it oftener is made to keep decoders busy."""
+SCANS_PER_PIXEL = 16
+"""A pixel of a JPEG takes, for each scan, this many times less than one of other formats; it is decoded smaller."""
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+_MOST_MARKERS = 1000
+_START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 
 
 def limit_process(megabytes: int) -> None:
@@ -38,27 +48,70 @@ def limit_process(megabytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
+def limit_computing(seconds: float) -> None:
+    """Let the system end this process once it has computed for so long from now; 0 takes that back.
+
+    Waiting for a processor that others use does not count.
+    """
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Decode one photo.
 
     Args:
         content: the file.
-        job: `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, and `most_pixels`.
+        job: `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, and `most_pixels`; with `quick_pixels` a
+            photo that takes as long as one with more pixels than this is left undone.
 
     Returns:
-        `width`, `height` and the pixels as RGB; or `error` with the reason and nothing.
+        `width`, `height` and the pixels as RGB; or `error` with the reason and nothing; or `large` with the number of
+        pixels of a photo that is left undone.
     """
-    side = job["resize"]
+    side, most, quick = job["resize"], job["most_pixels"], job.get("quick_pixels")
     try:
-        picture = decode_image(content, "photo", at_least=(side, side), most_pixels=job["most_pixels"]).picture
+        scans = jpeg_scans(content)
+        if scans > MOST_SCANS:
+            return {"error": f"the JPEG has more than {MOST_SCANS} scans; save it again in the usual way"}, b""
+        if quick is not None and scans:
+            quick = quick * SCANS_PER_PIXEL // scans
+        limit = most if quick is None else min(most, quick)
+        picture = decode_image(content, "photo", at_least=(side, side), most_pixels=limit).picture
         small = resized(picture, side, keep_shape=job["keep_shape"], interpolation=job["interpolation"])
         return {"width": small.width, "height": small.height}, small.tobytes()
+    except ImageTooLargeError as error:
+        if error.pixels <= most:
+            return {"large": error.pixels}, b""
+        size, _, _ = error.reason.partition(";")
+        return {"error": f"{size}; at most {most / 1e6:g} million are decoded"}, b""
     except ImageFileError as error:
-        if isinstance(error.__cause__, MemoryError):
-            return {"error": "the photo takes more memory than is allowed; send a smaller one"}, b""
-        return {"error": error.reason[:MOST_REASON]}, b""
+        if not isinstance(error.__cause__, MemoryError):
+            return {"error": error.reason[:MOST_REASON]}, b""
     except MemoryError:
-        return {"error": "the photo takes more memory than is allowed; send a smaller one"}, b""
+        pass
+    if quick is not None:
+        return {"large": 0}, b""
+    return {"error": "the photo takes more memory than is allowed; send a smaller one"}, b""
+
+
+def jpeg_scans(content: bytes) -> int:
+    """How often a JPEG goes over its pixels, more than `MOST_SCANS` where that is hidden; 0 for other formats.
+
+    Only the markers of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
+    """
+    if not content.startswith(b"\xff\xd8\xff"):
+        return 0
+    place, scans = 2, 0
+    for _ in range(_MOST_MARKERS):
+        found = _MARKER.search(content, place)
+        if found is None or found[0][1] == _END:
+            return max(1, scans)
+        scans += found[0][1] == _SCAN
+        place = found.end()
+        if found[0][1] != _START:
+            place += max(2, int.from_bytes(content[place : place + 2], "big"))
+    return MOST_SCANS + 1
 
 
 def work(source: IO[bytes], sink: IO[bytes]) -> None:
@@ -70,7 +123,9 @@ def work(source: IO[bytes], sink: IO[bytes]) -> None:
         content = source.read(job["bytes"])
         if len(content) < job["bytes"]:
             return
+        limit_computing(job["seconds"])
         answer, pixels = decode(content, job)
+        limit_computing(0)
         sink.write(json.dumps({**answer, "bytes": len(pixels)}).encode() + b"\n")
         sink.write(pixels)
         sink.flush()

@@ -1,28 +1,21 @@
-"""A few worker processes that decode uploads, each killed and replaced when a photo takes too long or breaks it.
+"""Decoding uploads in two lanes of worker processes, so that nobody waits behind a photo that takes long.
 
-A photo waits for a free worker, so no more photos are decoded at once than there are workers. What a worker cannot read
-comes back as `ImageFileError`; a worker that dies or hangs costs its own photo and nobody else's. Cost: two copies of
-the file and of the small picture through pipes, far less than the decoding itself.
+Every photo first comes to a quick worker, which looks at its header. Nearly all are decoded there, in some hundredths
+of a second; a JPEG is decoded smaller, so also one of a large camera. What would take longer, such as a PNG of twenty
+million pixels, goes on to the one worker for large photos, or is refused where its few bytes cannot be a photo. So
+bombs wait for bombs. What cannot be read comes back as `ImageFileError`. Cost: see `decode_lane.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
 from dataclasses import dataclass
-
-import numpy as np
-from jaxtyping import UInt8
 
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ImageFileError
-from finegraph.web.decode_worker import READY
+from finegraph.web.decode_lane import Lane, LargePhoto, Pixels
+from finegraph.web.problems import ProblemError
 
-Pixels = UInt8[np.ndarray, "height width channel"]
+_RETRY = {"retry-after": "5"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,40 +23,47 @@ class DecodingSettings:
     """How uploads are decoded."""
 
     workers: int = 2
-    """How many photos are decoded at once."""
-    seconds: float = 5.0
-    """A photo that takes longer is given up and its worker killed."""
-    megabytes: int = 144
-    """How much memory a worker may take beyond what it needs when idle."""
+    """How many photos are decoded at once, beside one large one."""
+    computing: float = 2.0
+    """A photo whose decoding computes for longer is given up and its worker killed, in seconds."""
+    seconds: float = 10.0
+    """A worker that has not answered after so many seconds is killed, whatever it does."""
+    megabytes: int = 64
+    """How much memory a worker may take beyond what it needs when idle; what needs more is a large photo."""
+    large_megabytes: int = 144
+    """How much memory the worker for large photos may take."""
     most_pixels: int = 40_000_000
     """A photo with more pixels is refused from its header alone."""
+    quick_pixels: int = 8_000_000
+    """A photo with more pixels is a large one, unless it is a JPEG, which is decoded smaller."""
+    pixels_per_byte: int = 250
+    """A large photo with more pixels for each byte of its file is refused: no camera makes such files, bombs do."""
+    large_waiting: int = 32
+    """How many large photos may be in the server at once."""
 
 
 class DecodingPool:
-    """The workers; `async with` starts and stops them.
-
-    Attributes:
-        killed: how many workers had to be killed or died so far.
-    """
+    """The workers; `async with` starts and stops them."""
 
     def __init__(self, settings: DecodingSettings) -> None:
         self._settings = settings
-        self._idle: asyncio.LifoQueue[Process] = asyncio.LifoQueue()
-        self._all: set[Process] = set()
-        self._replacing: set[asyncio.Task[None]] = set()
-        self.killed = 0
+        times = (settings.computing, settings.seconds)
+        self._quick = Lane(settings.workers, settings.megabytes, *times)
+        self._large = Lane(1, settings.large_megabytes, *times)
 
     async def __aenter__(self) -> DecodingPool:
-        for worker in await asyncio.gather(*(self._start() for _ in range(self._settings.workers))):
-            self._idle.put_nowait(worker)
+        await self._quick.start()
+        await self._large.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._replacing:
-            task.cancel()
-        await asyncio.gather(*self._replacing, return_exceptions=True)
-        for worker in list(self._all):
-            await self._stop(worker)
+        await self._quick.stop()
+        await self._large.stop()
+
+    @property
+    def killed(self) -> int:
+        """How many workers had to be killed or died so far."""
+        return self._quick.killed + self._large.killed
 
     async def decode(self, content: bytes, name: str, views: ViewSettings) -> Pixels:
         """The picture that views are cut from.
@@ -75,82 +75,21 @@ class DecodingPool:
 
         Raises:
             ImageFileError: it is no photo, broken, too large, or takes too long.
+            ProblemError: too many large photos wait already.
         """
-        worker = await self._idle.get()
-        usable = False
-        try:
-            async with asyncio.timeout(self._settings.seconds):
-                pixels = await self._ask(worker, content, views)
-            usable = True
-        except ImageFileError as error:
-            usable = True
-            raise ImageFileError(name, error.reason) from None
-        except TimeoutError:
-            reason = f"decoding took longer than {self._settings.seconds:g} seconds and was given up"
-            raise ImageFileError(name, reason) from None
-        except (OSError, EOFError, ValueError):
-            raise ImageFileError(name, "the photo broke the decoder") from None
-        finally:
-            # A worker that was interrupted half-way, for whatever reason, would answer the next photo with this one.
-            if usable:
-                self._idle.put_nowait(worker)
-            else:
-                self.killed += 1
-                task = asyncio.get_running_loop().create_task(self._replace(worker))
-                self._replacing.add(task)  # a task that nobody holds may be collected
-                task.add_done_callback(self._replacing.discard)
-        return pixels
-
-    async def _ask(self, worker: Process, content: bytes, views: ViewSettings) -> Pixels:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
+        settings = self._settings
         job = {
-            "bytes": len(content),
             "resize": views.resize,
             "keep_shape": views.keep_shape,
             "interpolation": views.interpolation,
-            "most_pixels": self._settings.most_pixels,
+            "most_pixels": settings.most_pixels,
         }
-        worker.stdin.write(json.dumps(job).encode() + b"\n")
-        worker.stdin.write(content)
-        await worker.stdin.drain()
-        line = await worker.stdout.readline()
-        if not line:
-            raise EOFError
-        answer = json.loads(line)
-        if "error" in answer:
-            raise ImageFileError("photo", answer["error"])
-        data = await worker.stdout.readexactly(answer["bytes"])
-        return np.frombuffer(data, dtype=np.uint8).reshape(answer["height"], answer["width"], 3)
-
-    async def _replace(self, worker: Process) -> None:
-        """End a worker and put a new one in its place, while others go on."""
-        await self._stop(worker)
-        self._idle.put_nowait(await self._start())
-
-    async def _start(self) -> Process:
-        """A worker that is ready; its start is not part of any photo's time."""
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        worker = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "finegraph.web.decode_worker", str(self._settings.megabytes)),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=asyncio.subprocess.DEVNULL,  # decoders may print what a file makes them print
-            env=environment,
-            start_new_session=True,  # a Ctrl-C is for the server, which lets its workers finish
-        )
-        self._all.add(worker)
-        assert worker.stdout is not None
-        if await worker.stdout.readline() != READY:
-            await self._stop(worker)
-            raise OSError("a worker that decodes photos could not be started; see whether the machine has memory left")
-        return worker
-
-    async def _stop(self, worker: Process) -> None:
-        self._all.discard(worker)
-        with contextlib.suppress(ProcessLookupError):
-            worker.kill()
-        if worker.stdin is not None:
-            worker.stdin.close()
-        await worker.wait()
+        try:
+            return await self._quick.decode(content, name, {**job, "quick_pixels": settings.quick_pixels})
+        except LargePhoto as large:
+            if large.pixels > settings.pixels_per_byte * len(content):
+                reason = f"a file of {len(content)} bytes with {large.pixels} pixels is no photo; send one of a camera"
+                raise ImageFileError(name, reason) from None
+        if self._large.inside >= settings.large_waiting:
+            raise ProblemError("overloaded", f"There are {self._large.inside} large photos in the server.", _RETRY)
+        return await self._large.decode(content, name, job)

@@ -57,6 +57,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     "unknown-name": ProblemKind(422, "There is no such kind or label", "See /v1/labels for the names."),
     "evidence": ProblemKind(422, "What is given cannot be used", "Correct or leave out what is given."),
     "photo": ProblemKind(422, "The photo cannot be read", "Send a whole photo, such as a JPEG or PNG."),
+    "too-many": ProblemKind(429, "You ask for more than your share", "Wait for your answers; try after Retry-After."),
     "internal": ProblemKind(500, "The server has a fault", "Try again; if it stays, look into the server's log."),
     "overloaded": ProblemKind(503, "The server is busy", "Try again after the seconds in Retry-After."),
     "not-ready": ProblemKind(503, "The server is starting or stopping", "Try again in a moment."),

@@ -1,39 +1,44 @@
 """Refusing requests while the server is full, for next to nothing.
 
-A flood must not take from those inside what it is not given itself. So while the server is full, a plain request with
-photos is answered from its first bytes: no parser, no task, no route. Whatever is not quite plain (no length, a length
-twice, waiting for leave to send, one request behind another) goes the usual way, where it is refused too, at twenty
-times the cost. A refusal tells nothing but that the server is busy, so no token or origin is looked at.
+A flood must not take from those inside what it is not given itself. So while the server is full, or full of a client's
+own photos, a plain request with photos is answered from its first bytes: no parser, no task, no route. Whatever is not
+quite plain (no length, a length twice, waiting for leave to send, one request behind another) goes the usual way, where
+it is refused too, at twenty times the cost. A refusal tells nothing but that the server is busy, so no token or origin
+is looked at.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from finegraph.web.admission import Admission
-from finegraph.web.problems import MEDIA_TYPE, ProblemError
+from finegraph.web.connections import BODY, BoundedConnection, ConnectionLimits, problem_bytes
+from finegraph.web.problems import ProblemError
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,12}) *\r\n", re.IGNORECASE)
 _NOT_PLAIN = re.compile(rb"\r\n(?:transfer-encoding|expect|upgrade|connection)[ \t]*:", re.IGNORECASE)
 _END = b"\r\n\r\n"
 
 
-class QuickRefusal(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with a short way to refuse. `of` makes one for a server."""
+class QuickRefusal(BoundedConnection):
+    """A bounded connection with a short way to refuse. `of` makes one for a server."""
 
     admission: Admission
     starts: tuple[bytes, ...] = ()
     most_bytes: int = 0
 
     @classmethod
-    def of(cls, admission: Admission, paths: tuple[str, ...], most_bytes: int) -> type[QuickRefusal]:
+    def of(
+        cls, admission: Admission, paths: tuple[str, ...], most_bytes: int, limits: ConnectionLimits
+    ) -> type[QuickRefusal]:
         """The protocol of a server that refuses POST requests to some paths while it is full."""
         starts = tuple(f"POST {path} HTTP/1.1\r\n".encode() for path in paths)
-        return type("ServerProtocol", (cls,), {"admission": admission, "starts": starts, "most_bytes": most_bytes})
+        settings = {"admission": admission, "starts": starts, "most_bytes": most_bytes, "limits": limits}
+        return type("ServerProtocol", (cls,), settings)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -47,20 +52,42 @@ class QuickRefusal(H11Protocol):
             self._left -= passed
             data = data[passed:]
             if not data:
+                self._stay()
                 return
-        if self.admission.full and data.startswith(self.starts) and self._is_between_requests():
+        if data.startswith(self.starts) and self.admission.full_for(self.who) and self._is_between_requests():
             size = plain_size(data)
             if size is not None and len(data) <= size <= self.most_bytes:
                 self._left = size - len(data)
-                self.transport.write(refusal_bytes(self.admission.refuse()))
+                problem = self.admission.refuse(self.who)
+                self.transport.write(_answer(problem.name, problem.detail, problem.headers["retry-after"]))
+                self._stay()
                 return
         super().data_received(data)
+
+    def awaited(self) -> str | None:
+        """What is still to come of a request, also of one that was refused."""
+        return BODY if self._left else super().awaited()
+
+    def _stay(self) -> None:
+        """Keep the connection for a while after a refusal, as after any other answer."""
+        self.follow()
+        self._unset_keepalive_if_required()
+        if not self._left:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _is_between_requests(self) -> bool:
         """Whether nothing of another request is in this connection."""
         connection = self.conn
         idle = connection.our_state is h11.IDLE and connection.their_state is h11.IDLE
         return idle and connection.trailing_data == (b"", False)
+
+
+@lru_cache(maxsize=256)
+def _answer(name: str, detail: str, seconds: str) -> bytes:
+    """A refusal as bytes; in a flood nearly all are the same."""
+    return problem_bytes(ProblemError(name, detail, {"retry-after": seconds}))
 
 
 def plain_size(data: bytes) -> int | None:
@@ -73,11 +100,3 @@ def plain_size(data: bytes) -> int | None:
     if len(lengths) != 1 or head.lower().count(b"content-length") != 1 or _NOT_PLAIN.search(head):
         return None
     return end + len(_END) + int(lengths[0])
-
-
-def refusal_bytes(problem: ProblemError) -> bytes:
-    """A problem as a whole answer."""
-    body = problem.response().body
-    head = f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
-    more = "".join(f"{name}: {value}\r\n" for name, value in problem.headers.items())
-    return (head + more + "cache-control: no-store\r\nx-content-type-options: nosniff\r\n\r\n").encode() + bytes(body)

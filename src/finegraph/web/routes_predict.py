@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from finegraph.errors import ImageFileError
 from finegraph.model import Prediction
 from finegraph.model.predictions import PredictionSettings
+from finegraph.web.admission import client_name
 from finegraph.web.answering import Ask, ServedModel
 from finegraph.web.batching import Done
 from finegraph.web.problems import ProblemError, problem_responses
@@ -48,12 +49,12 @@ def predict_routes(state: ServerState) -> APIRouter:
     @router.post(
         "/v1/predict",
         response_model=PredictBody,
-        responses=problem_responses("timeout", "media-type", "photo", "input", "evidence", "overloaded"),
+        responses=problem_responses("timeout", "media-type", "photo", "input", "evidence", "too-many", "overloaded"),
         openapi_extra=multipart(FIELDS, state.settings.photos_per_request),
     )
     async def predict(request: Request) -> Response:
         """Say what is on photos: labels, kinds, the sure answer, and why the first rather than the second."""
-        with state.admission.enter(body_size(request)) as ticket:
+        with state.admission.enter(body_size(request), client_of(request)) as ticket:
             upload = await read_upload(
                 request,
                 tuple(FIELDS),
@@ -84,11 +85,11 @@ def predict_routes(state: ServerState) -> APIRouter:
     @router.post(
         "/v1/given",
         response_model=GivenBody,
-        responses=problem_responses("input", "evidence", "other-model", "overloaded"),
+        responses=problem_responses("input", "evidence", "other-model", "too-many", "overloaded"),
     )
-    async def given(body: GivenRequest) -> Response:
+    async def given(request: Request, body: GivenRequest) -> Response:
         """Answer about a photo again with other evidence, exactly and without the photo, from the scores it had."""
-        with state.admission.enter(len(body.scores)):
+        with state.admission.enter(len(body.scores), client_of(request)):
             model = state.model
             evidence: dict[str, object] = {
                 kind: set(value) if isinstance(value, list) else value for kind, value in body.given.items()
@@ -149,6 +150,11 @@ def prediction_content(
     """A prediction as JSON."""
     content = {"number": number, **prediction.to_dict(), "words": answer_words(prediction, given)}
     return content if scores is None else {**content, "scores": scores}
+
+
+def client_of(request: Request) -> str:
+    """Whose request it is."""
+    return client_name(request.client.host if request.client else None)
 
 
 def body_size(request: Request) -> int:

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
-from finegraph.errors import ImageFileError
+from finegraph.errors import ImageFileError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.web.batching import Done
 from finegraph.web.pictures import thumbnail
 from finegraph.web.problems import ProblemError, problem_responses
-from finegraph.web.routes_predict import body_size, look_at_all, refuse_all_bad
+from finegraph.web.routes_predict import body_size, client_of, look_at_all, refuse_all_bad
 from finegraph.web.schemas import MOST_TOP, SearchBody, multipart
 from finegraph.web.searching import SearchAsk
 from finegraph.web.state import ServerState
@@ -29,6 +29,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
     "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
     "other": {**_NAMES, "description": "Kinds that should be others than on the photo."},
+    "given": {**_NAMES, "description": "What is known of the photos, as kind=label, for same and other."},
     "per_label": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "description": "Of each fine label at most."},
     "guessed": {
         "type": "boolean",
@@ -45,7 +46,9 @@ def search_routes(state: ServerState) -> APIRouter:
     @router.post(
         "/v1/search",
         response_model=SearchBody,
-        responses=problem_responses("no-index", "timeout", "media-type", "photo", "input", "overloaded"),
+        responses=problem_responses(
+            "no-index", "timeout", "media-type", "photo", "input", "evidence", "too-many", "overloaded"
+        ),
         openapi_extra=multipart(FIELDS, state.settings.photos_per_request),
     )
     async def search(request: Request) -> Response:
@@ -53,7 +56,7 @@ def search_routes(state: ServerState) -> APIRouter:
         index = state.index
         if index is None:
             raise ProblemError("no-index", "This server was started without an index.")
-        with state.admission.enter(body_size(request)) as ticket:
+        with state.admission.enter(body_size(request), client_of(request)) as ticket:
             upload = await read_upload(
                 request,
                 tuple(FIELDS),
@@ -69,7 +72,7 @@ def search_routes(state: ServerState) -> APIRouter:
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
             hits = await asyncio.to_thread(index.search, model, scores, ask)
         photos = [
-            {"number": number, "photo": upload.photos[number].name, "hits": _contents(state, found)}
+            {"number": number, "photo": upload.photos[number].name, "hits": hit_contents(state, found)}
             for number, found in zip(good, hits, strict=True)
         ]
         return JSONResponse({"model": model.id, "photos": photos, "bad": bad})
@@ -99,18 +102,22 @@ def _ask(upload: Upload, graph: LabelGraph) -> SearchAsk:
     def labels(name: str) -> dict[str, set[str]] | None:
         return {kind: set(found) for kind, found in parse_given(graph, upload.fields.get(name, ())).items()} or None
 
+    given, asked = labels("given"), upload.fields.keys() & {"same", "other"}
+    if given and not asked:
+        raise InputError("given: expected same or other with it; it says what is on the photo, and does not filter")
     return SearchAsk(
         count=upload.whole("count", 12, 1, MOST_TOP),
         where=labels("where"),
         where_not=labels("where_not"),
         same=tuple(upload.fields.get("same", ())),
         other=tuple(upload.fields.get("other", ())),
+        given=given,
         per_label=upload.whole("per_label", 1, 1, MOST_TOP) if "per_label" in upload.fields else None,
         guessed=upload.flag("guessed", False),
     )
 
 
-def _contents(state: ServerState, hits: Sequence[Any]) -> list[dict[str, Any]]:
+def hit_contents(state: ServerState, hits: Sequence[Any]) -> list[dict[str, Any]]:
     """Hits as JSON: the name of the file alone and a key, never a path of this machine."""
     contents = []
     for hit in hits:

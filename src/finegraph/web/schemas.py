@@ -188,6 +188,14 @@ class SearchBody(BaseModel):
     bad: list[BadPhotoBody]
 
 
+class LabelSearchBody(BaseModel):
+    """What was found for a fine label, the best first."""
+
+    model: str
+    label: str
+    hits: list[HitBody]
+
+
 class HealthBody(BaseModel):
     """How the server is."""
 

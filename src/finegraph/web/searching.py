@@ -33,6 +33,7 @@ class SearchAsk:
     where_not: Mapping[str, set[str]] | None = None
     same: tuple[str, ...] = ()
     other: tuple[str, ...] = ()
+    given: Mapping[str, set[str]] | None = None
     per_label: int | None = None
     guessed: bool = False
 
@@ -68,12 +69,14 @@ class PhotoIndex:
 
         Raises:
             UnknownNameError: a kind or a label that the graph does not have.
+            EvidenceError: what is given cannot be true.
         """
         from finegraph.search import condition_factors
 
         factors = None
         if ask.same or ask.other:
-            factors = condition_factors(model.tempered(scores), same=ask.same, other=ask.other)
+            known = model.ask(ask.given).given.apply(model.tempered(scores), range(len(scores)))
+            factors = condition_factors(known, same=ask.same, other=ask.other)
         vectors = np.stack([row.feature for row in scores if row.feature is not None])
         return self._current(model).search(
             vectors,
@@ -83,6 +86,27 @@ class PhotoIndex:
             per_label=ask.per_label,
             guessed=ask.guessed,
             factors=factors,
+        )
+
+    def search_label(self, model: ServedModel, label: str, ask: SearchAsk) -> list[Hit]:
+        """What is most similar to the mean of the photos of a fine label, the best first.
+
+        Raises:
+            UnknownNameError: no such label, or a kind that the graph does not have.
+            InputError: no photo of the label is in the index.
+        """
+        from finegraph.search.conditions import label_factors
+
+        index = self._current(model)
+        asked = ask.same or ask.other
+        return index.search_label(
+            label,
+            ask.count,
+            where=ask.where,
+            where_not=ask.where_not,
+            per_label=ask.per_label,
+            guessed=ask.guessed,
+            factors=label_factors(index.graph, label, same=ask.same, other=ask.other) if asked else None,
         )
 
     def _current(self, model: ServedModel) -> Index:

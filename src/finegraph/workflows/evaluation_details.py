@@ -5,9 +5,8 @@
                          details.safetensors       arrays of single photos
                          thumbnails.safetensors    small pictures
 
-So a report needs no photo, no model and no network. Similar training photos are looked up among stored features and
-never computed: without such features they are left out, and a note says so. Cost: a few milliseconds per photo for its
-small picture, one pass over the files of the training photos where their features are stored.
+So a report needs no photo, no model and no network. Similar training photos are looked up and never computed; see
+similar_photos.py. Cost: a few milliseconds per photo for its small pictures, and the search for similar photos.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,27 +26,26 @@ from finegraph._version import __version__
 from finegraph.data.dataset import MISSING, targets_of
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.storage.durable import synced_file, write_all
-from finegraph.data.transforms import ViewSettings
 from finegraph.errors import FinegraphError
 from finegraph.evaluation.details import Details
-from finegraph.evaluation.photo_pack import LARGE_QUALITY, LARGE_SIZE, pack_photos
+from finegraph.evaluation.photo_pack import LARGE, Pack, pack_photos
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.graph import LabelGraph
 from finegraph.graph.text_file import write_text
-from finegraph.model.features.cache import default_cache_folder
-from finegraph.model.features.keys import photo_key
-from finegraph.model.features.work import Source
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.similar_photos import (
+    Cache,
+    Similar,
+    TrainingFeatures,
+    similar_of_stored,
+    similar_of_training,
+)
 from finegraph.workflows.training_data import read_training_data
 
 FORMAT, VERSION = "finegraph.evaluation.details", 1
-SIMILAR = 4
-"""How many similar training photos are kept of each photo of the gallery."""
 MOST_THUMBNAILS = 10_000
 """Of more photos than this only some are kept as small pictures: those answered wrongly first."""
-_ROWS = 4096
-Cache = str | Literal[False] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +54,7 @@ class FoundDetails:
 
     about: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
-    pictures: dict[str, dict[str, NDArray[Any]]]
+    pictures: dict[str, Pack]
 
 
 def gather_details(
@@ -70,6 +67,8 @@ def gather_details(
     cache: Cache,
     box: bool,
     threads: int | None = None,
+    train: Samples | None = None,
+    known: TrainingFeatures | None = None,
 ) -> FoundDetails:
     """Everything that a report needs beside the figures.
 
@@ -82,23 +81,31 @@ def gather_details(
         cache: where features are stored; False for nowhere.
         box: whether photos were cut to their boxes.
         threads: how many threads make pictures.
+        train: the photos that the model was trained on; by default they are listed again, as the settings say.
+        known: the features of both, where training has just computed them; by default they are looked up in `cache`.
     """
     notes: list[str] = []
-    train = _training_photos(settings, notes)
+    if train is None:
+        train = _training_photos(settings, notes)
     arrays = {**results.arrays(), **details.arrays()}
     wrong = set(results.sample[results.right == 0].tolist())
     gallery = details.gallery.tolist()
-    similar = _similar(classifier, samples, gallery, train, cache, box, notes)
+    similar: Similar | None = None
+    if known is not None:
+        rows = {number: row for row, number in enumerate(results.sample.tolist())}
+        similar = similar_of_training(known, [rows[number] for number in gallery])
+    elif train is not None:
+        similar = similar_of_stored(classifier, samples, gallery, train, cache, box, notes)
     used: list[int] = []
     if similar is not None:
-        used = sorted(set(similar[0][similar[0] >= 0].tolist()))
+        used = sorted(set(similar.numbers[similar.numbers >= 0].tolist()))
         places = np.full(max(used, default=0) + 2, -1, dtype=np.int32)  # the last one is for "no photo", -1
         places[used] = np.arange(len(used), dtype=np.int32)
-        arrays |= {"similar": places[similar[0]], "similar_distances": similar[1]}
+        arrays |= {"similar": places[similar.numbers], "similar_distances": similar.distances}
     pictures = _pictures(samples, details, wrong, box, threads, notes)
     if train is not None and used:
         chosen = {place: train[number] for place, number in enumerate(used)}
-        pictures["similar"] = pack_photos(chosen, box=classifier.views.box, threads=threads)
+        pictures |= pack_photos({"similar": chosen}, box=classifier.views.box, threads=threads)
     design = classifier.network.design
     about = {
         "format": FORMAT,
@@ -188,88 +195,14 @@ def _training_counts(train: Samples, graph: LabelGraph, notes: list[str]) -> dic
 
 def _pictures(
     samples: Samples, details: Details, wrong: set[int], box: bool, threads: int | None, notes: list[str]
-) -> dict[str, dict[str, NDArray[Any]]]:
+) -> dict[str, Pack]:
     """Small pictures of the photos, and larger ones of the gallery."""
     numbers = details.sample.tolist()
     if len(numbers) > MOST_THUMBNAILS:
         numbers = sorted(sorted(numbers, key=lambda number: number not in wrong)[:MOST_THUMBNAILS])
         notes.append(f"Small pictures are kept of {MOST_THUMBNAILS:,} of the {len(details.sample):,} photos.")
-    return {
-        "photos": pack_photos({number: samples[number] for number in numbers}, box=box, threads=threads),
-        "gallery": pack_photos(
-            {number: samples[number] for number in details.gallery.tolist()},
-            size=LARGE_SIZE,
-            quality=LARGE_QUALITY,
-            box=box,
-            threads=threads,
-        ),
+    wanted = {
+        name: {number: samples[number] for number in own}
+        for name, own in (("photos", numbers), ("gallery", details.gallery.tolist()))
     }
-
-
-def _similar(
-    classifier: PhotoClassifier,
-    samples: Samples,
-    gallery: list[int],
-    train: Samples | None,
-    cache: Cache,
-    box: bool,
-    notes: list[str],
-) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-    """For each photo of the gallery the nearest training photos by their features, and how far they are.
-
-    -1 stands for no photo. None where features are not stored.
-    """
-    if train is None:
-        return None
-    if cache is False:
-        notes.append("Similar training photos are left out: the features of this run are not stored.")
-        return None
-    root = default_cache_folder() if cache is None else Path(cache)
-    views = classifier.views
-    stored = Source(classifier.network.backbone, views, "centre", root, "auto").cache
-
-    def rows(photos: Mapping[int, Sample], how: ViewSettings) -> tuple[list[int], NDArray[np.float32]]:
-        found = {}
-        for number, sample in photos.items():
-            try:
-                row = stored.get(photo_key(sample.path.read_bytes(), sample.box if how.box else None))
-            except (OSError, ValueError):
-                continue
-            if row is not None:
-                found[number] = row
-        return list(found), np.stack(list(found.values())) if found else np.zeros((0, stored.size), np.float32)
-
-    asked, features = rows({number: samples[number] for number in gallery}, replace(views, box=box))
-    best = np.full((len(asked), SIMILAR), np.inf, dtype=np.float32)
-    which = np.full((len(asked), SIMILAR), -1, dtype=np.int32)
-    seen = 0
-    for start in range(0, len(train) if asked else 0, _ROWS):
-        numbers, others = rows(dict(enumerate(train[start : start + _ROWS], start=start)), views)
-        seen += len(numbers)
-        best, which = _nearest(best, which, features, others, np.array(numbers, dtype=np.int32))
-    if not seen:
-        notes.append("Similar training photos are left out: their features are not stored any more.")
-        return None
-    if seen < len(train):
-        notes.append(f"Similar photos were looked for among {seen:,} of the {len(train):,} training photos.")
-    place = {number: row for row, number in enumerate(asked)}
-    chosen = [place.get(number, -1) for number in gallery]
-    none = np.full((1, SIMILAR), -1, dtype=np.int32)
-    far = np.full((1, SIMILAR), np.nan, dtype=np.float32)
-    return np.concatenate([which, none])[chosen], np.concatenate([np.where(which < 0, np.nan, best), far])[chosen]
-
-
-def _nearest(
-    best: NDArray[np.float32],
-    which: NDArray[np.int32],
-    features: NDArray[np.float32],
-    others: NDArray[np.float32],
-    numbers: NDArray[np.int32],
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """The nearest so far, with some more photos looked at; among equals the first."""
-    squares = (features.astype(np.float64) ** 2).sum(axis=1)[:, None] + (others.astype(np.float64) ** 2).sum(axis=1)
-    distance = np.sqrt(np.maximum(squares - 2.0 * (features @ others.T), 0.0)).astype(np.float32)
-    all_distances = np.concatenate([best, distance], axis=1)
-    all_numbers = np.concatenate([which, np.broadcast_to(numbers, distance.shape)], axis=1)
-    order = np.argsort(all_distances, axis=1, kind="stable")[:, :SIMILAR]
-    return np.take_along_axis(all_distances, order, axis=1), np.take_along_axis(all_numbers, order, axis=1)
+    return pack_photos(wanted, looks={"gallery": LARGE}, box=box, threads=threads)

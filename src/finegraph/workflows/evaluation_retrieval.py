@@ -1,7 +1,8 @@
 """Judging the features of the photos of an evaluation: how good are they for search?
 
 It needs the features themselves, which an evaluation does not keep. So they are computed apart, from the centre of each
-photo, as an index has them; where features are stored, that costs reading the files.
+photo, as an index has them; where features are stored, that costs reading the files, else one more pass of the network
+over all photos.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Plain functions from names to a dataclass; nothing is printed here. Photos are stored in parts, each in one step, so an
 interrupted job goes on where it stopped when it is started again. Adding is the same as making: a photo that is there
-unchanged is passed over, one whose file or label changed takes the place of the old one.
+unchanged is passed over, one whose file or label changed takes the place of the old one. A photo that is named without
+any label says nothing about those it has: they stay for as long as its content does.
 
 The cost is that of the network; the share of the time that computing features took is in the result.
 """
@@ -20,7 +21,7 @@ import numpy as np
 
 from finegraph.data.images import unreadable
 from finegraph.data.samples import Sample, Samples
-from finegraph.errors import ImageFileError, IndexFolderError, InputError
+from finegraph.errors import ImageFileError, IndexFolderError, ModelFolderError
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
@@ -31,14 +32,16 @@ from finegraph.search.faiss_extra import load_faiss
 from finegraph.search.fingerprint import model_entry
 from finegraph.search.index import read_directions, refuse_other_model
 from finegraph.search.nearest import unit_rows
-from finegraph.search.projection import SAMPLE, fit_projection
+from finegraph.search.projection import SAMPLE, check_projection, fit_projection
 from finegraph.search.state import STATE, IndexState, read_state
 from finegraph.search.writer import Identity, IndexWriter, Place
 from finegraph.workflows.index_photos import identity_of, read_photos
 from finegraph.workflows.stored_features import stored_features
 
-PART = 2048
-"""How many photos are stored at a time: what an interruption can cost."""
+PART, FIRST_PART = 2048, 256
+"""How many photos are stored at a time at the most, and at first."""
+PART_SECONDS = 30.0
+"""About how long a part takes: what an interruption can cost."""
 Progress = Callable[[int, int], None]
 OnBadFile = Literal["error", "skip"]
 
@@ -52,6 +55,7 @@ class IndexReport:
         photos: how many photos are in it now.
         added: how many are new.
         replaced: how many took the place of an older version of the same photo.
+        relabelled: how many of these had another fine label before.
         unchanged: how many were there already.
         foreign: how many of the new ones have a fine label that the model does not know.
         bad: the photos that could not be read.
@@ -66,6 +70,7 @@ class IndexReport:
     photos: int
     added: int
     replaced: int
+    relabelled: int
     unchanged: int
     foreign: int
     bad: tuple[ImageFileError, ...]
@@ -127,8 +132,8 @@ def make_index(
         writer = IndexWriter(folder)
     else:
         size = classifier.network.backbone.feature_size
-        if project is not None and not 1 <= project < size:
-            raise InputError(f"project: expected 1 to {size - 1} dimensions, fewer than the feature has, got {project}")
+        if project is not None:
+            check_projection(min(len(samples), SAMPLE), size, project)
         writer = IndexWriter.create(folder, model=entry, graph=classifier.graph, feature_size=size, way=way)
     with writer:
         refuse_other_model(writer.folder, writer.state, entry)
@@ -136,6 +141,24 @@ def make_index(
         job.store(samples, project)
         writer.finish()
         return job.report(began)
+
+
+def model_of_index(
+    state: IndexState, model: str | os.PathLike[str] | None, device: str | None = None
+) -> PhotoClassifier:
+    """The model to use with an index: the one that is named, else the one where the model was that made it.
+
+    Raises:
+        ModelFolderError: there is none, or it is damaged.
+    """
+    if model is not None:
+        return PhotoClassifier.load(model, device)
+    try:
+        return PhotoClassifier.load(state.model.path, device)
+    except ModelFolderError as error:
+        raise ModelFolderError(
+            f"{error}\nThis is where the model was when the index was made; say where it is now"
+        ) from error
 
 
 def add_photos(
@@ -170,7 +193,7 @@ def add_photos(
     began = time.perf_counter()
     state = read_state(Path(folder))
     place = state.model.path if model is None else model
-    classifier = PhotoClassifier.load(place, device)
+    classifier = model_of_index(state, model, device)
     refuse_other_model(Path(folder), state, model_entry(classifier, place))
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
     with IndexWriter(folder) as writer:
@@ -199,7 +222,7 @@ class _Job:
             "on_bad_file": on_bad_file, "threads": workers, "engine": engine, "cache": cache,
         }  # fmt: skip
         self.boxes = classifier.views.box
-        self.added = self.replaced = self.unchanged = self.foreign = self.done = 0
+        self.added = self.replaced = self.relabelled = self.unchanged = self.foreign = self.done = 0
         self.total = 0
         self.seconds = 0.0
         self.bad: list[ImageFileError] = []
@@ -212,8 +235,13 @@ class _Job:
         self.done = self.unchanged = len(samples) - len(waiting)
         if project is not None and self.writer.state.projection is None:
             waiting = self._fit(waiting, project, places)
-        for start in range(0, len(waiting), PART):
-            self._keep(self._features(waiting[start : start + PART]), places)
+        size = min(FIRST_PART, PART)
+        while waiting:
+            began = time.perf_counter()
+            self._keep(self._features(waiting[:size]), places)
+            waiting = waiting[size:]
+            rate = size / max(time.perf_counter() - began, 1e-3)
+            size = min(max(1, round(rate * PART_SECONDS)), PART)
 
     def _is_stored(self, sample: Sample, places: dict[Identity, Place]) -> bool:
         """Whether a photo is in the index as it is now, by its content and its labels."""
@@ -227,20 +255,20 @@ class _Job:
             if self.options["on_bad_file"] == "error":
                 raise ImageFileError(sample.path, unreadable(error)) from error
             return False
+        if bytes(segment.arrays["keys"][place.row].tobytes()) != key:
+            return False
+        if sample.label is None and not sample.kinds:
+            return True
+        graph = self.classifier.graph
         seen = {
-            kind: self.classifier.graph.labels(kind)[number]
+            kind: graph.labels(kind)[number]
             for kind in segment.kinds
             if (number := int(segment.arrays[f"kind:{kind}"][place.row])) != NONE
         }
-        graph = self.classifier.graph
         known = {
             kind: label for kind, label in sample.kinds.items() if kind in graph.kinds and label in graph.labels(kind)
         }
-        return (
-            bytes(segment.arrays["keys"][place.row].tobytes()) == key
-            and segment.label(place.row) == sample.label
-            and seen == known
-        )
+        return segment.label(place.row) == sample.label and seen == known
 
     def _fit(self, waiting: list[Sample], project: int, places: dict[Identity, Place]) -> list[Sample]:
         """Fit the projection to some of the photos, and store these; the others."""
@@ -276,7 +304,12 @@ class _Job:
         if not len(features.samples):
             return
         directions = read_directions(self.writer.folder, self.writer.state)
-        old = [place for sample in features.samples if (place := places.get(identity_of(sample, self.boxes)))]
+        earlier = [(sample, places.get(identity_of(sample, self.boxes))) for sample in features.samples]
+        old = [place for _, place in earlier if place is not None]
+        self.relabelled += sum(
+            place is not None and self.writer.segment(place).label(place.row) not in (None, sample.label)
+            for sample, place in earlier
+        )
         self.writer.add(stored_columns(self.classifier, features, directions), old)
         self.replaced += len(old)
         self.added += len(features.samples) - len(old)
@@ -291,6 +324,7 @@ class _Job:
             photos=state.photos,
             added=self.added,
             replaced=self.replaced,
+            relabelled=self.relabelled,
             unchanged=self.unchanged,
             foreign=self.foreign,
             bad=tuple(self.bad),

@@ -27,7 +27,14 @@ from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import parse_tasks
 from finegraph.labelling.reading import Format
 from finegraph.workflows.label_suggestions import SuggestionCounts, make_suggestions
-from finegraph.workflows.stored_labels import is_store, photo_key, read_graph_of, source_folder
+from finegraph.workflows.stored_labels import (
+    is_store,
+    photo_key,
+    read_graph_of,
+    shown_place,
+    source_folder,
+    split_version,
+)
 
 Progress = Callable[[int, int], None]
 IMPORTER = "import"
@@ -150,6 +157,7 @@ def open_session(
     store, notes = open_store(graph, database)
     try:
         suggested = make_suggestions(store, model=model, samples=samples, progress=progress)
+        store.rehearse()
         if suggested.bad:
             first = "; ".join(str(error) for error in suggested.bad[:_MOST_BAD])
             notes = (*notes, f"{len(suggested.bad)} photos could not be read: {first}")
@@ -182,16 +190,16 @@ def open_store(
     """
     place = os.fspath(graph)
     if is_store(place):
-        if database is not None:
-            raise InputError(
-                "a store and a database were named; name the graph file and the database, or the store alone"
-            )
+        _refuse_two(database)
+        if split_version(place)[1] is not None:
+            raise InputError(f"{shown_place(place)}: an earlier state can be looked at but not opened to work in")
         return LabelStore.open(place, write=write), ()
     target = database if database is not None else os.fspath(store_beside(place))
-    if "://" not in target and not os.path.exists(target):
-        return _new_store(target, LabelGraph.read(place)), (f"made the store {target} from {place}",)
-    if database is not None and not _has_store(target):
-        return _new_store(target, LabelGraph.read(place)), (f"made the store from {place}",)
+    if not has_store(target):
+        graph_of_file = LabelGraph.read(place)
+        edit_id = f"first:{uuid.uuid4().hex}"
+        store = _new_store(target, lambda new: new.import_graph(graph_of_file, person=IMPORTER, edit_id=edit_id))[0]
+        return store, (f"made the store {store.place} from {place}",)
     store = LabelStore.open(target, write=write)
     if os.path.exists(place):
         with contextlib.suppress(GraphError):  # the store is what counts; a faulty file shows when it is imported
@@ -203,7 +211,15 @@ def open_store(
     return store, ()
 
 
-def _has_store(target: str) -> bool:
+def _refuse_two(database: str | None) -> None:
+    if database is not None:
+        raise InputError("a store and a database were named; name the graph file and the database, or the store alone")
+
+
+def has_store(target: str) -> bool:
+    """Whether there is a store in a file or a database."""
+    if "://" not in target and not os.path.exists(target):
+        return False
     from finegraph.labelling import schema
     from finegraph.labelling.database import Database
 
@@ -215,18 +231,17 @@ def _has_store(target: str) -> bool:
         database.close()
 
 
-def _new_store(target: str, graph: LabelGraph) -> LabelStore:
-    """A new store with a graph; where that fails, no file is left."""
+def _new_store(target: str, fill: Callable[[LabelStore], EditResult]) -> tuple[LabelStore, EditResult]:
+    """A new store, filled; where that fails, no file is left."""
     store = LabelStore.create(target)
     try:
-        store.import_graph(graph, person=IMPORTER, edit_id=f"first:{uuid.uuid4().hex}")
+        return store, fill(store)
     except BaseException:
         store.close()
         if "://" not in target:
-            for name in (target, f"{target}-wal", f"{target}-shm"):
+            for name in (target, f"{target}-wal", f"{target}-shm", f"{target}.lock"):
                 Path(name).unlink(missing_ok=True)
         raise
-    return store
 
 
 # ---- in and out ------------------------------------------------------------------------------------------------------
@@ -243,6 +258,31 @@ def format_of(path: str | os.PathLike[str]) -> FileFormat:
         except ValueError:
             return "graph"  # whose reader says what is wrong
     return "photos" if text.startswith("path,fine") else "graph"
+
+
+def import_into(
+    graph: str | os.PathLike[str], path: str | os.PathLike[str], *, person: str, database: str | None = None
+) -> tuple[EditResult, tuple[str, ...]]:
+    """Take a file over into the store of a graph, which is made where it is not there yet.
+
+    Args:
+        graph: a graph file or a store; see `open_store`.
+        path: the file to take over.
+        person: who imports.
+        database: the URL of the database to use in place of the file beside the graph.
+
+    Returns:
+        What was done, and what to tell about the store.
+    """
+    place = os.fspath(graph)
+    if is_store(place) and split_version(place)[1] is None and not has_store(place):
+        _refuse_two(database)
+        store, result = _new_store(place, lambda new: import_file(new, path, person=person))
+        with store:
+            return result, (f"made the store {store.place}",)
+    store, notes = open_store(graph, database)
+    with store:
+        return import_file(store, path, person=person), notes
 
 
 def import_file(
@@ -273,7 +313,12 @@ def import_file(
 
 
 def export_file(
-    store: LabelStore, path: str | os.PathLike[str], format: Format | None = None, *, safe: bool = True
+    store: LabelStore,
+    path: str | os.PathLike[str],
+    format: Format | None = None,
+    *,
+    safe: bool = True,
+    version: int | None = None,
 ) -> Path:
     """Write a store to a file, in one step; a file of that name is replaced.
 
@@ -282,6 +327,7 @@ def export_file(
         path: the file.
         format: `csv`, `json`, `label-studio` or `photos`; by default as the ending of the name says.
         safe: whether CSV cells that a spreadsheet could run are defused.
+        version: the edit after which the state was; by default the present one.
     """
     target = Path(path)
     if format is None:
@@ -289,7 +335,7 @@ def export_file(
         if target.suffix.lower() not in endings:
             raise InputError(f"{target}: expected a name that ends in .csv or .json, or the format to write")
         format = endings[target.suffix.lower()]
-    write_text(os.fspath(target), store.export_text(format, safe=safe))
+    write_text(os.fspath(target), store.export_text(format, safe=safe, version=version))
     return target
 
 

@@ -2,7 +2,8 @@
 
 The photos go through the network once: their features give the mean of each class, for similar classes, and the head
 makes of them the mean marginals, for what the model sees. Features of photos that were seen before are not computed
-again. Cost: the network for each photo, then linear in the cells, and quadratic in the classes with photos.
+again. Cost: the network for each photo, then linear in the cells, and the comparison of the classes with photos (see
+`finegraph.labelling.neighbours`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
@@ -22,8 +23,11 @@ from finegraph.graph.kind import BINARY_LABELS
 from finegraph.labelling import LabelStore
 from finegraph.labelling.columns import Column
 from finegraph.labelling.proposals import from_model, from_names, from_similar
-from finegraph.model import PhotoClassifier
-from finegraph.model.features import extract_features
+
+if TYPE_CHECKING:  # without a model there is no need of torch, which takes seconds to load
+    import torch
+
+    from finegraph.model import PhotoClassifier
 
 Progress = Callable[[int, int], None]
 Floats = NDArray[np.float64]
@@ -73,6 +77,9 @@ def make_suggestions(
     known = samples.only(lambda sample: sample.label in place)
     if not len(known):
         return SuggestionCounts(name=names)
+    from finegraph.model import PhotoClassifier
+    from finegraph.model.features import extract_features
+
     classifier = PhotoClassifier.load(model)
     found = extract_features(classifier.network, known, classifier.views, on_bad_file="skip", progress=progress)
     rows = np.array([place[sample.label or ""] for sample in found.samples], dtype=np.int64)
@@ -100,18 +107,19 @@ def make_suggestions(
 
 def _means(values: NDArray[np.floating], rows: NDArray[np.int64], photos: NDArray[np.int64]) -> Floats:
     """The mean over the photos of each class; NaN where there are none."""
-    sums = np.zeros((len(photos), values.shape[1]))
+    sums: Floats = np.zeros((len(photos), values.shape[1]))
     np.add.at(sums, rows, values)
-    means: Floats = np.full_like(sums, np.nan)
-    has = photos > 0
-    means[has] = sums[has] / photos[has, None]
-    return means
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, which is what is meant
+        sums /= photos[:, None]
+    return sums
 
 
 def _marginals(
     classifier: PhotoClassifier, features: torch.Tensor, coarse: torch.Tensor | None
 ) -> dict[str, NDArray[np.floating]]:
     """The probability of each label of each kind on each photo."""
+    import torch
+
     parts: dict[str, list[NDArray[np.floating]]] = {kind: [] for kind in classifier.graph.kinds}
     weight = classifier.network.head.fine.weight
     for start in range(0, len(features), _ROWS):

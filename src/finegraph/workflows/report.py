@@ -31,6 +31,7 @@ class Report:
         studies: the studies in it, by name.
         photos: how many photos it shows.
         figures: the files of figures.
+        notes: what is odd about the figures, such as characters that no font has.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Report:
     studies: tuple[str, ...]
     photos: int
     figures: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def write_report(
@@ -71,7 +73,7 @@ def write_report(
     found = [read_run(folder, name, evaluation) for folder, name in zip(folders, _names(folders), strict=True)]
     page = report_page(found, studies, title).encode("utf-8", "backslashreplace")
     path = Path(runs[0]) / DEFAULT_NAME if out is None else Path(out)
-    drawn = _figures(found, studies, Path(figures)) if figures is not None else ()
+    drawn, notes = _figures(found, studies, Path(figures)) if figures is not None else ([], [])
     try:
         make_folder(path.absolute().parent)
         write_over(path, page)
@@ -84,6 +86,7 @@ def write_report(
         studies=tuple(study.name for study in studies),
         photos=len(compared(found).runs[0].photos) if found else 0,
         figures=tuple(drawn),
+        notes=tuple(notes),
     )
 
 
@@ -98,12 +101,13 @@ def _names(folders: Sequence[Path]) -> list[str]:
     ]
 
 
-def _figures(runs: Sequence[RunResults], studies: Sequence[StudyResults], folder: Path) -> list[str]:
-    """Write the figures; their names."""
+def _figures(runs: Sequence[RunResults], studies: Sequence[StudyResults], folder: Path) -> tuple[list[str], list[str]]:
+    """Write the figures; their names, and notes."""
     from finegraph.reports.figures import draw_figures
 
     try:
         make_folder(folder)
-        return [str(folder / name) for name in draw_figures(compared(runs) if runs else None, studies, folder)]
+        drawn = draw_figures(compared(runs) if runs else None, studies, folder)
+        return [str(folder / name) for name in drawn.names], drawn.notes
     except OSError as error:
         raise RunFolderError(f"{folder}: the figures cannot be written: {reason_of(error)}") from error

@@ -23,7 +23,8 @@ from finegraph.model.photos import Photo
 from finegraph.search import Hit, Index, condition_factors, embed_photos
 from finegraph.search.conditions import check_kinds, label_factors
 from finegraph.search.filters import Where
-from finegraph.workflows.predict import photos_of
+from finegraph.workflows.index import model_of_index
+from finegraph.workflows.predict import parse_given, photos_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class SearchResult:
     Attributes:
         index: the folder, as it was given.
         photos: how many photos are in it.
+        complete: whether all photos that it was made of are in; False where its making was interrupted.
         way: how it was searched, "exact" or "approximate".
         same: the kinds in which labels were to be the same.
         other: the kinds in which they were to differ.
@@ -62,6 +64,7 @@ class SearchResult:
 
     index: str
     photos: int
+    complete: bool
     way: str
     same: tuple[str, ...]
     other: tuple[str, ...]
@@ -74,6 +77,7 @@ class SearchResult:
         return {
             "index": self.index,
             "photos": self.photos,
+            "complete": self.complete,
             "way": self.way,
             "same": list(self.same),
             "other": list(self.other),
@@ -151,6 +155,7 @@ def search_index(
     where: Sequence[str] = (),
     same: Sequence[str] = (),
     other: Sequence[str] = (),
+    given: Sequence[str] = (),
     per_label: int | None = None,
     guessed: bool = False,
     others_only: bool = False,
@@ -166,6 +171,7 @@ def search_index(
         where: filters as text, `kind=label` or `kind!=label`; see `parse_where`.
         same: see `search_photos`, as for the others.
         other: kinds in which labels are to differ.
+        given: what is known of the photos as text, `kind=label`, which sharpens `same` and `other`; see `parse_given`.
         per_label: how many photos of each fine label at the most.
         guessed: whether photos without a fine label pass filters by what the model holds them for.
         others_only: whether photos with the same content as the query are left out.
@@ -178,6 +184,11 @@ def search_index(
     """
     if not photos and not labels:
         raise InputError("expected a photo or a fine label to search by, got neither")
+    if given and not (photos and (same or other)):
+        raise InputError(
+            "expected a photo, and a kind that is to be the same or another, with what is given; it says what is on "
+            "the photo, and does not filter"
+        )
     files = photos_of(photos) if photos else []
     keys = [_key(file) for file in files]
     index = Index.open(folder)
@@ -185,13 +196,12 @@ def search_index(
     queries: list[PhotoHits] = []
     options: dict[str, Any] = {"where": passed, "where_not": refused, "per_label": per_label, "guessed": guessed}
     if files:
-        place = index.state.model.path if model is None else model
-        classifier = PhotoClassifier.load(place)
-        index.refuse_other(classifier, place)
+        classifier = model_of_index(index.state, model)
+        index.refuse_other(classifier, model or index.state.model.path)
+        known = {kind: set(names) for kind, names in parse_given(index.graph, given).items()}
+        conditions: dict[str, Any] = {"same": same, "other": other, "given": known}
         without = keys if others_only else None
-        queries += search_photos(
-            index, classifier, files, count=count, same=same, other=other, without=without, **options
-        )
+        queries += search_photos(index, classifier, files, count=count, without=without, **conditions, **options)
     for label in labels:
         factors = label_factors(index.graph, label, same=same, other=other) if same or other else None
         hits = index.search_label(label, count, factors=factors, **options)
@@ -199,6 +209,7 @@ def search_index(
     return SearchResult(
         index=os.fspath(folder),
         photos=len(index),
+        complete=index.state.complete,
         way=index.way,
         same=tuple(same),
         other=tuple(other),

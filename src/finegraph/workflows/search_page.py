@@ -69,7 +69,7 @@ def _query(query: PhotoHits) -> dict[str, Any]:
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
-    kinds = [f"{kind}: {' or '.join(labels)}" for kind, labels in hit.kinds.items() if labels != ("no",)]
+    kinds = _kinds(hit)
     return {
         "name": hit.label or (f"perhaps {hit.guess}" if hit.guess else "no label"),
         "kinds": [
@@ -83,6 +83,19 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "file": "/".join(Path(hit.path).parts[-2:]),
         "picture": _picture(hit.path),
     }
+
+
+def _kinds(hit: Hit) -> list[str]:
+    """The labels of a photo in words; `ingredient: tofu` and `ingredient: pork` share a line, and a "no" has none."""
+    words: list[str] = []
+    groups: dict[str, list[str]] = {}
+    for kind, labels in hit.kinds.items():
+        group, mark, part = kind.partition(": ")
+        if labels == ("yes",) and mark:
+            groups.setdefault(group, []).append(part)
+        elif labels != ("no",):
+            words.append(kind if labels == ("yes",) else f"{kind}: {' or '.join(labels)}")
+    return [*words, *(f"{group}: {', '.join(parts)}" for group, parts in groups.items())]
 
 
 def _picture(path: str) -> str | None:

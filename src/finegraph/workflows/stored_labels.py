@@ -1,13 +1,17 @@
 """Reading a graph from wherever it is: a graph file, or a store of label decisions.
 
-A store is a `.db` file or a database URL; `menu.db@120` is the store as it was at version 120. A store may also know
-labels of single photos. They are given to the samples; and where photos of a class show what the class excludes,
-whoever said so, the links of that kind become weights, since training cannot learn from what is impossible. Cost:
-linear in the cells.
+A store is a `.db` file or a database URL; `menu.db@120` is the store as it was after edit 120, also in what it said of
+single photos. That is given to the samples; and where photos of a class show what the class excludes, whoever said so,
+the links of that kind become weights, since training cannot learn from what is impossible.
+
+A run that is trained from a store names the very edit (`at_version`), without any password, and keeps a copy of what it
+read (`keep_labels`). So it can be resumed and evaluated when the store has changed or is gone. Cost: linear in the
+cells.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -17,15 +21,22 @@ from typing import TYPE_CHECKING
 
 from finegraph.data.samples import Samples
 from finegraph.data.sources import parse_source
-from finegraph.errors import InputError
+from finegraph.data.storage.durable import reason_of, write_new
+from finegraph.data.storage.sealed_json import seal, unseal
+from finegraph.errors import InputError, RunFolderError
 from finegraph.graph import LabelGraph
 from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.image_labels import count_image_labels
+from finegraph.graph.json_file import canonical_json, graph_from_json
+from finegraph.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from finegraph.labelling import PhotoLabel
+    from finegraph.labelling.columns import Column
 
-_VERSION = re.compile(r"(.+\.db)@([0-9]+)", re.IGNORECASE)
+_VERSION = re.compile(r"(.+\.db|[^/]+://[^/]*/.*)@([0-9]+)", re.IGNORECASE | re.DOTALL)
+"""A store and an edit. In a URL the edit stands after the name of the database, so that no host is taken for one."""
+_LABELS_FORMAT = {"format": "finegraph.labels", "version": 1}
 
 
 def is_store(place: str | os.PathLike[str]) -> bool:
@@ -97,28 +108,111 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
     if not is_store(text):
         return StoredLabels(graph=LabelGraph.read(text))
     from finegraph.labelling import LabelStore
+    from finegraph.labelling.columns import graph_of
 
-    at = _VERSION.fullmatch(text)
-    with LabelStore.open(at[1] if at else text, write=False) as store:
-        version = int(at[2]) if at else None
-        if version is not None and not 1 <= version <= store.version:
-            raise InputError(f"{text}: there is no such version; the store has versions 1 to {store.version}")
-        graph, labels = store.graph(version), store.photo_labels()
+    place_of, at = split_version(text)
+    with LabelStore.open(place_of, write=False) as store:
+        last = store.version
+        version = last if at is None else at
+        if not 1 <= version <= last:
+            raise InputError(f"{shown_place(text)}: there is no such version; the store has versions 1 to {last}")
+        # Both questions are of the same version, so an edit in between does no harm.
+        (fine, columns), labels = store.columns(version), store.photo_labels(version)
     photos: dict[str, dict[str, str]] = {}
+    by_name = {column.name: column for column in columns}
     for label in labels:
-        photos.setdefault(label.photo, {}).update(_kinds_of(graph, label))
-    return StoredLabels(graph=graph, photos=photos)
+        photos.setdefault(label.photo, {}).update(_kinds_of(by_name[label.kind], label))
+    return StoredLabels(graph=graph_of(fine, columns), photos=photos)
 
 
-def _kinds_of(graph: LabelGraph, label: PhotoLabel) -> dict[str, str]:
+def split_version(place: str) -> tuple[str, int | None]:
+    """The store that a name means, and the edit, where it names one."""
+    at = _VERSION.fullmatch(place)
+    return (at[1], int(at[2])) if at else (place, None)
+
+
+def _kinds_of(column: Column, label: PhotoLabel) -> dict[str, str]:
     """What an image-level label says of the kinds of the graph; several possible labels say nothing of one photo."""
     if isinstance(label.value, str):
         return {label.kind: label.value}
     if isinstance(label.value, dict) and "all_of" in label.value:
-        members = [name for name in graph.kinds if name.startswith(label.kind + GROUP_SEPARATOR)]
-        held = {label.kind + GROUP_SEPARATOR + one for one in label.value["all_of"]}
-        return {name: "yes" if name in held else "no" for name in members}
+        held = set(label.value["all_of"])
+        return {label.kind + GROUP_SEPARATOR + one: "yes" if one in held else "no" for one in column.labels}
     return {}
+
+
+# ---- what a run keeps ------------------------------------------------------------------------------------------------
+
+
+def version_of(place: str) -> int:
+    """The edit that the name of a store names, or else the last one there is."""
+    name, version = split_version(place)
+    if version is not None:
+        return version
+    from finegraph.labelling import LabelStore
+
+    with LabelStore.open(name, write=False) as store:
+        return store.version
+
+
+def at_version(place: str, version: int) -> str:
+    """The name of a store as it was after an edit: `menu.db@120`."""
+    return f"{split_version(place)[0]}@{version}"
+
+
+def shown_place(place: str) -> str:
+    """The name of a graph file or a store that may be written down: without the password that a URL may have."""
+    if "://" not in place:
+        return place
+    from finegraph.labelling.database import without_password
+
+    store, version = split_version(place)
+    return without_password(store) + ("" if version is None else f"@{version}")
+
+
+def keep_labels(run: RunFolder, stored: StoredLabels) -> None:
+    """Write what was read from a store into a run folder; a copy that is there stays.
+
+    Raises:
+        RunFolderError: it cannot be written.
+    """
+    photos = {photo: dict(kinds) for photo, kinds in stored.photos.items()}
+    data = seal({**_LABELS_FORMAT, "graph": canonical_json(stored.graph), "photos": photos})
+    try:
+        with contextlib.suppress(FileExistsError):
+            write_new(run.labels_file, data)
+    except OSError as error:
+        raise RunFolderError(
+            f"{run.labels_file}: cannot be written: {reason_of(error)}; it needs {len(data):,} bytes"
+        ) from error
+
+
+def kept_labels(run: RunFolder) -> StoredLabels | None:
+    """What a run was trained from, where it was a store; None where the run has no copy.
+
+    Raises:
+        RunFolderError: the copy is damaged, or of a later version.
+    """
+    path = run.labels_file
+    try:
+        content = unseal(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {reason_of(error)}") from error
+    except ValueError as error:
+        raise RunFolderError(f"{path}: expected the labels that this run was trained from: {error}") from error
+    if {name: content.get(name) for name in _LABELS_FORMAT} != _LABELS_FORMAT:
+        raise RunFolderError(f"{path}: expected {_LABELS_FORMAT}, got another form; a later finegraph may read it")
+    graph, photos = content.get("graph"), content.get("photos")
+    assert isinstance(graph, str), "sealed by `keep_labels`"
+    assert isinstance(photos, dict), "sealed by `keep_labels`"
+    return StoredLabels(graph=graph_from_json(graph), photos=photos)
+
+
+def labels_of_run(run: Path, graph: str) -> StoredLabels:
+    """What a run was trained from: its copy, or else what its settings name."""
+    return kept_labels(RunFolder(run)) or read_stored(graph)
 
 
 def source_folder(source: str) -> Path:

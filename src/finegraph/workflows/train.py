@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +22,18 @@ from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.similar_photos import TrainingFeatures
+from finegraph.workflows.stored_labels import (
+    StoredLabels,
+    at_version,
+    is_store,
+    keep_labels,
+    kept_labels,
+    read_stored,
+    shown_place,
+    version_of,
+)
+from finegraph.workflows.train_report import Trained, report_trained
 from finegraph.workflows.training_data import (
     TrainingData,
     make_network,
@@ -57,6 +70,8 @@ class TrainResult:
         strengths: of the priors that the head was fitted with, where the head alone was tuned.
         bad: photos that could not be read.
         seconds: how long it took.
+        report: the page with the model on its validation photos; None where none was asked for or there are none.
+        report_fault: why there is no report, where it could not be written.
     """
 
     run: str
@@ -69,6 +84,8 @@ class TrainResult:
     strengths: dict[str, Any] | None
     bad: list[str]
     seconds: float
+    report: str | None = None
+    report_fault: str | None = None
 
 
 def train_run(
@@ -77,6 +94,7 @@ def train_run(
     *,
     run: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    report: bool = False,
 ) -> TrainResult:
     """Train a model as settings say, into a run folder.
 
@@ -85,6 +103,8 @@ def train_run(
         watcher: is told how it goes, in the process that speaks.
         run: the run folder; by default a new one in `runs`, named after the data.
         resume: whether the run exists and goes on.
+        report: whether to judge the model on its validation photos at the end, and to write the report of that. A
+            report that cannot be written is a fault of its own: the run is complete without it.
 
     Raises:
         SettingsError: settings that do not go together.
@@ -94,10 +114,13 @@ def train_run(
     settings = with_whole_paths(settings.resolve())
     device = choose_device(settings.device)
     with joined_ranks(device.type) as ranks:
-        data = read_training_data(settings)
+        settings, stored = _read_store(settings, run if resume else None, ranks)
+        data = read_training_data(settings, stored)
         torch.manual_seed(settings.seed)  # the head's first weights
         network = make_network(settings, data.graph)  # before the folder: without weights there is no run
         folder = _run_folder(settings, run, resume, ranks)
+        if ranks.first and stored is not None:
+            keep_labels(folder, stored)
         with folder.lock() if ranks.first else nullcontext():
             if ranks.first:
                 watcher.data(data, str(folder.path))
@@ -108,13 +131,16 @@ def train_run(
                     )
             quick = replace(settings, workers=settings.workers or torch.get_num_threads())
             try:
-                result = _train(quick, network, data, folder, ranks, device, watcher, resume)
+                result, classifier, known = _train(quick, network, data, folder, ranks, device, watcher, resume)
             except FinegraphError:
                 if ranks.first and not resume:
                     folder.forget_if_nothing_came_of_it()
                 raise
         ranks.wait()
     held_out = settings.val_split or DEFAULT_VAL if data.val is not None else None
+    if report and result["finished"] and ranks.first and held_out is not None:
+        trained = Trained(folder=folder, settings=quick, classifier=classifier, data=data, split=held_out, known=known)
+        result |= _report(trained, device, _stages(watcher, ranks)(f"photos of {held_out}"))
     return TrainResult(
         **result,
         run=str(folder.path),
@@ -134,9 +160,10 @@ def _train(
     device: torch.device,
     watcher: TrainWatcher,
     resume: bool,
-) -> dict[str, Any]:
-    """Train, and save the model; returns the rest of the result."""
+) -> tuple[dict[str, Any], PhotoClassifier | None, TrainingFeatures | None]:
+    """Train, and save the model; returns the rest of the result, the model where it is new, and known features."""
     views = make_views(settings, network)
+    classifier, known = None, None
     result: dict[str, Any] = {"model": None, "finished": True, "figures": {}, "strengths": None, "bad": []}
     if settings.tune == "head":
         tuned = tune_head(network, data, views, settings, ranks, _stages(watcher, ranks))
@@ -147,6 +174,7 @@ def _train(
                 watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
             strengths = {**asdict(tuned.fit), "kind_weight": tuned.fit.kind_weights(data.graph)}
             result.update(figures=tuned.figures, strengths=strengths, bad=[str(error) for error in tuned.bad])
+            known = tuned.known
     else:
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
         trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
@@ -157,8 +185,33 @@ def _train(
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
         # A model that is there already may have been calibrated since.
         about = _about(settings, data, result)
-        PhotoClassifier(network.to("cpu", torch.float32), views, about=about).save(folder.model)
-    return result
+        classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about)
+        classifier.save(folder.model)
+    return result, classifier, known
+
+
+def _report(trained: Trained, device: torch.device, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Write the report of a run that is complete; what goes wrong now is said, and takes nothing away from it."""
+    try:
+        return {"report": report_trained(trained, device, progress)}
+    except (FinegraphError, OSError, MemoryError) as error:
+        return {"report_fault": str(error) or type(error).__name__}
+
+
+def _read_store(
+    settings: TrainSettings, run: str | os.PathLike[str] | None, ranks: Ranks
+) -> tuple[TrainSettings, StoredLabels | None]:
+    """What a label store says, where the settings name one, and the settings that name the very edit.
+
+    All processes read the same edit, whoever edits meanwhile. A run that goes on has its own copy. The settings that
+    are written down have no password.
+    """
+    if settings.graph is None or not is_store(settings.graph):
+        return settings, None
+    if run is not None and (kept := kept_labels(RunFolder.open(run))) is not None:
+        return settings, kept
+    place = at_version(settings.graph, ranks.gather(version_of(settings.graph))[0])
+    return replace(settings, graph=shown_place(place)), read_stored(place)
 
 
 def resume_settings(run: str | os.PathLike[str], given: dict[str, Any]) -> TrainSettings:

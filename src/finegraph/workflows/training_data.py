@@ -36,8 +36,12 @@ class TrainingData:
     counted: tuple[str, ...] = ()
 
 
-def read_training_data(settings: TrainSettings) -> TrainingData:
+def read_training_data(settings: TrainSettings, stored: StoredLabels | None = None) -> TrainingData:
     """Read the photos' list and the graph that settings name.
+
+    Args:
+        settings: what to read.
+        stored: what was read from a label store, where the settings name one; by default it is read now.
 
     Raises:
         SettingsError: the settings name no photos.
@@ -46,7 +50,10 @@ def read_training_data(settings: TrainSettings) -> TrainingData:
     if not settings.data:
         raise SettingsError("data: expected the photos to train on: a folder per class, a manifest, or LAYOUT:FOLDER")
     samples = read_samples(settings.data)
-    stored = StoredLabels(graph=source_graph(settings.data)) if settings.graph is None else read_stored(settings.graph)
+    if stored is None:
+        stored = (
+            StoredLabels(graph=source_graph(settings.data)) if settings.graph is None else read_stored(settings.graph)
+        )
     samples, graph = stored.on(samples, settings.data), stored.graph
     if not uses_image_labels(settings):
         samples = samples.without_kinds()

@@ -25,6 +25,7 @@ from finegraph.model.selection import deal_folds, default_grid, grid_settings, s
 from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.similar_photos import TrainingFeatures
 from finegraph.workflows.training_data import TrainingData
 from finegraph.workflows.validation import Tally
 
@@ -46,6 +47,7 @@ class TunedHead:
         converged: whether it came to a minimum.
         bad: the photos that could not be read.
         notes: what was odd on the way.
+        known: the features of all photos; None where there are no validation photos.
     """
 
     fit: FitSettings
@@ -54,6 +56,7 @@ class TunedHead:
     converged: bool
     bad: tuple[ImageFileError, ...]
     notes: tuple[str, ...]
+    known: TrainingFeatures | None = None
 
 
 def tune_head(
@@ -94,6 +97,7 @@ def tune_head(
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
     scales = feature_scales(train)
+    judged = val
     train, val = scaled(train, scales), None if val is None else scaled(val, scales)
     chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
     fine, kinds = _targets(train.samples, chosen, network.graph)
@@ -108,6 +112,7 @@ def tune_head(
         converged=fit.converged,
         bad=(*train.bad, *(() if val is None else val.bad)),
         notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
+        known=None if judged is None else TrainingFeatures(train, judged, scales[0]),
     )
 
 

@@ -1,5 +1,6 @@
 // The table of classes: sorted by any column, searched by fine or coarse label, drawn some rows at a time.
 const classes = { rows: [], shown: 100, sort: { column: 0, up: true } };
+const ON_PAPER = 1000;
 
 function classRows() {
   const size = page.fine.length;
@@ -75,8 +76,9 @@ function drawClasses() {
     el(one.head ? "th" : "td", one.head ? { scope: "row" } : { class: one.number ? "num" : null }, one.cell(row)))))));
   [...table.tHead.rows[0].cells].forEach((cell, place) => (
     cell.setAttribute("aria-sort", place === column ? (up ? "ascending" : "descending") : "none")));
-  document.getElementById("classes-count").textContent = `${plural(found.length, "class").replace("classs", "classes")}`;
+  document.getElementById("classes-count").textContent = plural(found.length, "class", "classes");
   document.getElementById("classes-more").hidden = found.length <= classes.shown;
+  document.getElementById("classes-paper").textContent = leftOut(found.length - classes.shown, "class", "classes");
 }
 
 function startClasses() {

@@ -55,5 +55,6 @@ function el(tag, attributes, ...children) {
 
 const name_ = (text) => el("bdi", null, text);
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
-const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+const plural = (number, noun, nouns = `${noun}s`) => `${number.toLocaleString("en")} ${number === 1 ? noun : nouns}`;
+const leftOut = (number, noun, nouns) => (number > 0 ? `${plural(number, `more ${noun}`, `more ${nouns}`)} ${number === 1 ? "is" : "are"} left out on paper; the page has them all.` : "");
 const folded = (text) => text.toLowerCase().normalize("NFKC");

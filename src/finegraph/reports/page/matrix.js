@@ -138,6 +138,7 @@ function matrixKeys(event) {
   event.preventDefault();
 }
 
+const PAIRS_ON_PAPER = 15; // the style sheet hides the others in print
 let pairsShown = 40;
 function listPairs() {
   const wanted = folded(document.getElementById("pairs-search").value);
@@ -147,6 +148,7 @@ function listPairs() {
   }, el("span", null, name_(pair.truth), " → ", name_(pair.answer)), el("span", { class: "number" }, String(pair.photos.length)))));
   document.getElementById("pairs").replaceChildren(...items.length ? items : [el("li", { class: "note" }, "none")]);
   document.getElementById("pairs-more").hidden = found.length <= pairsShown;
+  document.getElementById("pairs-paper").textContent = leftOut(found.length - PAIRS_ON_PAPER, "confusion", "confusions");
 }
 
 function fillOrders() {

@@ -24,12 +24,20 @@ function startButtons() {
 }
 
 // On paper nothing can be unfolded.
-let folded_ = [];
+let folded_ = [], rows_ = 0;
 window.addEventListener("beforeprint", () => {
   folded_ = [...document.querySelectorAll("details:not([open])")];
   for (const one of folded_) one.open = true;
+  if (page) showRows(Math.max(rows_ = classes.shown, ON_PAPER));
 });
-window.addEventListener("afterprint", () => { for (const one of folded_) one.open = false; });
+window.addEventListener("afterprint", () => {
+  for (const one of folded_) one.open = false;
+  if (page) showRows(rows_);
+});
+function showRows(count) {
+  classes.shown = count;
+  drawClasses();
+}
 
 if (page) {
   for (const part of document.querySelectorAll(".needs-script")) part.hidden = false;

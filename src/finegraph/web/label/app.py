@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from starlette.requests import Request
 from starlette.responses import Response
 
-from finegraph.errors import ConflictError
 from finegraph.web.assets import mount_assets, page_response
+from finegraph.web.label.conflicts import install_conflicts
 from finegraph.web.label.exchange import exchange_routes
 from finegraph.web.label.looking_back import looking_back_routes
 from finegraph.web.label.photos import photo_routes
 from finegraph.web.label.reading import reading_routes
 from finegraph.web.label.writing import writing_routes
-from finegraph.web.problems import ProblemError, install_problems
+from finegraph.web.problems import install_problems
 from finegraph.web.security import Guard, Security
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     """
     app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
     install_problems(app)
-    app.add_exception_handler(ConflictError, _conflict)
+    install_conflicts(app, session)
     for routes in (reading_routes, writing_routes, looking_back_routes, exchange_routes, photo_routes):
         app.include_router(routes(session))
 
@@ -59,10 +58,3 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     mount_assets(app, STATIC, "/label")
     app.add_middleware(Guard, security=security or Security(open_paths=OPEN_PATHS, most_bytes=MOST_BYTES))
     return app
-
-
-async def _conflict(request: Request, error: Exception) -> Response:
-    """Somebody else was quicker: both values, so that the person can choose."""
-    assert isinstance(error, ConflictError)
-    conflicts = [conflict.to_dict() for conflict in error.conflicts]
-    return ProblemError("conflict", str(error), conflicts=conflicts).response()

@@ -13,8 +13,10 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.json_reader import parse_json
+from finegraph.labelling import LabelStore, value_text
 from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import Content, parse_tasks
+from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.web.label.bodies import Import, ImportFile
 
 if TYPE_CHECKING:
@@ -37,15 +39,19 @@ def exchange_routes(session: LabelSession) -> APIRouter:
 
     @router.post("/import/preview")
     def preview(body: ImportFile) -> Json:
-        found = read_content(body.name, body.text)
-        new = found.graph if isinstance(found, Content) else found
-        diff = diff_graphs(store.graph(), new).to_dict()
+        found = read_content(body.name, body.text, store)
+        if isinstance(found, list):
+            diff = _photo_changes(store, found)
+        else:
+            diff = diff_graphs(store.graph(), found.graph if isinstance(found, Content) else found).to_dict()
         return {**diff, "total": len(diff["changes"]), "changes": diff["changes"][:MOST_LISTED]}
 
     @router.post("/import")
     def take_over(body: Import) -> Json:
-        found = read_content(body.name, body.text)
-        if isinstance(found, Content):
+        found = read_content(body.name, body.text, store)
+        if isinstance(found, list):
+            done = store.import_photos(found, person=body.person, edit_id=body.edit)
+        elif isinstance(found, Content):
             done = store.import_content(found, person=body.person, edit_id=body.edit)
         else:
             done = store.import_graph(found, person=body.person, edit_id=body.edit)
@@ -54,19 +60,35 @@ def exchange_routes(session: LabelSession) -> APIRouter:
     return router
 
 
-def read_content(name: str, text: str) -> LabelGraph | Content:
-    """What a file holds, by the ending of its name; a JSON file with a list is one of Label Studio.
+def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Content | list[PhotoLabel]:
+    """What a file holds, by the ending of its name and its first words.
+
+    A JSON file with a list is one of Label Studio; a CSV file whose first column is `path` has labels of photos.
 
     Raises:
-        GraphFileError: with all faults of a graph file.
+        GraphFileError: with all faults of the file.
         InputError: the ending is another, or the file is no such file.
     """
     shown = PurePosixPath(name.replace("\\", "/")).name
     if shown.lower().endswith(".csv"):
-        return parse_csv(text.removeprefix("\ufeff"), shown)[0]
+        content = text.removeprefix("\ufeff")
+        return store.parse_photos(content, shown) if content.startswith("path,") else parse_csv(content, shown)[0]
     if not shown.lower().endswith(".json"):
         raise InputError(f"{shown!r}: expected a file that ends in .csv or .json; rename it")
     return parse_tasks(text, shown) if _is_list(text) else parse_json(text, shown)
+
+
+def _photo_changes(store: LabelStore, labels: list[PhotoLabel]) -> Json:
+    """Which labels of photos would be others than now, as a list of changes."""
+    have = store.photo_cells(list({label.photo for label in labels}))
+    changes = []
+    for label in labels:
+        now = have.get(label.photo, {}).get(label.kind)
+        before, after = value_text(now.value) if now else "", value_text(label.value)
+        if before != after:
+            text = f"photo {label.photo!r}, {label.kind!r}: {before or 'as its class'} -> {after}"
+            changes.append({"what": "photo", "kind": label.kind, "before": before, "after": after, "text": text})
+    return {"changes": changes, "counts": {"photo": len(changes)} if changes else {}}
 
 
 def _is_list(text: str) -> bool:

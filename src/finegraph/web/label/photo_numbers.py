@@ -25,6 +25,14 @@ class PhotoNumbers:
         """The photos of a class with their numbers."""
         return [(self._numbers[photo.path], photo) for photo in self._session.photos(fine, limit)]
 
+    def number(self, key: str) -> int:
+        """The number of a photo by its key.
+
+        Raises:
+            UnknownNameError: the session has no such photo.
+        """
+        return self._numbers[self._session.photo(key).path]
+
     def photo(self, number: int) -> SessionPhoto:
         """The photo of a number.
 

@@ -39,6 +39,7 @@ def reading_routes(session: LabelSession) -> APIRouter:
             "progress": store.progress().to_dict(),
             "people": list(store.people()),
             "photos": session.samples is not None,
+            "contradicted": store.suggestions(source="model", contradicting=True, limit=1).total > 0,
         }
 
     @router.get("/kinds")

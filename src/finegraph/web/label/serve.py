@@ -7,6 +7,7 @@ Ctrl-C ends at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,9 @@ def serve_label(
             ws="none",
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
+        gc.collect()
+        gc.freeze()  # a sweep over what is loaded by now, all of it needed, would let an edit wait 150 ms at times
         asyncio.run(run_until_stopped(Server(config), listener, told))
     finally:
+        gc.unfreeze()
         listener.close()

@@ -1,20 +1,20 @@
 // The answer: the sentence, the bars, why the first beats the second, and similar photos.
 
-import { byId, el, percent } from "./dom.js";
+import { byId, el, percent, short } from "./dom.js";
 
 const WEAK = 0.05; // log odds below this are no reason
 const MOST_REASONS = 6;
 
 export function showAnswer(prediction) {
-  const [first, ...rest] = prediction.words.split("; ");
-  byId("sentence").replaceChildren(first, rest.length ? el("span", { className: "rest", textContent: capital(rest.join("; ")) }) : "");
+  const [, first, rest] = /^(.*); ((?:surely|nothing) .*)$/s.exec(prediction.words) ?? [null, prediction.words, ""];
+  byId("sentence").replaceChildren(first, rest ? el("span", { className: "rest", textContent: capital(rest) }) : "");
   byId("unknown").hidden = !prediction.unknown?.is_unknown;
   byId("top").replaceChildren(
     ...prediction.top.map(({ label, probability }) =>
       el(
         "li",
         {},
-        el("span", { className: "name", textContent: label }),
+        el("span", { className: "name", textContent: label, title: label }),
         el("span", { className: "value", textContent: percent(probability) }),
         el("span", { className: "bar", share: probability, "aria-hidden": "true" }),
       ),
@@ -54,7 +54,7 @@ function showWhy(explanation) {
       el("span", { className: value < 0 ? "lean less" : "lean", share: Math.abs(value) / largest, "aria-hidden": "true" }),
     ),
   ));
-  const words = el("p", {}, el("b", { textContent: explanation.first }), ` is ${times(explanation.log_odds)} as probable as `, el("b", { textContent: explanation.second }), rows.length ? ":" : ", for no single reason.");
+  const words = el("p", {}, el("b", { textContent: short(explanation.first) }), ` is ${times(explanation.log_odds)} as probable as `, el("b", { textContent: short(explanation.second) }), rows.length ? ":" : ", for no single reason.");
   section.replaceChildren(heading, words, list);
 }
 

@@ -23,7 +23,7 @@ async function ask(path, options, busy) {
       throw new Problem({ ...gone, what_to_do: "Start it again, then try once more." }, 0);
     }
     if (response.ok) return response.json();
-    if (response.status === 503 && tried < TRIES) {
+    if ((response.status === 503 || response.status === 429) && tried < TRIES) {
       const seconds = Number(response.headers.get("Retry-After") ?? 1);
       busy?.(seconds);
       await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));

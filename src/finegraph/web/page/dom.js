@@ -13,6 +13,12 @@ export function el(tag, properties = {}, ...children) {
   return made;
 }
 
+/** A name that may be too long for a sentence. */
+export function short(name) {
+  const letters = [...name];
+  return letters.length <= 160 ? name : `${letters.slice(0, 159).join("").trimEnd()}…`;
+}
+
 export const byId = (id) => document.getElementById(id);
 
 /** A probability that never claims to be certain when it is not. */

@@ -100,7 +100,7 @@ function button(key, label, probability, properties) {
   return el(
     "button",
     { type: "button", share: probability, "data-key": key, ...properties },
-    el("span", { textContent: label }),
+    el("span", { textContent: label, title: label }),
     el("span", { className: "value", textContent: percent(probability) }),
   );
 }

@@ -1,19 +1,22 @@
-// The page: a photo comes, the server says what is on it, and every tap asks again with what is known. The photo stays
-// in the browser; the server keeps nothing, so the photo's scores come back with each question.
+// The page: photos come, the server says what is on them, and every tap asks again with what is known of the one that is
+// looked at. Photos stay in the browser; the server keeps nothing, so a photo's scores come back with each question.
 
 import { Problem, again, getModel, getSamples, predict, search } from "./api.js";
+import { markEntry, showAlbum, showEntry } from "./album.js";
 import { hideAnswer, showAnswer, showSimilar } from "./answer.js";
 import { byId, el } from "./dom.js";
 import { buildKinds, showKinds } from "./kinds.js";
 import { Known } from "./known.js";
 import { showPhoto, showSamples, watchPhotos } from "./photo.js";
 
+const MOST_PHOTOS = 50;
 const known = new Known(() => update());
 let model = null;
-let photo = null;
-let plain = null; // the answer without evidence, which holds the scores
+let album = []; // the photos that came together: {file, plain, problem, answer}; plain is the answer without evidence
+let current = null; // the one of them that is looked at
 let shown = null;
 let asking = null;
+let leaving = new AbortController();
 
 function note(...texts) {
   byId("notes").replaceChildren(...texts.filter(Boolean).map((text) => el("p", { className: "note", textContent: text })));
@@ -44,40 +47,75 @@ const risk = () => Number(byId("risk").value);
 function show(prediction) {
   shown = prediction;
   showAnswer(prediction);
-  showKinds(prediction, plain);
+  showKinds(prediction, current.plain);
 }
 
-function look(file) {
-  photo = file;
-  plain = null;
+/** Look at photos that came together: at the first closely, at the others one after the other. */
+async function look(files) {
+  leaving.abort(); // what the photos before are still asked
+  leaving = new AbortController();
+  const entries = files.slice(0, MOST_PHOTOS).map((file) => ({ file, plain: null, problem: null, answer: null }));
+  const own = (album = entries);
+  showAlbum(entries, choose);
+  await choose(entries[0]);
+  if (files.length > MOST_PHOTOS) note(`The first ${MOST_PHOTOS} of ${files.length} photos are looked at.`);
+  for (const entry of entries) {
+    if (own === album) await answerOf(entry).catch(() => {}); // the list says which cannot be read
+  }
+}
+
+/** The answer without evidence, asked for once. */
+function answerOf(entry) {
+  const busy = (seconds) => entry === current && note(`The server is busy; it is asked again in ${seconds} s.`);
+  entry.risk ??= risk();
+  entry.answer ??= predict(entry.file, entry.risk, leaving.signal, busy).then(
+    (plain) => {
+      entry.plain = plain;
+      showEntry(entry);
+    },
+    (error) => {
+      entry.problem = error;
+      showEntry(entry);
+      throw error;
+    },
+  );
+  return entry.answer;
+}
+
+/** Look at one of the photos closely. */
+function choose(entry) {
+  current = entry;
   known.clear(true);
   note();
   byId("similar").hidden = true;
-  showPhoto(file);
+  showPhoto(entry.file);
+  markEntry(album, entry);
   return quietly(async (signal) => {
     try {
-      plain = await predict(file, risk(), signal, (seconds) => note(`The server is busy; it is asked again in ${seconds} s.`));
+      await answerOf(entry);
     } catch (error) {
-      if (error.name !== "AbortError") hideAnswer(); // it would be that of the photo before
+      if (entry === current && error.name !== "AbortError") hideAnswer(); // it would be that of the photo before
       throw error;
     }
+    signal.throwIfAborted();
     note();
-    show(plain);
-    if (model.index > 0) showSimilar(await search(file, signal));
+    show(entry.risk === risk() ? entry.plain : await again(entry.plain.scores, known, risk(), signal));
+    if (model.index > 0) showSimilar(await search(entry.file, signal));
   });
 }
 
 /** Ask again with what is known now. */
 function update() {
-  if (!plain) return undefined;
-  if (shown) showKinds(shown, plain); // what was tapped shows before the answer comes
+  const entry = current;
+  if (!entry?.plain) return undefined;
+  if (shown) showKinds(shown, entry.plain); // what was tapped shows before the answer comes
   return quietly(async (signal) => {
     try {
-      show(await again(plain.scores, known, risk(), signal));
+      show(await again(entry.plain.scores, known, risk(), signal));
     } catch (error) {
       if (error.name !== "other-model") throw error;
-      plain = await predict(photo, risk(), signal); // the model was replaced meanwhile
-      show(await again(plain.scores, known, risk(), signal));
+      entry.plain = await predict(entry.file, risk(), signal); // the model was replaced meanwhile
+      show(await again(entry.plain.scores, known, risk(), signal));
     }
     note();
   });

@@ -2,13 +2,15 @@
 
 import { byId, el } from "./dom.js";
 
-/** Call `taken(file)` for every photo that comes. */
+/** Call `taken(files)` for all photos that come together. */
 export function watchPhotos(taken) {
+  const give = (files) => {
+    if (files.length) taken([...files]);
+  };
   for (const [button, input] of [["choose", "file"], ["take", "camera"]]) {
     byId(button).addEventListener("click", () => byId(input).click());
     byId(input).addEventListener("change", (event) => {
-      const [file] = event.target.files;
-      if (file) taken(file);
+      give(event.target.files);
       event.target.value = ""; // so that the same file can be chosen again
     });
   }
@@ -24,12 +26,10 @@ export function watchPhotos(taken) {
   document.addEventListener("drop", (event) => {
     event.preventDefault();
     over(-depth);
-    const [file] = event.dataTransfer.files;
-    if (file) taken(file);
+    give(event.dataTransfer.files);
   });
   document.addEventListener("paste", (event) => {
-    const [file] = event.clipboardData.files;
-    if (file) taken(file);
+    give(event.clipboardData.files);
   });
 }
 
@@ -53,7 +53,7 @@ export function showSamples(samples, taken) {
       const picture = el("img", { src: sample.thumbnail, alt: `Try ${sample.name}`, loading: "lazy" });
       const load = async () => {
         const content = await (await fetch(sample.url)).blob();
-        taken(new File([content], sample.name));
+        taken([new File([content], sample.name)]);
       };
       return el("li", {}, el("button", { type: "button", onclick: load }, picture));
     }),

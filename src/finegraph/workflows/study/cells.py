@@ -75,6 +75,11 @@ def seeds_of(study: Study, amount: str) -> tuple[int, ...]:
     return study.seeds[:1] if amount == ALL and study.tune == "head" else study.seeds
 
 
+def largest(amounts: Sequence[str]) -> str:
+    """The amount that tables with room for one are about: all photos, or the last one."""
+    return ALL if ALL in amounts else amounts[-1]
+
+
 def amount_text(amount: str) -> str:
     """An amount as people read it."""
     if amount == ALL:
@@ -85,30 +90,39 @@ def amount_text(amount: str) -> str:
 
 
 class Estimate:
-    """How long the rest will take: cells cost about as their photos and their head, and this machine shows how much."""
+    """How long the rest will take: as long as cells of the same head and kinds took, by their photos.
 
-    def __init__(self, cells: Sequence[Cell], photos: dict[str, int]) -> None:
+    Where there is none yet, other heads and the table of costs say it.
+    """
+
+    def __init__(self, cells: Sequence[Cell], photos: Mapping[str, int]) -> None:
         """Estimate cells.
 
         Args:
             cells: all of them.
             photos: how many photos each amount has.
         """
-        self._cost = {cell: max(photos[cell.amount], 1) ** 0.9 * _COST.get(cell.head, 2.0) for cell in cells}
-        self._left = sum(self._cost.values())
-        self._seconds = self._done = 0.0
-
-    def skip(self, cell: Cell) -> None:
-        """A cell was there already."""
-        self._left -= self._cost[cell]
+        self._work: dict[Cell, float] = {cell: max(photos[cell.amount], 1) ** 0.9 for cell in cells}
+        self._left = dict.fromkeys(cells)  # in their order
+        self._done: dict[tuple[str, str], list[float]] = {}
 
     def add(self, cell: Cell, seconds: float) -> None:
-        """A cell is done."""
-        self._left -= self._cost[cell]
-        self._done += self._cost[cell]
-        self._seconds += seconds
+        """A cell is done, now or in an earlier run."""
+        del self._left[cell]
+        own = self._done.setdefault((cell.head, cell.kinds), [0.0, 0.0])
+        own[0] += seconds
+        own[1] += self._work[cell]
 
     @property
     def seconds_left(self) -> float | None:
         """The time that is left; None before the first cell."""
-        return self._left * self._seconds / self._done if self._done else None
+        if not self._done:
+            return None
+        cost = sum(work * _COST.get(head, 2.0) for (head, _), (_, work) in self._done.items())
+        usual = sum(seconds for seconds, _ in self._done.values()) / cost
+        return sum(self._work[cell] * self._rate(cell, usual) for cell in self._left)
+
+    def _rate(self, cell: Cell, usual: float) -> float:
+        """The seconds of a unit of work of a head with its kinds."""
+        found = self._done.get((cell.head, cell.kinds))
+        return found[0] / found[1] if found else usual * _COST.get(cell.head, 2.0)

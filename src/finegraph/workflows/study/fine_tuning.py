@@ -64,11 +64,11 @@ def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str
 
 def fine_tune(
     study: Study, data: StudyData, cell: Cell, samples: Samples, folder: StudyFolder, watcher: Watcher, told: Told
-) -> tuple[dict[tuple[str, int], PerPhoto], float]:
+) -> tuple[dict[tuple[str, int], PerPhoto], float | None]:
     """Train the network of a cell and measure it.
 
     Returns:
-        The values of each photo by split and views, and the seconds of training, in the process that ended it.
+        The values of each photo by split and views, and the seconds of training; None where it was stopped in between.
 
     Raises:
         StoppedError: it was asked to stop.
@@ -91,7 +91,7 @@ def fine_tune(
         tuned = tune_all(network, photos, views, settings, Ranks(), run, watcher, resume=resume)
     if tuned is None:
         raise StoppedError
-    seconds = perf_counter() - began
+    seconds = None if resume else perf_counter() - began
     classifier = PhotoClassifier(network.to("cpu", torch.float32), views)
     measured = {
         (split, count): _measure(classifier, part, data, study, count, split, told)

@@ -1,6 +1,6 @@
 """The folder of a study: what is in it, and how it goes on after an interruption.
 
-    study.toml       the study, resolved: written first, and never changed
+    study.toml       the study, resolved: written first, and not changed once there is a cell
     data.json        what identifies the photos and the graph
     cells/*.json     one file per cell that is done, with its own checksum: the truth of which the rest is made
     results.csv      one row per cell, split, number of views and metric; results.json has the same and all about it
@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.findings import defused
-from finegraph.data.storage.durable import make_folder, reason_of, remove_stale, write_new
+from finegraph.data.storage.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
+from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import RunFolderError, SettingsError
 from finegraph.graph.text_file import write_text
-from finegraph.training.run_lock import RunLock
 from finegraph.training.toml_text import toml_text
 from finegraph.workflows.study.cells import Cell
 from finegraph.workflows.study.spec import Study, study_of
@@ -40,6 +40,8 @@ from finegraph.workflows.study.spec import Study, study_of
 COLUMNS = ("head", "kinds", "amount", "seed", "split", "views", "box", "metric", "value")
 FREE = ("title",)
 """Settings that may change without making a study another one."""
+_WORDS = LockWords(noun="study", purpose="a study", instead=", or choose another folder", error=RunFolderError)
+_STUDY, _DATA, _CELLS = "study.toml", "data.json", "cells"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ class StudyFolder:
     @property
     def cells(self) -> Path:
         """The files of cells."""
-        return self.path / "cells"
+        return self.path / _CELLS
 
     @property
     def runs(self) -> Path:
@@ -86,9 +88,26 @@ class StudyFolder:
         """The figures."""
         return self.path / "figures"
 
-    def lock(self) -> RunLock:
-        """Let no other process run a study in the folder."""
-        return RunLock(self.path)
+    def lock(self) -> FolderLock:
+        """Make the folder, and let no other process run a study in it.
+
+        Raises:
+            RunFolderError: another process has it, it holds other things than a study, or it cannot be written.
+        """
+        try:
+            names = sorted(os.listdir(self.path)) if self.path.exists() else []
+            make_folder(self.path)
+        except OSError as error:
+            raise RunFolderError(f"{self.path}: cannot hold a study: {reason_of(error)}") from error
+        empty = () if self.begun else (_CELLS, _DATA)  # what a start leaves that ended before its first cell
+        other = [name for name in names if name not in (LOCK_FILE, *empty) and not is_temporary(name)]
+        if other and _STUDY not in names:
+            few = ", ".join(other[:3]) + (", ..." if len(other) > 3 else "")
+            raise RunFolderError(
+                f"{self.path}: expected a new folder, or one where a study was begun, but there is something else in "
+                f"it ({few}); choose another folder"
+            )
+        return FolderLock(self.path, _WORDS)
 
     def open(self, study: Study, facts: Mapping[str, Any]) -> None:
         """Begin the study, or go on with it.
@@ -107,13 +126,41 @@ class StudyFolder:
             raise RunFolderError(f"{self.path}: cannot hold a study: {reason_of(error)}") from error
 
     def _begin(self, study: Study) -> None:
-        file = self.path / "study.toml"
-        if not file.is_file():
+        file = self.path / _STUDY
+        if self.begun:
+            self.refuse_another(study)
+        else:
+            file.unlink(missing_ok=True)
             write_new(file, toml_text(study.to_dict(), file).encode())
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is something that belongs to one study and no other: a cell, or a part of one."""
+        return any(place.is_dir() and any(place.iterdir()) for place in (self.cells, self.runs))
+
+    def refuse_another(self, study: Study, free: Sequence[str] = FREE) -> None:
+        """Refuse a study where another one was begun; nothing is written.
+
+        Args:
+            study: the one that is asked for.
+            free: settings that may differ.
+
+        Raises:
+            SettingsError: what differs is in the message.
+            RunFolderError: what the folder says of its study cannot be read.
+        """
+        file = self.path / _STUDY
+        if not file.is_file() or not self.begun:
             return
-        begun = study_of(tomllib.loads(file.read_text(encoding="utf-8")), str(file))
-        was, now = begun.to_dict(), study.to_dict()
-        names = [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name) and name not in FREE]
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:  # of TOML or of UTF-8
+            raise RunFolderError(
+                f"{file}: expected the study that was begun here, got no TOML: {error}; bring the file back, or choose "
+                "another folder"
+            ) from error
+        was, now = study_of(values, str(file)).to_dict(), study.to_dict()
+        names = [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name) and name not in free]
         if names:
             listed = "; ".join(f"{name} was {was.get(name)!r}, now {now.get(name)!r}" for name in names)
             raise SettingsError(
@@ -122,14 +169,15 @@ class StudyFolder:
             )
 
     def _same_data(self, facts: Mapping[str, Any]) -> None:
-        file = self.path / "data.json"
-        if not file.is_file():
+        file = self.path / _DATA
+        if not file.is_file() or not self.begun:
+            file.unlink(missing_ok=True)
             write_new(file, seal(dict(facts)))
             return
         was = self._unsealed(file)
-        names = [name for name in dict.fromkeys([*was, *facts]) if was.get(name) != facts.get(name)]
+        names = [name for name in was if was[name] != facts.get(name)]
         if names:
-            listed = "; ".join(f"{name} was {was.get(name)}, now {facts.get(name)}" for name in names)
+            listed = "; ".join(f"{name} was {str(was[name])[:12]}, now {str(facts.get(name))[:12]}" for name in names)
             raise SettingsError(
                 f"{self.path}: the data are not those that the study began with: {listed}; restore them, or choose "
                 "another folder"
@@ -162,6 +210,11 @@ class StudyFolder:
             RunFolderError: the file is not as it was written.
         """
         content = self._unsealed(self._file(cell))
+        if content["cell"] != cell.to_dict():
+            raise RunFolderError(
+                f"{self._file(cell)}: expected the cell {cell.text}, found another one; remove the file to have it "
+                "made again"
+            )
         return CellResult(
             cell=Cell(**content["cell"]),
             rows=[(split, views, metric, value) for split, views, metric, value in content["rows"]],

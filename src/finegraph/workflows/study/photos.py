@@ -7,7 +7,8 @@ come from the stored ones where they are there: a second study on the same photo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,20 +20,24 @@ from torch import Tensor
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.sources import read_samples, source_graph
-from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.data.splits import choose_splits, draw_per_class, hold_out
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import SettingsError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.model.features import default_cache_folder, extract_features
 from finegraph.nn import Network, NetworkDesign, build_network
+from finegraph.nn.backbones.build import BACKBONES, TIMM
+from finegraph.nn.backbones.weights import default_weights
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.study.spec import ALL, EVERY_KIND, Study
+from finegraph.workflows.study.spec import ALL, EVERY_KIND, TEST, Study
 from finegraph.workflows.training_data import make_views
 
 Told = Callable[[str, int, int], None]
 """Is told the name of a stage, how much of it is done, and of how much."""
 MENUS = ("small", "full")
+_TEST_SEED = 1
+"""Another than that of photos held out to choose settings on: the two have nothing to do with each other."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ class StudyData:
     def facts(self) -> dict[str, Any]:
         """What identifies the data: other data under the same name give other facts."""
         splits = {f"split {name}": len(part) for name, part in self.splits.items()}
-        return {"graph": self.graph.digest, "train": len(self.train), "val": len(self.val), **splits}
+        photos = _digest((self.train, self.val, *self.splits.values()))
+        return {"graph": self.graph.digest, "train": len(self.train), "val": len(self.val), **splits, "photos": photos}
 
     def draw(self, amount: str, seed: int) -> Samples:
         """The photos of an amount."""
@@ -114,9 +120,12 @@ def read_study_data(study: Study, told: Told) -> StudyData:
     Raises:
         SettingsError: no photos to choose settings on, or kinds that the graph does not have.
         DataError: the photos' list has faults.
+        UnknownNameError: there is no such network, kind or split.
+        MissingExtraError: the weights of a network are not installed.
     """
+    _check_networks(study)
     source, graph_file = _source(study, told)
-    samples = read_samples(source)
+    samples = _with_test(read_samples(source), study)
     graph = source_graph(source) if graph_file is None else LabelGraph.read(graph_file)
     sets = {name: _members(name, wanted, graph) for name, wanted in study.kinds.items()}
     used = {kind for members in sets.values() for kind in members}
@@ -130,9 +139,12 @@ def read_study_data(study: Study, told: Told) -> StudyData:
         )
     splits = {name: _labelled(val if name == "val" and name not in samples.splits else samples.split(name))
               for name in study.splits}  # fmt: skip
-    for part in (train, *splits.values()):
+    val = _labelled(val)
+    for part in (train, val, *splits.values()):
         targets_of(part, graph)  # labels that the graph does not have show now
-    return StudyData(source=source, graph=graph, sets=sets, train=train, val=_labelled(val), splits=splits)
+        if True in study.box:
+            part.require_boxes()
+    return StudyData(source=source, graph=graph, sets=sets, train=train, val=val, splits=splits)
 
 
 def kind_groups(graph: LabelGraph) -> dict[str, tuple[str, ...]]:
@@ -164,8 +176,45 @@ def _members(name: str, wanted: tuple[str, ...], graph: LabelGraph) -> tuple[str
     return tuple(kind for kind in graph.kinds if kind in found)
 
 
+def _check_networks(study: Study) -> None:
+    """Refuse networks that are not there, before photos are drawn or read."""
+    for name in (study.network, study.second_network)[: 2 if study.two_networks else 1]:
+        if name.startswith(TIMM):
+            continue  # timm says so itself
+        if name not in BACKBONES:
+            raise unknown_name("network", name, [*BACKBONES, "timm:NAME"])
+        if study.weights == "default":
+            default_weights(name)
+
+
+def _with_test(samples: Samples, study: Study) -> Samples:
+    """The photos with some of those to train on held out as `test`, where that is asked for and there is none."""
+    if not study.test_share or TEST in samples.splits:
+        return samples
+    training = samples.split(study.train_split) if samples.splits else samples
+    rest, held = hold_out(training, study.test_share, _TEST_SEED)
+    marked = [replace(one, split=study.train_split) for one in rest] + [replace(one, split=TEST) for one in held]
+    others = [one for one in samples if samples.splits and one.split != study.train_split]
+    return Samples([*marked, *others], samples.source, samples.notes)
+
+
 def _labelled(samples: Samples) -> Samples:
     return samples.only(lambda sample: sample.label is not None)
+
+
+def _digest(parts: Iterable[Samples]) -> str:
+    """What changes when photos are replaced, renamed, or labelled or cut otherwise; none of them is opened."""
+    digest = hashlib.sha256()
+    for part in parts:
+        for sample in part:
+            try:
+                size = sample.path.stat().st_size
+            except OSError:
+                size = -1  # whoever opens it says what is wrong
+            box = None if sample.box is None else tuple(sample.box)
+            digest.update(repr((sample.path.parts[-2:], sample.label, box, size)).encode("utf-8", "surrogateescape"))
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def _source(study: Study, told: Told) -> tuple[str, str | None]:

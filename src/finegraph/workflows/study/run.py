@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +27,7 @@ from finegraph.workflows.report import write_report
 from finegraph.workflows.study.cells import Cell, Estimate, plan, seeds_of
 from finegraph.workflows.study.fine_tuning import StoppedError, drop_checkpoints, fine_tune
 from finegraph.workflows.study.folder import CellResult, StudyFolder
+from finegraph.workflows.study.frequency import FREQUENCY_COLUMNS, by_frequency
 from finegraph.workflows.study.heads import fit_study_head
 from finegraph.workflows.study.measure import PerPhoto, means, measure
 from finegraph.workflows.study.photos import StudyData, StudyFeatures, read_study_data, study_features
@@ -85,14 +86,13 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
     folder = StudyFolder(out)
     cells = plan(study)
     about = about_study(study, data)
-    folder.path.mkdir(parents=True, exist_ok=True)
     with folder.lock():
         folder.open(study, data.facts())
         results = {cell: folder.read(cell) for cell in cells if folder.has(cell)}
         runner = _Runner(study, data, folder, watcher)
         estimate = Estimate(cells, {amount: len(data.draw(amount, study.seeds[0])) for amount in study.amounts})
-        for cell in results:
-            estimate.skip(cell)
+        for cell, result in results.items():
+            estimate.add(cell, result.seconds)
         for cell in cells:
             if cell in results:
                 continue
@@ -106,19 +106,28 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
             estimate.add(cell, results[cell].seconds)
             folder.write_results([results[one] for one in cells if one in results], about)
         watcher.cell("summary", len(cells), len(cells), 0.0)
-        return _finish(study, folder, [results[cell] for cell in cells], about)
+        return _finish(study, data, folder, [results[cell] for cell in cells], about, watcher.note)
 
 
-def _finish(study: Study, folder: StudyFolder, results: list[CellResult], about: dict[str, Any]) -> StudyOutcome:
+def _finish(
+    study: Study,
+    data: StudyData,
+    folder: StudyFolder,
+    results: list[CellResult],
+    about: dict[str, Any],
+    note: Callable[[str], None],
+) -> StudyOutcome:
     """Write what is made of the cells."""
     folder.write_results(results, about)
     summary = summarise(results)
     folder.write_table("summary.csv", SUMMARY_COLUMNS, summary.rows)
     folder.write_json("summary.json", {"format": "finegraph.study.summary", "version": 1, **about, "rows": summary.rows,
                                        "rivals": summary.rivals})  # fmt: skip
-    write_text(str(folder.path / "tables.md"), tables_text(study, about, summary))
+    frequency = by_frequency(results, data)
+    folder.write_table("frequency.csv", FREQUENCY_COLUMNS, frequency)
+    write_text(str(folder.path / "tables.md"), tables_text(study, about, summary, frequency))
     folder.figures.mkdir(exist_ok=True)
-    figures = draw_study(summary.rows, folder.figures, title=study.title or study.data)
+    figures = draw_study(summary.rows, folder.figures, title=study.title or study.data, note=note)
     write_report([folder.path])
     return StudyOutcome(
         folder=folder.path,
@@ -144,6 +153,7 @@ class _Runner:
         began = perf_counter()
         samples = self.data.draw(cell.amount, cell.seed)
         tried, chosen, step = 1, [], None
+        seconds: float | None
         if features is None:
             measured, seconds = fine_tune(
                 self.study, self.data, cell, samples, self.folder, self.watcher, self.watcher.stage
@@ -188,7 +198,7 @@ class _Runner:
 
 
 def _rows(
-    measured: Mapping[tuple[str, int], PerPhoto], seconds: float, step: tuple[float, float] | None
+    measured: Mapping[tuple[str, int], PerPhoto], seconds: float | None, step: tuple[float, float] | None
 ) -> list[tuple[str, int, str, float]]:
     """The rows of a cell."""
     rows = [
@@ -199,7 +209,8 @@ def _rows(
     for split, views, metric, value in rows:
         if not np.isfinite(value):
             raise SettingsError(f"{metric} on {split} with {views} views is {value}: the head gives no finite answer")
-    rows.append((TRAIN, 1, "seconds_fit", seconds))
+    if seconds is not None:
+        rows.append((TRAIN, 1, "seconds_fit", seconds))
     return rows if step is None else [*rows, (TRAIN, 1, "ms_forward", step[0]), (TRAIN, 1, "ms_backward", step[1])]
 
 
@@ -242,8 +253,9 @@ def budget_text(study: Study) -> str:
             "Every head has one setting, its recipe, and the epoch that was best on the validation photos; every head "
             "sees the same draws."
         )
+    layers = [head for head in ("independent", "ensemble") if head in study.heads]
+    own = f" Layers that are fitted on their own ({', '.join(layers)}) each keep the best of the same settings."
     return (
         f"Every head tries {study.settings} settings on the same validation photos and keeps the one under which their "
-        "fine labels are most likely; every head sees the same draws. Layers that are fitted on their own "
-        "(independent, ensemble) each keep the best of the same settings."
+        "fine labels are most likely; every head sees the same draws." + (own if layers else "")
     )

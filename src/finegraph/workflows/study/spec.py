@@ -38,8 +38,9 @@ TWO_NETWORKS = ("bipartite-two", "ensemble")
 FINE_TUNED = ("softmax", "softmax-marginal", "bipartite", "bipartite-two")
 """Heads that can be trained together with their network."""
 ALL = "all"
+TEST = "test"
 EVERY_KIND = "*"
-_SET_NAME = re.compile(r"[\w+. -]+")
+_SET_NAME = re.compile(r"[\w+. -]{1,60}")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _OWN = ("data", "graph", "kinds", "train_split", "val_split", "val_share", "photos_per_class", "box", "on_bad_file")
 _NOT_TRAINING = (*_OWN, "network", "coarse_network", "head", "size", "tune", "seed", "l2", "coarse_ratio", "choose")
@@ -88,6 +89,8 @@ class Study:
     """The split to choose settings on; by default `val`."""
     val_share: float = 0.0
     """The share of each class to hold out for that where there is no such split."""
+    test_share: float = 0.0
+    """The share of each class to hold out as `test` where there is no split of that name."""
     on_bad_file: str = "error"
     """What to do about a photo that cannot be read: error or skip."""
     skip: tuple[Mapping[str, tuple[str, ...]], ...] = ()
@@ -202,6 +205,8 @@ def _faults_together(study: Study) -> list[str]:
                 faults.append(f"skip: {unknown_name(name, one, known, 'in this study')}")
     if study.train_split in study.splits:
         faults.append(f"splits: {study.train_split!r} is the split to train on; measure on others")
+    if study.test_share and TEST not in study.splits:
+        faults.append(f"test_share: no effect, as splits has no {TEST!r}; add it there, or leave this out")
     return faults
 
 
@@ -240,9 +245,15 @@ def _heads(name: str, value: Any) -> tuple[str, ...]:
 def _kinds(name: str, value: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, Mapping) or not value:
         raise SettingsError(f'{name}: expected a table of named sets, such as both = ["dish", "ingredient"]')
+    files: dict[str, str] = {}
     for one in value:
         if not _SET_NAME.fullmatch(one):
-            raise SettingsError(f"{name}: expected letters, numbers, spaces, + - . _ in the name of a set, got {one!r}")
+            raise SettingsError(
+                f"{name}: expected at most 60 letters, numbers, spaces, + - . _ in the name of a set, got {one!r}"
+            )
+        other = files.setdefault(one.replace(" ", "_").casefold(), one)
+        if other != one:  # the files of their cells would be the same
+            raise SettingsError(f"{name}: {other!r} and {one!r} are too alike; give one of the sets another name")
     return {one: _texts(f"{name}.{one}", members) for one, members in value.items()}
 
 
@@ -353,6 +364,7 @@ _READERS: dict[str, Any] = {
     "train_split": _text,
     "val_split": _text,
     "val_share": _share,
+    "test_share": _share,
     "on_bad_file": _choice("error", "skip"),
     "skip": _skip,
     "training": _table,

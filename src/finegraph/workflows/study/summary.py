@@ -3,7 +3,9 @@
 A difference is taken draw by draw with the softmax of the same amount, seed, split, views and box. With several draws
 intervals are Student's t over the draws, with one they are a bootstrap over the photos
 (`finegraph.evaluation.intervals`); the time of fitting then has none. Intervals of means end where no mean can be:
-below 0, or a share above 1. "better" and "worse" mean that the interval of the difference leaves 0 out.
+below 0, or a share above 1. "better" and "worse" mean that the interval of the difference leaves 0 out. Draws that all
+give the same number, such as draws of all photos there are, do not show their chance: they have no interval, and a
+difference that is the same in all of them no verdict, unless it is none.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ SUMMARY_COLUMNS = (
 BASELINE = "softmax"
 RIVALS = {"bipartite-two": "ensemble", "bipartite": "softmax-marginal"}
 """Heads with the one they must beat for the joint scores to matter: the same networks, or the same loss."""
+_SAME = 1e-9
+"""Draws that differ by less are the same but for rounding."""
 _KEY = ("head", "kinds", "amount", "split", "views", "box", "metric")
 
 Key = tuple[Any, ...]
@@ -107,6 +111,8 @@ def _difference(key: Key, own: _Values, other: _Values) -> dict[str, Any]:
     one, two = ([values.by_seed[seed] for seed in seeds] for values in (own, other))
     if len(seeds) > 1:
         found = paired_interval(one, two)
+        if found.high - found.low < _SAME < abs(found.mean):
+            found = None
     elif own.photos is not None and other.photos is not None:
         known = ~(np.isnan(own.photos) | np.isnan(other.photos))
         found = paired_bootstrap_interval(own.photos[known], other.photos[known])
@@ -121,7 +127,8 @@ def _difference(key: Key, own: _Values, other: _Values) -> dict[str, Any]:
 def _mean(own: _Values) -> Interval | None:
     """The interval of a mean."""
     if len(own.by_seed) > 1:
-        return mean_interval(list(own.by_seed.values()))
+        found = mean_interval(list(own.by_seed.values()))
+        return found if found.high - found.low >= _SAME else None
     if own.photos is None or np.isnan(own.photos).all():
         return None
     return bootstrap_interval(own.photos[~np.isnan(own.photos)])

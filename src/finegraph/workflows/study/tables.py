@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from finegraph.workflows.study.cells import amount_text
+from finegraph.workflows.study.cells import amount_text, largest
+from finegraph.workflows.study.frequency import band_text
 from finegraph.workflows.study.measure import KIND, LESS_IS_BETTER
 from finegraph.workflows.study.spec import HEADS, Study
 from finegraph.workflows.study.summary import BASELINE, Summary
@@ -26,8 +27,15 @@ MOST_COLUMNS = 8
 Row = dict[str, Any]
 
 
-def tables_text(study: Study, about: dict[str, Any], summary: Summary) -> str:
-    """All tables of a study."""
+def tables_text(study: Study, about: dict[str, Any], summary: Summary, frequency: Sequence[Row] = ()) -> str:
+    """All tables of a study.
+
+    Args:
+        study: what was compared.
+        about: on what.
+        summary: what it came to.
+        frequency: the same by how many training photos classes have.
+    """
     parts = [_opening(study, about, summary)]
     places = [(split, views, box) for split in study.splits for views in study.views for box in study.box]
     first = [(split, study.views[0], study.box[0]) for split in study.splits]
@@ -42,7 +50,8 @@ def tables_text(study: Study, about: dict[str, Any], summary: Summary) -> str:
         parts.append(
             _section(f"Negative log-likelihood on {place_text(*place)}", _at(summary.rows, place), "nll", study)
         )
-        parts += [_coarse(_at(summary.rows, place), place, amount, about) for amount in study.amounts[-1:]]
+    parts += [_coarse(_at(summary.rows, place), place, largest(study.amounts), about) for place in places]
+    parts += [_frequency(_at(frequency, place), place, largest(study.amounts)) for place in first]
     parts += [_rivals(summary.rivals, place, study) for place in first]
     timed = [row for row in summary.rows if row["split"] == TRAIN and row["box"] == study.box[0]]
     for metric, title in _TIME_TITLES.items():
@@ -83,6 +92,12 @@ def difference_text(row: Row | None, *, interval: bool = True) -> str:
     if row["verdict"] in ("better", "worse"):
         text += f" **{row['verdict']}**" if interval else f" {row['verdict']}"
     return text
+
+
+def _judged_text(row: Row | None) -> str:
+    """A mean, and whether it is better or worse than softmax."""
+    judged = row is not None and row["verdict"] in ("better", "worse")
+    return value_text(row, interval=False) + (f" **{row['verdict']}**" if judged and row is not None else "")
 
 
 def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -128,12 +143,12 @@ def _by_amount(title: str, rows: Sequence[Row], metric: str, study: Study, text:
 
 def _protocols(rows: Sequence[Row], places: Sequence[tuple[str, int, bool]], study: Study) -> str:
     """The paper's form: one and ten views, without and with box, of every split, at the largest amount."""
-    amount = study.amounts[-1]
+    amount = largest(study.amounts)
     wanted = [row for row in rows if row["metric"] == "top1" and row["amount"] == amount and row["split"] != "train"]
     lines = []
     for name, own in by_method(wanted).items():
         cells = {(row["split"], row["views"], row["box"]): row for row in own}
-        lines.append([name, *(value_text(cells.get(place), interval=False) for place in places)])
+        lines.append([name, *(_judged_text(cells.get(place)) for place in places)])
     return _table(f"Top-1 accuracy, {amount_text(amount)}", ["head (kinds)", *(place_text(*p) for p in places)], lines)
 
 
@@ -141,6 +156,8 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
     """Accuracies of kinds and of groups of kinds."""
     groups = about["data"]["groups"]
     single = [kind for kind in about["data"]["kinds"] if not any(kind.startswith(f"{name}: ") for name in groups)]
+    sets = about["data"]["sets"].values()
+    single.sort(key=lambda kind: min(len(own) for own in sets if kind in own))  # those that the study is about first
     shown = [*single, *groups][:MOST_COLUMNS]
     lines = []
     for name, own in by_method(row for row in rows if row["amount"] == amount).items():
@@ -151,6 +168,20 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
     headings = [f"{kind} (mean of {groups[kind]})" if kind in groups else kind for kind in shown]
     title = f"Coarse accuracy on {place_text(*place)}, {amount_text(amount)}"
     return _table(title, ["head (kinds)", *headings], lines) + note if shown else ""
+
+
+def _frequency(rows: Sequence[Row], place: tuple[str, int, bool], amount: str) -> str:
+    """Top-1 by how many training photos a class has."""
+    own = [row for row in rows if row["amount"] == amount]
+    bands = {row["photos_from"]: row for row in own}
+    lines = []
+    for name, listed in by_method(own).items():
+        cells = {row["photos_from"]: row for row in listed}
+        lines.append([name, *(f"{100 * cells[low]['top1']:.1f}" for low in bands)])
+    headings = [f"{band_text(row)}: {row['photos']:,} of {row['classes']:,}" for row in bands.values()]
+    title = f"Top-1 accuracy on {place_text(*place)}, {amount_text(amount)}, by training photos of the class"
+    table = _table(title, ["head (kinds)", *headings], lines)
+    return f"{table}\n\nColumns: training photos of a class: photos of how many such classes." if table else ""
 
 
 def _rivals(rivals: Sequence[Row], place: tuple[str, int, bool], study: Study) -> str:

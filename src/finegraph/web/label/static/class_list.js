@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { count, el } from "./dom.js";
+import { afterTyping } from "./typing.js";
 import { VirtualList } from "./virtual_list.js";
 
 /** The filters, in the order in which the key goes through them. */
@@ -24,15 +25,6 @@ export function choices(label, entries, value, onchange) {
     onchange(event.target.value);
   };
   return el("select", { "aria-label": label, onchange: change }, options);
-}
-
-/** Call a function once a person stops typing. */
-export function afterTyping(action, pause = 120) {
-  let timer;
-  return (...given) => {
-    clearTimeout(timer);
-    timer = setTimeout(() => action(...given), pause);
-  };
 }
 
 export class ClassList {
@@ -65,6 +57,12 @@ export class ClassList {
     const page = await get("/api/classes", { ...this.query, offset, limit });
     this.total.textContent = count(page.total, "class", "classes");
     return page;
+  }
+
+  /** Where photos contradict labels, those classes come first, until a person chooses another order. */
+  begin(contradicted) {
+    if (contradicted && !this.begun) this.query.order = this.order.value = "attention";
+    this.begun = true;
   }
 
   /** Change what is listed and open the first class of it. */
@@ -103,7 +101,7 @@ export class ClassList {
     const row = await this.list.rowAt(index);
     if (!row) return false;
     this.index = index;
-    this.current = row.fine;
+    this.choose(row.fine);
     this.list.reveal(index);
     this.open(row.fine, index);
     return true;
@@ -111,11 +109,23 @@ export class ClassList {
 
   /** Show which class is open where it was not chosen from the list; its place is known if the whole list is shown. */
   place(row) {
-    this.current = row.fine;
+    this.choose(row.fine);
     for (const [index, listed] of this.list.loaded()) if (listed.fine === row.fine) this.index = index;
     const { show, order, search } = this.query;
     if (show === "all" && order === "graph" && !search) this.index = row.position;
     this.list.reveal(this.index);
+  }
+
+  /** Mark the class that is open. */
+  choose(fine) {
+    const before = this.current;
+    this.current = fine;
+    this.list.mark((row) => row && (row.fine === before || row.fine === fine));
+  }
+
+  /** The class after the open one, if it is loaded. */
+  get next() {
+    return this.list.row(this.index + 1)?.fine;
   }
 
   draw(row, index) {
@@ -142,4 +152,3 @@ export class ClassList {
     this.search.select();
   }
 }
-

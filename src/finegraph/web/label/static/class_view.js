@@ -1,8 +1,10 @@
 // One class at a time: its name, photos and note, a row per kind, and beside it all that is known of the cell in focus.
 
+import { Ahead } from "./ahead.js";
 import { get } from "./api.js";
 import { CellPanel } from "./cell_panel.js";
-import { afterTyping, ClassList } from "./class_list.js";
+import { ClassList } from "./class_list.js";
+import { side } from "./conflict_dialog.js";
 import { count, el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
@@ -12,12 +14,18 @@ import { groupOf, keyed, optionButtons } from "./options.js";
 import { openNames } from "./names_dialog.js";
 import { PhotoStrip } from "./photo_strip.js";
 import { openSuggestions } from "./suggestions_dialog.js";
-import { choose, inWords, labelsIn } from "./values.js";
+import { afterTyping } from "./typing.js";
+import { choose, labelsIn } from "./values.js";
+
+/** From how many labels on they stand in columns. */
+const MANY = 12;
 
 export class ClassView {
   constructor(root) {
     this.row = null;
     this.kindAt = 0;
+    this.kindRows = [];
+    this.ahead = new Ahead();
     this.head = el("header", { class: "class-head" });
     this.strip = new PhotoStrip(this);
     this.kinds = el("div", { class: "kinds", role: "group", "aria-label": "Kinds" });
@@ -40,6 +48,7 @@ export class ClassView {
 
   /** Show the view, at a class if one is named. */
   async open(fine) {
+    this.list.begin(model.contradicted);
     await this.list.list.reset();
     if (!fine || !(await this.load(fine))) return this.list.go(Math.max(0, Math.min(this.list.index, this.list.list.total - 1)));
     this.list.place(this.row);
@@ -53,7 +62,7 @@ export class ClassView {
     if (!quietly) this.saveNote();
     this.wanted = fine;
     this.loading = this.row?.fine !== fine;
-    const row = await get("/api/class", { fine }).catch((problem) => say(problem.message, { fault: true }));
+    const row = await this.ahead.take(fine).catch((problem) => say(problem.message, { fault: true }));
     if (this.wanted !== fine) return false; // a later one was asked for meanwhile
     this.loading = false;
     if (!row) return false;
@@ -69,6 +78,7 @@ export class ClassView {
     this.draw();
     changed("ready");
     this.check();
+    this.ahead.fetch(this.list.next);
     return true;
   }
 
@@ -111,20 +121,42 @@ export class ClassView {
       el("p", { class: "muted" }, place, model.photos && ` · ${count(photos, "photo")}`),
     );
     this.strip.draw();
+    this.kindRows = model.kinds.map((kind, index) => this.drawKind(kind, index));
     const rows = [];
     let group = null;
     model.kinds.forEach((kind, index) => {
-      const [of, short] = groupOf(kind.name);
+      const [of] = groupOf(kind.name);
       if (of && of !== group) rows.push(el("h3", { class: "kind-group" }, of));
       group = of;
-      rows.push(this.drawKind(kind, of ? short : kind.name, index));
+      rows.push(this.kindRows[index]);
     });
     fill(this.kinds, rows);
     this.panel.draw();
   }
 
-  drawKind(kind, name, index) {
+  /** Draw the rows of some kinds anew, and what is beside them; the rest stays, which a key must not wait for. */
+  redraw(indices) {
+    for (const index of indices) {
+      const row = this.drawKind(model.kinds[index], index);
+      this.kindRows[index].replaceWith(row);
+      this.kindRows[index] = row;
+    }
+    this.strip.draw();
+    this.panel.draw();
+  }
+
+  /** Draw what shows certain cells; without cells, everything. */
+  redrawPlaces(places) {
+    if (!places) return this.draw();
+    const names = new Set(places.filter(({ fine }) => fine === this.row.fine).map(({ kind }) => kind));
+    const indices = [...model.kinds.keys()].filter((index) => names.has(model.kinds[index].name));
+    if (indices.length) this.redraw(indices);
+  }
+
+  drawKind(kind, index) {
     const { fine } = this.row;
+    const [of, short] = groupOf(kind.name);
+    const name = of ? short : kind.name;
     const cell = cellOf(fine, kind.name);
     const value = shownValue(fine, kind.name);
     const open = index === this.kindAt;
@@ -134,15 +166,17 @@ export class ClassView {
       open,
       suggested,
       pick: (label, more) => {
-        this.kindAt = index;
+        this.focusKind(index);
         this.decideLabel(label, more);
       },
+      find: () => this.actions.find(),
     });
+    const many = open && kind.labels.length > MANY;
     const row = el(
       "div",
       { class: classes.filter(Boolean).join(" "), data: { kind: kind.name }, onclick: () => this.focusKind(index) },
       el("div", { class: "kind-name", title: kind.name }, name),
-      el("div", { class: "options" }, buttons),
+      el("div", { class: many ? "options many" : "options" }, buttons),
       el("div", { class: "marks" }, this.marks(cell, kind)),
     );
     const conflict = conflictOf(fine, kind.name);
@@ -169,20 +203,13 @@ export class ClassView {
       forgetConflict(fine, kind);
       decide([[fine, kind, yours]]);
     };
+    const stop = (event) => event.stopPropagation(); // the row below would take it as a click on its kind
     return el(
       "div",
-      { class: "conflict", role: "alert" },
+      { class: "conflict", role: "alert", onclick: stop },
       el("p", {}, `Not saved: ${by ?? "somebody"} has changed this meanwhile.`),
-      el("div", { class: "row" }, this.side("You", yours, "Keep mine", keep), this.side(by ?? "Theirs", theirs, "Take theirs (Enter)", () => this.takeTheirs(conflict))),
+      el("div", { class: "row" }, side("You", yours, "Keep mine", keep), side(by ?? "Theirs", theirs, "Take theirs (Enter)", () => this.takeTheirs(conflict))),
     );
-  }
-
-  side(who, value, action, onclick) {
-    const stop = (event) => {
-      event.stopPropagation();
-      onclick();
-    };
-    return el("div", { class: "side" }, el("small", {}, who), el("strong", {}, inWords(value)), el("button", { type: "button", onclick: stop }, action));
   }
 
   takeTheirs({ fine, kind }) {
@@ -192,8 +219,9 @@ export class ClassView {
 
   focusKind(index) {
     if (this.kindAt === index) return;
+    const before = this.kindAt;
     this.kindAt = index;
-    this.draw();
+    this.redraw([before, index]);
     this.kinds.querySelector(".kind.focus")?.scrollIntoView({ block: "nearest" });
   }
 
@@ -286,23 +314,24 @@ export class ClassView {
   changed(what, detail) {
     if (!this.row) return;
     const fine = this.row.fine;
-    if (what === "cells" || what === "progress") this.draw();
+    if (what === "cells") this.redrawPlaces(detail?.places);
+    if (what === "progress") this.panel.draw();
+    if (what !== "cells" && what !== "progress" && !detail?.places) this.ahead.forget();
     if (what === "saved") this.afterSave(detail);
     if (what === "refused") this.afterRefusal(detail);
     if (what === "others" && detail.edits.some((edit) => edit.fine === fine || edit.photo)) this.load(fine, true);
     if (what === "names") this.open();
   }
 
-  afterSave({ edit, answer }) {
+  afterSave({ edit, answer, places }) {
     const fine = this.row.fine;
     if (edit.path === "/api/note" && edit.body.fine === fine) this.row.note_version = answer.note_version;
     const undone = edit.path === "/api/undo" ? (answer.cells ?? []) : [];
     if (undone.length && !undone.some((cell) => cell.fine === fine)) this.open(undone[0].fine);
-    else if (edit.path === "/api/decide") {
-      this.draw();
+    else if (places) {
+      this.redrawPlaces(places);
       this.check();
-    }
-    else this.load(fine, true);
+    } else this.load(fine, true);
     if (edit.path === "/api/undo") say(answer.text);
   }
 

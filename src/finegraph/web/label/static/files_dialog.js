@@ -37,14 +37,14 @@ function importPart() {
       const found = await askServer("/api/import/preview", given);
       const apply = button("Take these labels over", () => {
         act("/api/import", given);
-        fill(result, el("p", {}, "Sent. One undo (u) takes it back."));
+        fill(result, el("p", {}, "Sent; the state at the top says when it is saved. One undo (u) takes it back."));
       }, { class: "primary" });
       fill(result, changeList(found), found.changes.length > 0 && el("footer", {}, apply));
     } catch (problem) {
       fill(result, el("p", { class: "fault", role: "alert" }, problem.message));
     }
   });
-  const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, or an export of Label Studio. First you see what would change.");
+  const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, an export of Label Studio, or labels of photos as CSV. First you see what would change.");
   return el("section", {}, el("h3", {}, "Import"), hint, input, result);
 }
 

@@ -1,20 +1,20 @@
 // The grid: all classes against one kind, made to be swept by keyboard. Choosing a label goes on to the next class.
 
 import { get } from "./api.js";
-import { afterTyping, choices, FILTERS, ORDERS } from "./class_list.js";
+import { choices, FILTERS, ORDERS } from "./class_list.js";
 import { count, el, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
 import { act, cellOf, changed, conflictOf, decide, forgetConflict, isPending, kindNamed, model, progressOf, putCells, shownValue } from "./model.js";
 import { openNames } from "./names_dialog.js";
-import { keyed, optionButtons } from "./options.js";
+import { keyed, narrow, optionButtons } from "./options.js";
 import { openSuggestions } from "./suggestions_dialog.js";
+import { afterTyping } from "./typing.js";
 import { choose, inWords, labelsIn, same } from "./values.js";
 import { VirtualList } from "./virtual_list.js";
 
 const AHEAD = 50;
-const narrow = matchMedia("(max-width: 720px)");
 
 export class GridView {
   /** @param {(fine: string) => void} openClass leave the grid for one class */
@@ -39,7 +39,7 @@ export class GridView {
     this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (offset, limit) => this.load(offset, limit), (row, at) => this.draw(row, at));
     narrow.addEventListener("change", () => {
       this.list.rowHeight = narrow.matches ? 92 : 46;
-      this.list.later();
+      this.list.mark(() => true);
     });
   }
 
@@ -50,6 +50,8 @@ export class GridView {
   /** Show the grid of a kind. */
   async open(kindName) {
     this.kindName = kindNamed(kindName ?? this.kindName)?.name ?? model.kinds[0]?.name;
+    if (model.contradicted && !this.begun) this.query.order = "attention";
+    this.begun = true;
     this.drawKinds();
     history.replaceState(null, "", `#/grid/${encodeURIComponent(this.kindName ?? "")}`);
     await this.ask({});
@@ -117,6 +119,10 @@ export class GridView {
       this.at = index;
       this.decideLabel(label, more);
     };
+    const find = () => {
+      this.focus(index);
+      this.actions.find();
+    };
     return el(
       "div",
       {
@@ -128,7 +134,7 @@ export class GridView {
       },
       row.photo !== null && el("img", { class: "tiny", src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" }),
       el("button", { type: "button", class: "grid-name", title: row.fine, tabindex: "-1", onclick: () => this.openClass(row.fine) }, row.fine),
-      el("div", { class: "options" }, conflict ? this.drawConflict(conflict) : optionButtons(kind, value, { open: focus, suggested, pick, few: narrow.matches ? 6 : 9 })),
+      el("div", { class: "options" }, conflict ? this.drawConflict(conflict) : optionButtons(kind, value, { open: focus, suggested, pick, find, few: narrow.matches ? 6 : 9 })),
       el(
         "div",
         { class: "marks" },
@@ -157,7 +163,7 @@ export class GridView {
   takeTheirs({ fine, kind, theirs, version, by, at }) {
     forgetConflict(fine, kind);
     putCells([{ ...cellOf(fine, kind), version, value: theirs, by, at }]);
-    this.list.show();
+    this.list.mark((row) => row?.fine === fine);
   }
 
   // ---- deciding ------------------------------------------------------------------------------------------------------
@@ -168,7 +174,9 @@ export class GridView {
 
   focus(index) {
     if (index < 0 || index >= this.list.total) return;
+    const before = this.at;
     this.at = index;
+    this.list.mark((_, other) => other === before || other === index);
     this.list.rowAt(Math.min(index + AHEAD, this.list.total - 1)).catch(() => {});
     if (!this.row) this.waitFor(index);
     this.list.reveal(index);
@@ -179,7 +187,7 @@ export class GridView {
     this.loading = true;
     await this.list.rowAt(index).catch(() => {});
     this.loading = false;
-    this.list.show();
+    this.list.later();
     changed("ready");
   }
 
@@ -261,7 +269,13 @@ export class GridView {
       say(detail.answer.text);
       this.revealUndone(detail.answer.cells ?? []);
     }
-    if (["cells", "saved", "refused", "others"].includes(what)) this.list.later();
+    if (["cells", "saved", "refused", "others"].includes(what)) this.redraw(detail?.places);
+  }
+
+  /** Draw the rows of cells anew; without cells, all that are in sight. */
+  redraw(places) {
+    const classes = places && new Set(places.map(({ fine }) => fine));
+    this.list.mark((row) => !classes || classes.has(row?.fine));
   }
 
   /** After an undo, go back to the row whose cell it was. */

@@ -21,10 +21,12 @@ export const ACTIONS = {
   resolve: ["settle a disagreement with what is shown", "r"],
   filter: ["the next filter", "f"],
   grid: ["change between one class and the grid", "g"],
+  team: ["the team: progress, agreement, last actions", "G"],
   photos: ["label single photos", "p"],
   note: ["write a note", "n"],
   history: ["the history of this cell", "h"],
   names: ["add, rename, merge or split labels", "m"],
+  files: ["files: export, import, compare", "M"],
   back: ["leave what is open", "Escape"],
 };
 

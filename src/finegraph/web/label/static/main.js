@@ -2,6 +2,7 @@
 
 import { person, setPerson } from "./api.js";
 import { ClassView } from "./class_view.js";
+import { canChoose, openConflicts } from "./conflict_dialog.js";
 import { askText, dialogIsOpen, say } from "./dialogs.js";
 import { fill, find } from "./dom.js";
 import { openFiles } from "./files_dialog.js";
@@ -29,6 +30,7 @@ let current = "class";
 /** Open a view. */
 async function show(name, place) {
   current = name;
+  find(".touch").hidden = name === "team";
   for (const [other, view] of Object.entries(views)) view.root.hidden = other !== name;
   for (const tab of document.querySelectorAll("[data-view]")) tab.setAttribute("aria-selected", String(tab.dataset.view === name));
   try {
@@ -42,7 +44,9 @@ const everywhere = {
   undo,
   help: openHelp,
   grid: () => (current === "class" ? show("grid", views.class.kind?.name) : show("class", views.grid.row?.fine)),
+  team: () => show("team"),
   names: () => openNames({ kind: model.kinds[0]?.name }),
+  files: openFiles,
 };
 
 const actionNamed = (name) => views[current].actions[name] ?? everywhere[name];
@@ -63,7 +67,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 // A key that is pressed while another class is being loaded is for that class, so it waits; not so those for the page.
-const AT_ONCE = new Set(["search", "help", "back", "grid", "filter"]);
+const AT_ONCE = new Set(["search", "help", "back", "grid", "team", "files", "filter"]);
 const waiting = [];
 
 function drain() {
@@ -108,16 +112,29 @@ async function reload() {
   changed("names");
 }
 
+/** Whether an action changed more cells than its answer lists. */
+const notAllTold = ({ edits, cells }) => edits > 1 && edits > cells.length;
+
 onChange((what, detail) => {
   if (what === "save") return showState(detail);
   if (what === "ready") return drain();
   if (what === "others" && detail.names) return reload();
-  if (what === "saved" && detail.answer.names) {
+  if (what === "saved" && (detail.answer.names || notAllTold(detail.answer))) {
     say(detail.answer.text);
     return reload();
   }
+  if (what === "refused") showConflicts(detail);
   views[current].changed(what, detail);
 });
+
+/** Show conflicts that no view shows: a decision shows them at its cell, a note that is open takes both texts. */
+function showConflicts({ edit, problem, conflicts }) {
+  const noteIsOpen = edit.path === "/api/note" && current === "class" && views.class.row?.fine === edit.body.fine;
+  if (edit.path === "/api/decide" || noteIsOpen || !conflicts.length) return;
+  const open = conflicts.filter(canChoose);
+  if (open.length) openConflicts(edit, open, problem.message);
+  else say(`Not saved: ${problem.message}`, { fault: true });
+}
 
 /** Open the view that the address names. */
 function openAddress() {

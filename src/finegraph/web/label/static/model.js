@@ -26,7 +26,8 @@ const listeners = new Set();
 const ownBatches = new Set();
 let followed = 0;
 
-/** Call a function whenever something that is shown may have changed; `what` is "cells", "kinds", "save" or "class". */
+/** Call a function whenever something that is shown may have changed. `what` is "cells", "saved", "refused", "others",
+ * "names", "progress", "save" or "ready"; where `detail.places` is given, only these cells have changed. */
 export const onChange = (listener) => listeners.add(listener);
 export const changed = (what, detail) => listeners.forEach((listener) => listener(what, detail));
 
@@ -36,15 +37,20 @@ export async function loadStart() {
   followed = model.version;
 }
 
-/** Load the progress again, at most every two seconds. */
+/** Load the progress again once the keys rest, and every few seconds while they do not. */
 export function loadProgress() {
-  progressTimer ??= setTimeout(async () => {
-    progressTimer = undefined;
+  clearTimeout(progressTimer);
+  progressSince ??= performance.now();
+  progressTimer = setTimeout(async () => {
+    progressSince = undefined;
     model.progress = await get("/api/progress").catch(() => model.progress);
     changed("progress");
-  }, 2000);
+  }, Math.max(0, Math.min(REST, progressSince + LONGEST_WITHOUT - performance.now())));
 }
+const REST = 800;
+const LONGEST_WITHOUT = 5000;
 let progressTimer;
+let progressSince;
 
 export const kindNamed = (name) => model.kinds.find((kind) => kind.name === name);
 export const progressOf = (name) => model.progress.kinds.find((one) => one.kind === name);
@@ -103,12 +109,14 @@ function otherPlace({ path, body }) {
 
 function saved(edit, answer) {
   ownBatches.add(answer.batch);
+  // Nobody edited in between: there is nothing to ask for. Otherwise `follow` finds out what it was.
+  if (answer.version - answer.edits === followed) followed = answer.version;
   for (const cell of edit.body.cells ?? []) settle(cell, edit.body.edit);
   if (otherPlace(edit)) own.set(otherPlace(edit), answer.note_version ?? answer.version);
   for (const cell of answer.cells ?? []) own.set(key(cell.fine, cell.kind), cell.version);
   putCells(answer.cells ?? []);
   loadProgress();
-  changed("saved", { edit, answer });
+  changed("saved", { edit, answer, places: edit.path === "/api/decide" ? edit.body.cells : undefined });
 }
 
 function refused(edit, problem) {
@@ -116,11 +124,11 @@ function refused(edit, problem) {
   const found = problem.body.conflicts ?? [];
   for (const conflict of found) {
     if (conflict.what !== "cell") continue;
-    conflicts.set(key(conflict.fine, conflict.kind), conflict);
+    if (edit.path === "/api/decide") conflicts.set(key(conflict.fine, conflict.kind), conflict);
     own.delete(key(conflict.fine, conflict.kind));
   }
-  // A conflict of a decision is shown at its cell; what was done to others may be out of sight.
-  if (edit.path !== "/api/decide" || !found.length) say(`Not saved: ${problem.message}`, { fault: true });
+  // A conflict of a decision is shown at its cell, others in a window; what nobody can choose is only told.
+  if (!found.length) say(`Not saved: ${problem.message}`, { fault: true });
   changed("refused", { edit, problem, conflicts: found });
 }
 
@@ -140,7 +148,7 @@ export function decide(changes) {
   }
   const edit = saver.add("/api/decide", body);
   for (const [fine, kind] of changes) pending.get(key(fine, kind)).edit = edit;
-  changed("cells");
+  changed("cells", { places: body.cells });
 }
 
 /** Another action of this person, saved like a decision. */

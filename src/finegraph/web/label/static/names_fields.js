@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { el } from "./dom.js";
 import { kindNamed, model } from "./model.js";
+import { partsField } from "./parts_field.js";
 
 const select = (names, chosen) => el("select", {}, names.map((name) => el("option", { value: name, selected: name === chosen }, name)));
 
@@ -36,56 +37,25 @@ export const FIELDS = {
     const root = el("input", { type: "text", value: scope.chosen.fine ?? "", autocomplete: "off" });
     return { root, value: () => root.value.trim() };
   },
-  parts: (scope) => parts(async () => kindNamed(scope.kind())?.labels ?? [], null),
+  parts: (scope) => partsField(async () => labelsOf(scope.kind()), null),
   classes: (scope) => {
-    const field = parts(async () => {
-      const page = await get("/api/classes", { kind: scope.kind(), label: scope.label(), limit: 200 });
-      return page.rows.map((row) => row.fine);
+    const field = partsField(async (search, offset, limit) => {
+      const page = await get("/api/classes", { kind: scope.kind(), label: scope.label(), search, offset, limit });
+      return { items: page.rows.map((row) => row.fine), total: page.total };
     }, () => scope.label());
     scope.labelChanged = () => field.load();
     return field;
   },
 };
 
+/** All labels of a kind: each must be given to a part, so a search hides none. */
+function labelsOf(kind) {
+  const items = kindNamed(kind)?.labels ?? [];
+  return { items, total: items.length };
+}
+
 function ticks(names) {
   const boxes = names.map((name) => el("input", { type: "checkbox", value: name }));
   const root = el("div", { class: "ticks" }, boxes.map((box) => el("label", {}, box, box.value)));
   return { root, value: () => boxes.filter((box) => box.checked).map((box) => box.value) };
-}
-
-/** Items that are given to named parts; `rest` names the part of items that stay as they are, if they may. */
-function parts(loadItems, rest) {
-  const names = el("input", { type: "text", autocomplete: "off", placeholder: "New names, separated by commas", "aria-label": "New names" });
-  const list = el("div", { class: "parts" });
-  const root = el("div", {}, names, list);
-  let items = [];
-  const given = new Map();
-  const draw = () => {
-    const targets = names.value.split(",").map((name) => name.trim()).filter(Boolean);
-    const choices = rest ? ["", ...targets] : targets;
-    const lines = items.map((item) => {
-      const chosen = choices.includes(given.get(item)) ? given.get(item) : choices[0];
-      const options = choices.map((name) => el("option", { value: name, selected: name === chosen }, name || `stays ${rest()}`));
-      given.set(item, chosen);
-      return el("label", { class: "row" }, el("span", { class: "name" }, item), el("select", { onchange: (event) => given.set(item, event.target.value) }, options));
-    });
-    list.replaceChildren(...lines);
-  };
-  let asked = 0;
-  const load = async () => {
-    const turn = ++asked;
-    const found = await loadItems().catch(() => []);
-    if (turn !== asked) return; // another label was chosen meanwhile
-    items = found;
-    given.clear();
-    draw();
-  };
-  names.addEventListener("input", draw);
-  load();
-  const value = () => {
-    const found = {};
-    for (const item of items) if (given.get(item)) (found[given.get(item)] ??= []).push(item);
-    return found;
-  };
-  return { root, value, load };
 }

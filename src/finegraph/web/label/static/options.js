@@ -6,6 +6,9 @@ import { labelsIn, weightOf } from "./values.js";
 
 const FEW = 8;
 
+/** Whether the page is as narrow as on a phone. */
+export const narrow = matchMedia("(max-width: 720px)");
+
 /** The labels that can be chosen by a key, in order. */
 export const keyed = (kind) => kind.labels.slice(0, choiceKeys().length);
 
@@ -14,15 +17,17 @@ export const keyed = (kind) => kind.labels.slice(0, choiceKeys().length);
  *
  * @param {object} kind
  * @param {*} value what the cell holds
- * @param {{open: boolean, suggested: string[], pick: (label: string, more: boolean) => void}} options `open` shows all
- *   labels with their keys; otherwise a kind with many labels shows only those that hold or are suggested
+ * @param {{open: boolean, suggested: string[], pick: (label: string, more: boolean) => void, find: () => void}} options
+ *   `open` shows all labels with their keys; otherwise a kind with many labels shows only those that hold or are
+ *   suggested; `find` looks for those that are not shown
  */
-export function optionButtons(kind, value, { open, suggested = [], pick, few = FEW }) {
+export function optionButtons(kind, value, { open, suggested = [], pick, find, few = FEW }) {
   const held = new Set(labelsIn(value));
   const keys = choiceKeys();
   const all = open || kind.labels.length <= few;
+  const most = narrow.matches ? Math.max(few, FEW) : keys.length; // on a phone a long list would push all else away
   const shown = kind.labels.filter(
-    (label, index) => held.has(label) || suggested.includes(label) || (all && index < keys.length),
+    (label, index) => held.has(label) || suggested.includes(label) || (all && index < most),
   );
   const places = new Map(shown.map((label) => [label, kind.labels.indexOf(label)]));
   const buttons = shown.map((label) => {
@@ -45,7 +50,8 @@ export function optionButtons(kind, value, { open, suggested = [], pick, few = F
   const rest = kind.labels.length - shown.length;
   const empty = held.size === 0 && value?.all_of && el("span", { class: "muted" }, "none of them");
   const unknown = held.size === 0 && !value && !all && el("span", { class: "muted" }, "unknown");
-  return [unknown, empty, ...buttons, rest > 0 && el("span", { class: "muted more" }, open ? `${rest} more: =` : `of ${kind.labels.length}`)];
+  const others = open ? button(`${rest} more: =`, find, { class: "quiet small more" }) : el("span", { class: "muted more" }, `of ${kind.labels.length}`);
+  return [unknown, empty, ...buttons, rest > 0 && others];
 }
 
 /** The short name of a binary kind that belongs to a group ("ingredient: tofu" is tofu), and the group. */

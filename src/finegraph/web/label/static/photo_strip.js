@@ -16,6 +16,11 @@ export class PhotoStrip {
   }
 
   draw() {
+    // Photos are drawn anew only if something on them has changed: making them again would let them flicker.
+    const labels = this.photos.map((photo) => [photo.number, this.label(photo)]);
+    const shown = JSON.stringify([model.photos, this.view.row?.fine, this.at, this.active && this.view.kind?.name, labels]);
+    if (shown === this.shown) return;
+    this.shown = shown;
     this.root.hidden = !model.photos;
     this.root.classList.toggle("active", this.active);
     const thumbs = this.photos.map((photo, index) => this.thumb(photo, index));

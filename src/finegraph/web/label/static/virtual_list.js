@@ -1,7 +1,8 @@
 // A list of very many rows of one height, of which only those in sight exist as elements.
 //
 // Rows are asked for in pages and kept; scrolling over rows that are not there yet shows empty ones. 100,000 rows cost as
-// many elements as fit on the screen.
+// many elements as fit on the screen. A row is drawn once; after that only when it is marked, so that a key costs the
+// rows that it changes and not the whole list.
 
 import { el } from "./dom.js";
 
@@ -16,6 +17,8 @@ export class VirtualList {
    */
   constructor(holder, rowHeight, load, draw) {
     Object.assign(this, { holder, rowHeight, load, draw, total: 0, pages: new Map(), asked: new Map(), age: 0 });
+    this.drawn = new Map(); // place -> {element, row} of what is in sight
+    this.marked = new Set();
     this.space = el("div", { class: "virtual-space" });
     this.window = el("div", { class: "virtual-window" });
     this.space.append(this.window);
@@ -30,6 +33,7 @@ export class VirtualList {
     this.pages.clear();
     this.asked.clear();
     await this.need(0);
+    this.mark(() => true);
     this.show();
   }
 
@@ -60,6 +64,12 @@ export class VirtualList {
     this.show();
   }
 
+  /** Draw rows anew at the next frame: those of which `test(row, index)` is true. */
+  mark(test) {
+    for (const [index, { row }] of this.drawn) if (test(row, index)) this.marked.add(index);
+    this.later();
+  }
+
   /** Draw at the next frame, once however often it is asked for. */
   later() {
     if (this.waiting) return;
@@ -70,20 +80,33 @@ export class VirtualList {
     });
   }
 
-  /** Draw the rows that are in sight. */
+  /** Draw the rows that are in sight and not drawn yet, or marked. */
   show() {
     const { scrollTop, clientHeight } = this.holder;
     const first = Math.max(0, Math.floor(scrollTop / this.rowHeight) - 4);
     const last = Math.min(this.total, Math.ceil((scrollTop + clientHeight) / this.rowHeight) + 4);
     this.space.style.height = `${this.total * this.rowHeight}px`;
     this.window.style.transform = `translateY(${first * this.rowHeight}px)`;
-    const rows = [];
-    for (let index = first; index < last; index++) {
-      const page = Math.floor(index / PAGE);
-      if (!this.pages.has(page)) this.need(page).then(() => this.later(), () => {}); // asked for again at the next scroll
-      rows.push(this.draw(this.row(index), index));
+    for (const [index, { element }] of this.drawn) {
+      if (index >= first && index < last) continue;
+      element.remove();
+      this.drawn.delete(index);
     }
-    this.window.replaceChildren(...rows);
+    for (let index = first; index < last; index++) this.put(index);
+    this.marked.clear();
+  }
+
+  /** See to it that a row is drawn as it is now, at its place among the others. */
+  put(index) {
+    const page = Math.floor(index / PAGE);
+    if (!this.pages.has(page)) this.need(page).then(() => this.later(), () => {}); // asked for again at the next scroll
+    const row = this.row(index);
+    const old = this.drawn.get(index);
+    if (old && old.row === row && !this.marked.has(index)) return;
+    const element = this.draw(row, index);
+    if (old) old.element.replaceWith(element);
+    else this.drawn.has(index - 1) ? this.drawn.get(index - 1).element.after(element) : this.window.prepend(element);
+    this.drawn.set(index, { element, row });
   }
 
   need(page) {

@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 
@@ -76,3 +77,17 @@ class Server:
             self._process.kill()
             self._process.wait(10)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server; a machine without one may leave these tests out, but not the one that checks releases."""
+    programs = find_programs()
+    if programs is None:
+        missing = "no PostgreSQL server is installed (Debian: apt-get install postgresql)"
+        if os.environ.get("CI"):
+            pytest.fail(f"{missing}; where CI is set, these tests are not left out")
+        pytest.skip(missing)
+    server = Server(programs)
+    yield server
+    server.stop()

@@ -1,0 +1,58 @@
+"""How long the command takes to begin: `--help` of every command, against the project's limit.
+
+    python benchmarks/start.py                20 turns, about a minute
+    python benchmarks/start.py --turns 5
+
+Each is a process of its own, as in a shell; the median counts. Beside it stands Python itself, which does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+LIMIT = 0.3
+COMMANDS = ((), ("train",), ("predict",), ("graph", "check"), ("serve",))
+
+
+def seconds(command: list[str]) -> float:
+    """How long a process takes from its start to its end."""
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    """Measure in turns and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--turns", type=int, default=20)
+    turns = parser.parse_args().turns
+    finegraph = str(Path(sys.executable).parent / "finegraph")
+    lines = {" ".join(["finegraph", *words, "--help"]): [finegraph, *words, "--help"] for words in COMMANDS}
+    lines["python -c pass"] = [sys.executable, "-c", "pass"]
+    times: dict[str, list[float]] = {name: [] for name in lines}
+    for turn in range(turns + 1):
+        for name, command in lines.items():
+            took = seconds(command)
+            if turn:  # the first one reads the files from the disk
+                times[name].append(took)
+    table, well = Table("command", "median", "slowest", "limit", ""), True
+    for name, found in times.items():
+        median = statistics.median(found)
+        own = name.startswith("finegraph")
+        well &= not own or median <= LIMIT
+        verdict = ("reached" if median <= LIMIT else "not reached") if own else ""
+        table.add_row(name, f"{median:.2f} s", f"{max(found):.2f} s", f"{LIMIT} s" if own else "", verdict)
+    Console().print(table)
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,150 @@
+"""Connections with bounds: how many there are, and how long a request may take to come and an answer to be taken.
+
+Whoever opens connections and sends a byte now and then, or never reads its answer, takes a place that others need. So
+a head has some seconds from its first byte, or from the connection, a body some more, and an answer must be read on.
+What is not HTTP or comes too late is answered as a problem, like everything else. Cost: one timer for each connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from finegraph.web.admission import HERE, client_name
+from finegraph.web.problems import MEDIA_TYPE, PROBLEMS, ProblemError
+
+HEAD, BODY = "head", "body"
+"""The parts of a request that are waited for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """The bounds of one server."""
+
+    connections: int = 1000
+    """How many there may be; one client, unless it is on this machine, may have a quarter of them."""
+    head_seconds: float = 10.0
+    """How long the head of a request may take."""
+    body_seconds: float = 35.0
+    """How long its body may take."""
+    stalled_seconds: float = 30.0
+    """How long a client may read nothing of an answer that waits."""
+    of_client: Counter[str] = field(default_factory=Counter)
+    """How many connections each client has now."""
+
+
+class BoundedConnection(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, within limits."""
+
+    limits = ConnectionLimits()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._phase: str | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self.who = HERE
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Count it, or refuse it."""
+        super().connection_made(transport)
+        self.who = client_name(self.client[0] if self.client else None)
+        self.limits.of_client[self.who] += 1
+        most = self.limits.connections
+        if len(self.connections) > most or (self.who != HERE and self.limits.of_client[self.who] > max(1, most // 4)):
+            self.end_with(ProblemError("overloaded", "There are too many connections.", {"retry-after": "5"}))
+        else:
+            self._enter(HEAD)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        super().connection_lost(exc)
+        self._enter(None)
+        self.resume_writing()
+        self.limits.of_client[self.who] -= 1
+        if not self.limits.of_client[self.who]:
+            del self.limits.of_client[self.who]
+
+    def data_received(self, data: bytes) -> None:
+        """Hand it on, and see what is to come."""
+        super().data_received(data)
+        self.follow()
+
+    def on_response_complete(self) -> None:
+        """See what is to come, such as the rest of a body that nobody reads."""
+        super().on_response_complete()
+        self.follow()
+
+    def follow(self) -> None:
+        """Set the clock when another part of a request is awaited than before."""
+        self._enter(self.awaited())
+
+    def awaited(self) -> str | None:
+        """What is still to come of a request."""
+        if self.conn.their_state is h11.SEND_BODY:
+            return BODY
+        return HEAD if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] else None
+
+    def _enter(self, phase: str | None) -> None:
+        if phase == self._phase:
+            return  # the time goes on: a byte now and then does not make it longer
+        self._phase = phase
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if phase is not None and not self.transport.is_closing():
+            seconds = self.limits.head_seconds if phase == HEAD else self.limits.body_seconds
+            self._deadline = self.loop.call_later(seconds, self._too_late, phase, seconds)
+
+    def _too_late(self, phase: str, seconds: float) -> None:
+        begun = phase == BODY or bool(self.conn.trailing_data[0])
+        answered = self.cycle is not None and self.cycle.response_started
+        if begun and not (phase == BODY and answered):
+            self.end_with(
+                ProblemError("timeout", f"The {phase} of the request took longer than {seconds:g} seconds to arrive.")
+            )
+        else:
+            self.transport.close()
+
+    def end_with(self, problem: ProblemError) -> None:
+        """Answer with a problem and close."""
+        self.transport.write(problem_bytes(problem, {"connection": "close"}))
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is not HTTP is answered like other bad requests."""
+        self.end_with(ProblemError("bad-request", msg))
+
+    def pause_writing(self) -> None:
+        """The client reads slower than is written."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read on."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def problem_bytes(problem: ProblemError, headers: dict[str, str] | None = None) -> bytes:
+    """A problem as a whole answer."""
+    body = bytes(problem.response().body)
+    status = PROBLEMS[problem.name].status
+    fields = {
+        "content-type": MEDIA_TYPE,
+        "content-length": str(len(body)),
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+        **problem.headers,
+        **(headers or {}),
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"HTTP/1.1 {status} {STATUS_PHRASES[status].decode()}\r\n{lines}\r\n".encode() + body

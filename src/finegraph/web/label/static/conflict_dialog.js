@@ -1,0 +1,65 @@
+// What somebody else has changed meanwhile: both values, of which the person chooses one. Closing leaves theirs.
+//
+// Decisions on classes show a conflict at their cell. Here are those of labels of photos, of undoing, accepting and
+// settling, whose cells may be out of sight, and of notes of a class that is not open any more.
+
+import { button, el, fill, when } from "./dom.js";
+import { openDialog } from "./dialogs.js";
+import { act, cellOf, decide, putCells } from "./model.js";
+import { inWords } from "./values.js";
+
+const CHOOSABLE = ["cell", "photo", "note"];
+
+/** Whether the values of a conflict can be chosen between. */
+export const canChoose = (conflict) => CHOOSABLE.includes(conflict.what) && conflict.version > 0;
+
+/** Let the person choose; `message` says what could not be done. */
+export function openConflicts(edit, conflicts, message) {
+  const { body, close } = openDialog("Changed by somebody else");
+  let left = conflicts.length;
+  const lines = conflicts.map((conflict) => {
+    const line = el("section", { class: "conflict" });
+    const chosen = (text) => {
+      fill(line, el("p", {}, `${placeOf(conflict)}: ${text}`));
+      if (--left === 0) close();
+    };
+    fill(line, ...both(conflict, chosen));
+    return line;
+  });
+  fill(body, el("p", {}, `Nothing was changed: ${message}.`), edit.path === "/api/undo" && undoHint(), lines);
+  body.querySelector(".conflict button:last-of-type")?.focus();
+}
+
+const placeOf = ({ photo, fine, kind, what }) => `${photo ?? fine}, ${kind ?? what}`;
+
+const undoHint = () => el("p", { class: "hint" }, "If the action had other edits too, undo them in the history of their cells (h).");
+
+function both(conflict, chosen) {
+  const { yours, theirs, by, at } = conflict;
+  const keep = () => {
+    keepMine(conflict);
+    chosen(inWords(yours));
+  };
+  return [
+    el("p", {}, el("strong", {}, placeOf(conflict))),
+    el(
+      "div",
+      { class: "row" },
+      side("Yours", yours, "Keep mine", keep),
+      side([by ?? "Theirs", at && ` ${when(at)}`].filter(Boolean).join(""), theirs, "Take theirs", () => chosen(inWords(theirs))),
+    ),
+  ];
+}
+
+/** One of both values, with the button that chooses it. */
+export function side(who, value, action, onclick) {
+  return el("div", { class: "side" }, el("small", {}, who), el("strong", {}, inWords(value)), button(action, onclick));
+}
+
+/** Decide again, now that the other value was seen. */
+function keepMine({ what, fine, kind, number, yours, theirs, version }) {
+  if (what === "photo") return act("/api/photo", { photo: number, kind, value: yours, seen: version });
+  if (what === "note") return act("/api/note", { fine, text: yours, seen: version });
+  putCells([{ ...cellOf(fine, kind), value: theirs, version }]);
+  return decide([[fine, kind, yours]]);
+}

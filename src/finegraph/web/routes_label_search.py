@@ -1,0 +1,66 @@
+"""`GET /v1/search`: the photos of an index that are most similar to those of a fine label; no photo is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import JSONResponse
+
+from finegraph.web.problems import ProblemError, problem_responses
+from finegraph.web.routes_predict import client_of
+from finegraph.web.routes_search import FIELDS, hit_contents
+from finegraph.web.schemas import MOST_TOP, LabelSearchBody
+from finegraph.web.searching import SearchAsk
+from finegraph.web.state import ServerState
+from finegraph.workflows.predict import parse_given
+
+
+def _named(name: str) -> object:
+    """A list of texts, described as in the other kind of search."""
+    return Query(max_length=200, description=FIELDS[name]["description"])
+
+
+Names = list[str]
+
+
+def label_search_routes(state: ServerState) -> APIRouter:
+    """The route that searches by a fine label."""
+    router = APIRouter(tags=["search"])
+
+    @router.get(
+        "/v1/search",
+        response_model=LabelSearchBody,
+        responses=problem_responses("no-index", "unknown-name", "input", "too-many", "overloaded"),
+    )
+    async def search_label(
+        request: Request,
+        label: Annotated[str, Query(max_length=1000, description="A fine label; searched by the mean of its photos.")],
+        count: Annotated[int, Query(ge=1, le=MOST_TOP, description="How many photos.")] = 12,
+        where: Annotated[Names, _named("where")] = [],  # noqa: B006  FastAPI makes a new one for each request
+        where_not: Annotated[Names, _named("where_not")] = [],  # noqa: B006
+        same: Annotated[Names, _named("same")] = [],  # noqa: B006
+        other: Annotated[Names, _named("other")] = [],  # noqa: B006
+        per_label: Annotated[int | None, Query(ge=1, le=MOST_TOP, description="Of each fine label at most.")] = None,
+        guessed: Annotated[bool, Query(description=FIELDS["guessed"]["description"])] = False,
+    ) -> Response:
+        """The photos of the index that are most similar to those of a fine label, filtered and re-ranked as asked."""
+        index, model = state.index, state.model
+        if index is None:
+            raise ProblemError("no-index", "This server was started without an index.")
+        graph = model.model.graph
+        with state.admission.enter(0, client_of(request)):
+            ask = SearchAsk(
+                count=count,
+                where={kind: set(names) for kind, names in parse_given(graph, where).items()},
+                where_not={kind: set(names) for kind, names in parse_given(graph, where_not).items()},
+                same=tuple(same),
+                other=tuple(other),
+                per_label=per_label,
+                guessed=guessed,
+            )
+            hits = await asyncio.to_thread(index.search_label, model, label, ask)
+        return JSONResponse({"model": model.id, "label": label, "hits": hit_contents(state, hits)})
+
+    return router

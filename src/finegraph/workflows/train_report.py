@@ -1,0 +1,105 @@
+"""The report that training ends with: the new model on its validation photos, never on test photos.
+
+The photos are judged as `evaluate_run` does it, and the evaluation is kept with the run. But nothing is read or
+computed twice: the list of photos, the network and, where the head alone was tuned, the features of all photos are
+still there. Cost: the small pictures, and a second for the rest; where the whole network was trained also the network
+on the validation photos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from finegraph.evaluation.details import DetailCollector, draw_order
+from finegraph.evaluation.photos import evaluate_photos
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.run_folder import RunFolder
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.evaluation_details import gather_details
+from finegraph.workflows.evaluation_folder import default_name, write_evaluation
+from finegraph.workflows.report import DEFAULT_NAME, write_report
+from finegraph.workflows.similar_photos import TrainingFeatures
+from finegraph.workflows.training_data import TrainingData
+
+_GALLERY = 80
+"""How many photos of each sort are explained; fewer than an evaluation explains, as people wait for the end here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A trained model with what training leaves in memory.
+
+    Attributes:
+        folder: the run, with the model in it.
+        settings: of the training.
+        classifier: the model, where this training made it; None where it was there already when the run was resumed.
+        data: the photos.
+        split: what the validation photos are called.
+        known: the features of the photos, where the head alone was tuned.
+    """
+
+    folder: RunFolder
+    settings: TrainSettings
+    classifier: PhotoClassifier | None
+    data: TrainingData
+    split: str
+    known: TrainingFeatures | None
+
+
+def report_trained(
+    trained: Trained, device: torch.device, progress: Callable[[int, int], None] | None = None
+) -> str | None:
+    """Judge a trained model on its validation photos and write the report of that.
+
+    A report that is there is kept where nothing new was trained: it may show more by now.
+
+    Args:
+        trained: the model.
+        device: where the network computes.
+        progress: is told how many of how many photos are done.
+
+    Returns:
+        The page; None where there are no validation photos.
+
+    Raises:
+        RunFolderError: the evaluation or the page cannot be written.
+        ImageFileError: a validation photo cannot be read any more.
+    """
+    page = trained.folder.path / DEFAULT_NAME
+    if trained.classifier is None and page.is_file():
+        return str(page)
+    if trained.data.val is None or not len(trained.data.val):
+        return None
+    samples, known = trained.data.val, trained.known
+    classifier = trained.classifier or PhotoClassifier.load(trained.folder.model)
+    classifier.network.to(device).eval()
+    collector = DetailCollector(classifier.graph, draw_order(samples), _GALLERY)
+    found = evaluate_photos(
+        classifier,
+        samples,
+        details=collector,
+        progress=progress,
+        known=None if known is None else known.judged,
+        workers=trained.settings.workers,
+        on_bad_file=trained.settings.on_bad_file,
+    )
+    about = {"model": str(trained.folder.path), "data": trained.settings.data, "split": trained.split}
+    found = found._replace(result=replace(found.result, **about))  # type: ignore[arg-type]
+    details = gather_details(
+        classifier,
+        collector.details(),
+        found.samples,
+        samples,
+        settings=trained.settings,
+        cache=False,
+        box=found.result.box,
+        threads=trained.settings.workers,
+        train=trained.data.train if known is None else known.trained.samples,
+        known=known,
+    )
+    stem = default_name(trained.split, 1, None, False)
+    folder = write_evaluation(trained.folder.evaluations, None, stem, found, samples, classifier, None, details)
+    return write_report([trained.folder.path], page, evaluation=folder.name).path

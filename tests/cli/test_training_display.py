@@ -1,0 +1,55 @@
+"""What is seen while a network is trained: loss, rate and time left, in a bar or in lines."""
+
+import pytest
+
+from finegraph.cli import training_display as module
+from finegraph.cli.training_display import TrainingDisplay
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+    now = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_come_every_ten_seconds_with_loss_rate_speed_and_time_left(clock, capsys):
+    with TrainingDisplay() as display:
+        for second, done in [(0, 101), (4, 121), (11, 210), (15, 300), (21, 310)]:
+            clock[0] = float(second)
+            display.step(done, 1_000, 2.34567, 0.0125)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "step 210 of 1,000, loss 2.346, rate 0.013, 10 steps/s, 1:19 min left",
+        "step 310 of 1,000, loss 2.346, rate 0.013, 10 steps/s, 1:09 min left",
+    ]
+
+
+def test_a_bar_on_a_terminal(monkeypatch, capsys):
+    for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "110"}.items():
+        monkeypatch.setenv(name, value)
+    with TrainingDisplay() as display:
+        display.step(1, 40, 1.5, 0.01)
+        display.step(40, 40, 0.25, 0.001)
+    out, err = capsys.readouterr()
+    assert out == ""
+    for words in ("40/40", "loss 0.250", "rate 0.001", "0:00:00"):
+        assert words in err, words
+
+
+def test_epochs_are_a_table_and_only_the_first_process_speaks(monkeypatch, capsys):
+    row = {"epoch": 3.0, "train_loss": 1.25, "val_top1": 0.5, "val_nll": 0.75, "seconds": 61.0}
+    with TrainingDisplay() as display:
+        display.epoch(row)
+        display.epoch({**row, "epoch": 4.0})
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        [f"{n}", "1.2500", "50.0%", "0.7500", "1:01", "min"] for n in (3, 4)
+    ]
+    assert lines[0].split() == ["epoch", "train", "loss", "val", "top-1", "val", "nll", "time"]
+    monkeypatch.setenv("RANK", "1")
+    with TrainingDisplay() as display:
+        display.epoch(row)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,27 @@
+"""Kinds that are multiplied together or one by one give the same split."""
+
+import pytest
+import torch
+
+from finegraph.graph.samples import sample_menu
+from finegraph.inference import split
+from finegraph.inference.explain import links_of
+
+
+@pytest.mark.parametrize("most", [1, 40, 100])
+def test_bundles_of_kinds_change_nothing(monkeypatch, most):
+    graph = sample_menu()
+    kinds = [links_of(graph, kind) for kind in graph.kinds]
+    scores = 10 * torch.randn(3, len(graph), dtype=torch.float64, generator=torch.manual_seed(0))
+    together = split.minimum_norm_split(kinds, scores)
+    assert len(split._bundles(kinds, split._MOST_TOGETHER // 4)) == 1
+    monkeypatch.setattr(split, "_MOST_TOGETHER", most * 4)
+    assert len(split._bundles(kinds, most)) > 1
+    found = split.minimum_norm_split(kinds, scores)
+    torch.testing.assert_close(found.fine, together.fine)
+    for one, two in zip(found.coarse, together.coarse, strict=True):
+        torch.testing.assert_close(one, two)
+    rebuilt = found.constant + found.fine
+    for kind, coarse in zip(kinds, found.coarse, strict=True):
+        rebuilt = rebuilt + kind.down(coarse, len(graph))
+    torch.testing.assert_close(rebuilt, scores)

@@ -1,0 +1,120 @@
+"""The report at the end of training: the same figures as an evaluation, from what training computed already."""
+
+import numpy as np
+import pytest
+
+from finegraph.evaluation import photo_batches
+from finegraph.evaluation.results import EvaluationResult
+from finegraph.reports.run_results import read_run
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.evaluate import evaluate_run
+from finegraph.workflows.train import resume_settings, train_run
+from training import tiny
+
+
+class Quiet:
+    """Is told how training goes, and puts something in the way of the report if asked to."""
+
+    def __init__(self, in_the_way=False):
+        self.in_the_way, self.stages = in_the_way, set()
+
+    def data(self, data, folder):
+        if self.in_the_way:
+            from pathlib import Path
+
+            (Path(folder) / "report.html").mkdir()
+
+    def stage(self, name, done, total):
+        self.stages.add(name)
+
+    def step(self, *_):
+        pass
+
+    def epoch(self, row):
+        pass
+
+    def note(self, text):
+        pass
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    tiny.register()
+    return tiny.make_photos(tmp_path_factory.mktemp("photos"))
+
+
+def settings(manifest, **more):
+    return TrainSettings(**{"data": str(manifest), "network": "tiny", "weights": "none", **more})
+
+
+def test_the_same_as_an_evaluation_afterwards(manifest, tmp_path):
+    result = train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
+    assert (result.report, result.report_fault) == (str(tmp_path / "run/report.html"), None)
+    again = evaluate_run(tmp_path / "run", split="val")
+    first, second = (read_run(tmp_path / "run", "run", name) for name in ("val", again.folder.name))
+    assert again.folder.name == "val-2"
+    assert first.result == EvaluationResult.read(again.folder / "result.json")
+    assert first.result.top1 == pytest.approx(result.figures["top1"])
+    assert first.arrays.keys() == second.arrays.keys()
+    for name in first.arrays:
+        np.testing.assert_allclose(first.arrays[name], second.arrays[name], atol=1e-5, err_msg=name)
+    assert first.about == second.about
+    assert (first.thumbnails, first.gallery, first.similar) == (second.thumbnails, second.gallery, second.similar)
+
+
+def test_no_photo_goes_through_the_network_again(manifest, tmp_path, monkeypatch):
+    monkeypatch.setattr(photo_batches, "extract_features", None)
+    result = train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
+    assert result.report is not None
+
+
+def test_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path):
+    watcher = Quiet()
+    own = settings(manifest, tune="all", epochs=1, batch_size=16)
+    result = train_run(own, watcher, run=tmp_path / "run", report=True)
+    assert result.report == str(tmp_path / "run/report.html")
+    assert "photos of val" in watcher.stages
+    assert read_run(tmp_path / "run", "run").result.top1 == pytest.approx(result.figures["top1"])
+    assert "features of this run are not stored" in (tmp_path / "run/report.html").read_text("utf-8")
+
+
+def test_bad_photos_are_left_out_and_named(tmp_path):
+    tiny.register()
+    manifest = tiny.make_photos(tmp_path / "photos")
+    for name in ("grey-0.png", "grey-7.png"):  # one to train on, one to validate on
+        (manifest.parent / name).write_bytes(b"")
+    result = train_run(settings(manifest, on_bad_file="skip"), Quiet(), run=tmp_path / "run", report=True)
+    found = read_run(tmp_path / "run", "run")
+    assert len(result.bad) == 2
+    assert [one.path for one in found.result.bad_photos] == [str(manifest.parent / "grey-7.png")]
+    assert (found.result.photos, found.about["training"]["photos"]) == (9, 34)
+    assert str(manifest.parent / "grey-7.png") in (tmp_path / "run/report.html").read_text("utf-8")
+
+
+def test_a_report_that_cannot_be_written_loses_nothing(manifest, tmp_path):
+    result = train_run(settings(manifest), Quiet(in_the_way=True), run=tmp_path / "run", report=True)
+    assert result.finished
+    assert result.report is None
+    assert "report.html: the report cannot be written" in result.report_fault
+    assert (tmp_path / "run/model/config.json").exists()
+    (tmp_path / "run/report.html").rmdir()
+    resumed = train_run(resume_settings(tmp_path / "run", {}), Quiet(), run=tmp_path / "run", resume=True, report=True)
+    assert resumed.report == str(tmp_path / "run/report.html")
+
+
+def test_a_report_that_is_there_stays_when_nothing_is_trained(manifest, tmp_path):
+    train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
+    (tmp_path / "run/report.html").write_text("of the test photos")
+    resumed = train_run(resume_settings(tmp_path / "run", {}), Quiet(), run=tmp_path / "run", resume=True, report=True)
+    assert resumed.report == str(tmp_path / "run/report.html")
+    assert (tmp_path / "run/report.html").read_text() == "of the test photos"
+
+
+def test_none_unless_asked_for_or_without_validation_photos(tmp_path):
+    tiny.register()
+    manifest = tiny.make_photos(tmp_path / "photos", val=0)
+    result = train_run(settings(manifest, val_share=0), Quiet(), run=tmp_path / "run", report=True)
+    assert (result.validated_on, result.report, result.report_fault) == (None, None, None)
+    result = train_run(settings(manifest, val_share=0.3), Quiet(), run=tmp_path / "plain")
+    assert (result.validated_on, result.report) == ("val", None)
+    assert not (tmp_path / "plain/evaluations").exists()
