@@ -148,7 +148,7 @@ def _judge(classifier: tiny.PhotoClassifier, samples: Samples, place: Path, foun
     found["files as they were"] += sum(data_files.state_of(place)[path] == state for path, state in before.items())
     bad = Counter(one.path for one in evaluation.result.bad_photos)
     named = Counter(str(file) for one in check.findings if one.rule == "bad-file" for file in one.files)
-    found["bad"] += len(bad)
+    found["bad"] += len(bad.keys() | named.keys())  # a photo that one of the two alone names is a miss
     found["named once, by both"] += sum(bad[path] == named[path] == 1 for path in bad.keys() | named.keys())
     judged = evaluation.samples.sample.tolist()
     good = [number for number, sample in enumerate(samples) if str(sample.path) not in bad]

@@ -1,12 +1,15 @@
-"""What a training job of several processes survives: one of them is killed, whichever it is and whenever that happens.
+"""What a training job of two processes survives: one of them, either one, is killed in the midst of training.
 
     python benchmarks/jobs.py               100 kills, some 20 seconds each
     python benchmarks/jobs.py --kills 5     fewer
 
-Each time a job of two processes trains a tiny network (that of the tests), SIGKILL ends one of them at a random moment,
-and the job is started again to resume. What must hold: all processes are gone within 30 seconds of the kill, the run
-has a whole checkpoint, and the resumed run ends with the very bits of one that nobody disturbed. The exit code is 1 if
-anything was otherwise.
+Each time `torch.distributed.run` starts two processes that train a tiny network (that of the tests) for 15 steps; every
+step is made 0.15 s longer and ends with a checkpoint. After a step drawn from the first 13, and up to 0.15 s more,
+SIGKILL ends one of the two. Then the job is started again to resume, and nothing disturbs it. Kills while a job begins,
+while it ends or while it resumes are not tried, nor those of the starter or of both. What must hold: both processes are
+gone within 30 seconds of the kill and the job says that it failed; the newest checkpoint is whole and at most one step
+behind; and the last checkpoint of the resumed run has the very bits of that of a run that nobody disturbed. The exit
+code is 1 if anything was otherwise.
 """
 
 from __future__ import annotations

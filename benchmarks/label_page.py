@@ -5,11 +5,11 @@
     python benchmarks/label_page.py --classes 100000 on as many classes as are promised
     python benchmarks/label_page.py --folder D       on the disk of folder D rather than that of the temporary files
 
-A real browser shows the real page of a real server with its store on the disk; keys are pressed one after the other, as
-soon as the page shows the state "saved". The time runs from the browser's own time stamp of the key to the moment at
-which the page shows that the server has acknowledged the edit, which it does once the edit is on the disk. The first
-classes have photos, which the page loads and shows meanwhile. The browser is the one that FINEGRAPH_BROWSER names, or
-the system's Chromium. The exit code is 1 if a limit is missed.
+A real browser shows the real page of the command `finegraph label` with its store on the disk; keys are pressed one
+after the other, as soon as the page shows the state "saved". The time runs from the browser's own time stamp of the key
+to the moment at which the page shows that the server has acknowledged the edit, which it does once the edit is on the
+disk. The first classes have photos, which the page loads and shows meanwhile. The browser is the one that
+FINEGRAPH_BROWSER names, or the system's Chromium. The exit code is 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,9 @@ LEAST_PER_MINUTE = 200
 MOST_MILLISECONDS = 50
 KINDS = {"dish": 8, "restaurant": 5, "served": 3}
 PATIENCE = 60
+PATIENCE_PER_CLASS = 0.005
+"""Seconds to wait for the command; the first start makes the store and its suggestions."""
 
-SERVER = """
-import sys
-from finegraph.web.label import serve_label
-from finegraph.workflows.label import open_session
-with open_session(sys.argv[1], data=sys.argv[3] or None) as session:
-    serve_label(session, host="127.0.0.1", port=int(sys.argv[2]), token=None)
-"""
 WATCH = """() => {
   window.times = [];
   let pressed = null;
@@ -83,11 +78,13 @@ def write_photos(folder: Path, classes: int) -> Path:
     return folder
 
 
-def start_server(path: Path, port: int, photos: Path | None) -> subprocess.Popen[bytes]:
-    """A server process that answers."""
-    command = [sys.executable, "-c", SERVER, str(path), str(port), str(photos or "")]
+def start_server(path: Path, port: int, photos: Path | None, patience: float) -> subprocess.Popen[bytes]:
+    """The command `finegraph label` as a process that answers."""
+    command = [sys.executable, "-m", "finegraph", "label", str(path), "--port", str(port)]
+    command += [] if photos is None else ["--data", str(photos)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    for _ in range(PATIENCE * 10):
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
         if process.poll() is not None:
             raise SystemExit("the server ended before it answered")
         try:
@@ -158,9 +155,9 @@ def main() -> int:
     path, port = folder / "graph.csv", free_port()
     write_graph(path, arguments.classes)
     photos = write_photos(folder / "photos", min(arguments.photos, arguments.classes)) if arguments.photos else None
-    server = start_server(path, port, photos)
+    server = start_server(path, port, photos, PATIENCE + PATIENCE_PER_CLASS * arguments.classes)
     table = Table("view", "decisions", "per minute", f"at least {LEAST_PER_MINUTE}", "key to saved: median")
-    for name in ("p95", "most", f"p95 at most {MOST_MILLISECONDS} ms"):
+    for name in ("p95", "largest", f"within {MOST_MILLISECONDS} ms", f"p95 at most {MOST_MILLISECONDS} ms"):
         table.add_column(name)
     well = True
     try:
@@ -181,6 +178,7 @@ def main() -> int:
                     f"{statistics.median(times):.1f} ms",
                     f"{p95:.1f} ms",
                     f"{max(times):.1f} ms",
+                    f"{sum(one <= MOST_MILLISECONDS for one in times) / len(times):.1%}",
                     "yes" if prompt else "[red]no[/red]",
                 )
             browser.close()

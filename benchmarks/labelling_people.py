@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import random
 import signal
@@ -41,7 +42,7 @@ class Server:
 
     def __init__(self, place: str) -> None:
         self.place, self.kills, self.ended = place, 0, 0
-        self.away: list[float] = []
+        self.away: list[tuple[float, float]] = []
         self.began = 0.0
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
@@ -75,7 +76,7 @@ class Server:
         began = time.monotonic()
         self.stop()
         self.start()
-        self.away.append(time.monotonic() - began)
+        self.away.append((began, time.monotonic()))
 
     def stop(self) -> None:
         """Kill the process."""
@@ -90,9 +91,11 @@ class Person(threading.Thread):
     """Somebody who edits at a steady pace and repeats what was not acknowledged.
 
     Attributes:
-        acknowledged: the ids of the edits that were.
-        answers: seconds from sending an edit to its answer.
-        ages: for each of them, how long ago the server had started.
+        acknowledged: by id, the edits that were: class, kind and value.
+        moments: when each of them was.
+        answers: when an edit was sent and when its answer came: that it is saved, that it is in conflict with another,
+            that it is refused for now, or none at all in time. A person who hangs up expects none.
+        ended: when all edits were made.
         saved: seconds from sending an edit for the first time to its answer, over all repetitions.
         counts: what else happened.
         fault: why this person could not go on.
@@ -103,9 +106,10 @@ class Person(threading.Thread):
         self.who, self.server, self.edits, self.classes = f"person {number}", server, edits, classes
         self.chance = random.Random(number)
         self.connection: http.client.HTTPConnection | None = None
-        self.acknowledged: list[str] = []
-        self.answers: list[float] = []
-        self.ages: list[float] = []
+        self.acknowledged: dict[str, tuple[str, str, str]] = {}
+        self.moments: list[float] = []
+        self.answers: list[tuple[float, float]] = []
+        self.ended = math.inf
         self.saved: list[float] = []
         self.counts: Counter[str] = Counter()
         self.fault: BaseException | None = None
@@ -120,8 +124,9 @@ class Person(threading.Thread):
                 self.follow()
                 self.edit(f"{self.who}, edit {number}")
                 due += 1 / RATE
-                if due < time.monotonic():  # the server was away: go on at the same pace
+                if due < time.monotonic() - 2 / RATE:  # the server was away: go on at the same pace
                     due = time.monotonic() + self.chance.random() / RATE
+            self.ended = time.monotonic()
         except BaseException as error:
             self.fault = error
 
@@ -145,7 +150,6 @@ class Person(threading.Thread):
             body = {"person": self.who, "edit": f"{edit_id}, try {tries}", "cells": [cell]}
             first = time.monotonic()
             while True:
-                asked = time.monotonic()
                 found = self.ask("POST", "/api/decide", body)
                 if found is not None:
                     break
@@ -154,10 +158,9 @@ class Person(threading.Thread):
                 self.counts["conflicts"] += 1
                 tries += 1
                 continue
-            self.answers.append(time.monotonic() - asked)
-            self.ages.append(asked - self.server.began)
+            self.moments.append(time.monotonic())
             self.saved.append(time.monotonic() - first)
-            self.acknowledged.append(body["edit"])
+            self.acknowledged[body["edit"]] = fine, kind, value
             return
 
     def wait(self) -> None:
@@ -167,6 +170,7 @@ class Person(threading.Thread):
 
     def ask(self, method: str, path: str, body: dict | None = None) -> tuple[int, dict] | None:
         """The status and the answer of the server, or None where it is lost."""
+        asked = time.monotonic()
         try:
             if self.connection is None:
                 self.connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=TIMEOUT)
@@ -177,13 +181,18 @@ class Person(threading.Thread):
                 raise OSError("hung up")
             answer = self.connection.getresponse()
             status, content = answer.status, json.loads(answer.read())
-        except (OSError, http.client.HTTPException, ValueError):
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if body is not None and isinstance(error, TimeoutError):
+                self.counts["no answer in time"] += 1
+                self.answers.append((asked, time.monotonic()))
             if self.connection is not None:
                 self.connection.close()
             self.connection = None
             self.counts["answers lost"] += 1
             self.wait()
             return None
+        if body is not None:
+            self.answers.append((asked, time.monotonic()))
         self.pause = FIRST_PAUSE
         if status in (200, 409):
             return status, content
@@ -194,10 +203,28 @@ class Person(threading.Thread):
         raise RuntimeError(f"{method} {path}: {status} {str(content)[:300]}")
 
 
+def outside(away: list[tuple[float, float]], began: float, ended: float) -> bool:
+    """Whether a time lies outside of all times that the server was away."""
+    return all(ended < gone or began > back for gone, back in away)
+
+
+def calm_rate(crowd: list[Person], server: Server, began: float) -> float:
+    """Edits per second of all people while everybody edits.
+
+    After a kill a person waits before asking again, at most as long again as the server was away and a second; that
+    time is left out, and so is the end, when some have made all their edits.
+    """
+    away = [(gone, back + (back - gone) + 1.0) for gone, back in server.away]
+    end = min(person.ended for person in crowd)
+    seconds = [moment for moment in range(1, int(end - began)) if outside(away, began + moment, began + moment + 1)]
+    made = Counter(int(moment - began) for person in crowd for moment in person.moments)
+    return sum(made[second] for second in seconds) / max(1, len(seconds))
+
+
 def run_crowd(
     place: str, edits: int, kills: int, classes: int, told: Callable[[int, int], None]
-) -> tuple[list[Person], Server, float]:
-    """Let people edit a store until all edits are made; the people, the server (stopped), and the seconds it took."""
+) -> tuple[list[Person], Server, float, float]:
+    """Let people edit a store until all edits are made: the people, the server (stopped), when it began and ended."""
     server = Server(place)
     crowd = [Person(number, server, edits // PEOPLE, classes) for number in range(PEOPLE)]
     total = edits // PEOPLE * PEOPLE
@@ -218,6 +245,6 @@ def run_crowd(
             for person in crowd:
                 if person.fault is not None:
                     raise RuntimeError(f"{person.who} could not go on") from person.fault
-        return crowd, server, time.monotonic() - began
+        return crowd, server, began, time.monotonic()
     finally:
         server.stop()

@@ -1,47 +1,20 @@
-"""Uploads that mean harm, for `benchmarks/serve.py`: malformed photos, and small files that are large to decode."""
+"""Uploads that mean harm, for `benchmarks/serve.py`: small files that are large to decode."""
 
 from __future__ import annotations
 
 import io
-import random
 import struct
 import zlib
+from collections.abc import Callable
 
 from PIL import Image
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def malformed(chance: random.Random, contents: list[bytes]) -> bytes:
-    """A photo that was cut, altered, or is something else."""
-    content = bytearray(chance.choice(contents))
-    way = chance.randrange(4)
-    if way == 0:
-        return bytes(content[: chance.randrange(len(content))])
-    if way == 1:
-        for _ in range(chance.randrange(1, 60)):
-            content[chance.randrange(len(content))] = chance.randrange(256)
-        return bytes(content)
-    if way == 2:
-        for place in range(min(len(content), 600)):
-            if chance.random() < 0.1:
-                content[place] = chance.randrange(256)
-        return bytes(content)
-    return chance.choice([b"<html></html>", b"GIF89a", _SIGNATURE, b"%PDF-1.7", bytes(content[:3]), b"II*\0" * 40])
-
-
 def bomb(number: int) -> bytes:
-    """One of eight: too large by its header, just below the limits, padded to look like a photo, or of many scans."""
-    return (
-        lambda: png(60_000, 60_000, 2, rows=10),
-        lambda: png(6_300, 6_300, 6),
-        lambda: png(39_000, 1_000, 0),
-        lambda: png(6_300, 6_300, 2),
-        lambda: png(6_300, 6_300, 6, padding=1 << 20),
-        lambda: png(6_300, 6_300, 2, padding=1 << 20),
-        lambda: many_scans(5_000, 4_000),
-        lambda: webp(16_000, 16_000),
-    )[number % 8]()
+    """One of `BOMBS`."""
+    return _BOMBS[number % BOMBS]()
 
 
 def png(width: int, height: int, colour: int, rows: int | None = None, padding: int = 0) -> bytes:
@@ -58,13 +31,14 @@ def png(width: int, height: int, colour: int, rows: int | None = None, padding: 
     return _SIGNATURE + header + more + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
 
 
-def many_scans(width: int, height: int) -> bytes:
-    """A JPEG that goes over its pixels again and again."""
+def many_scans(width: int, height: int, hidden: bool = False) -> bytes:
+    """A JPEG that goes over its pixels again and again; hidden behind a marker that stands alone, without a length."""
     buffer = io.BytesIO()
     Image.new("RGB", (width, height)).save(buffer, "JPEG", progressive=True)
     content = buffer.getvalue()
     last = content.rindex(b"\xff\xda")
-    return content[:last] + content[last:-2] * 2_000 + content[-2:]
+    scan = content[last:-2]
+    return content[:last] + (scan + b"\xff\x01" if hidden else b"") + scan * 2_000 + content[-2:]
 
 
 def webp(width: int, height: int) -> bytes:
@@ -77,3 +51,18 @@ def webp(width: int, height: int) -> bytes:
     sizes = sizes >> 28 << 28 | (height - 1) << 14 | (width - 1)
     content[place : place + 4] = sizes.to_bytes(4, "little")
     return bytes(content)
+
+
+_BOMBS: tuple[Callable[[], bytes], ...] = (
+    lambda: png(60_000, 60_000, 2, rows=10),
+    lambda: png(6_300, 6_300, 6),
+    lambda: png(39_000, 1_000, 0),
+    lambda: png(6_300, 6_300, 2),
+    lambda: png(6_300, 6_300, 6, padding=1 << 20),
+    lambda: png(6_300, 6_300, 2, padding=1 << 20),
+    lambda: many_scans(5_000, 4_000),
+    lambda: many_scans(5_000, 4_000, hidden=True),
+    lambda: webp(16_000, 16_000),
+)
+"""Too large by its header, just below the limits, padded to look like a photo, of many scans."""
+BOMBS = len(_BOMBS)

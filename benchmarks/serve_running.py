@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,18 +22,27 @@ class Running:
 
     def __enter__(self) -> Running:
         # A group of its own: a Ctrl-C is for the benchmark, which then stops the server in its own way.
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        # Its log has a line for every request that is no HTTP; only the last ones of a server that died are shown.
+        self._log = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True
+        )
         text = ""
         assert self._process.stdout is not None
         while not text.rstrip().endswith("}"):
             line = self._process.stdout.readline()
             if not line:
-                raise RuntimeError(f"the server did not start; it ended with {self._process.wait()}")
+                code = self._process.wait()
+                raise RuntimeError(f"the server did not start; it ended with {code}\n{self.last_words()}")
             text += line
         self.port = int(json.loads(text)["address"].rstrip("/").rpartition(":")[2])
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if (code := self._process.poll()) is not None:
+            raise RuntimeError(f"the server died with {code}\n{self.last_words()}")
+        if kind is not None:
+            print(self.last_words(), file=sys.stderr, flush=True)
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(45)
@@ -40,6 +50,11 @@ class Running:
             self._process.kill()
             self._process.wait()
             raise
+
+    def last_words(self) -> str:
+        """The end of the server's log."""
+        self._log.seek(0)
+        return "".join(self._log.readlines()[-20:])
 
     def megabytes(self) -> tuple[float, float]:
         """The memory of the server, and of all its workers together."""

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +43,14 @@ def running(classifier, *, index=None, decoding=None, security=None, **settings)
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+def until(holds, seconds=20.0):
+    """Wait until something holds; fail where it does not come about."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
 
 
 def photo_bytes(seed=0, form="PNG", **size):

@@ -52,6 +52,17 @@ def test_the_life_of_an_index(finegraph, run, photos, tmp_path):
     assert len(Index.open(index)) == 6
 
 
+def test_most_photos_missing_needs_a_yes(finegraph, run, photos, tmp_path):
+    index = tmp_path / "index"
+    finegraph("index", run, photos, "-o", index)
+    photos.rename(tmp_path / "elsewhere")
+    outcome = finegraph("index", "remove", index, "--missing")
+    assert outcome.code != 0
+    assert "10 of 10 whose file is missing" in " ".join(outcome.err.split())
+    assert len(Index.open(index)) == 10
+    assert finegraph("index", "remove", index, "--missing", "--yes").out == f"10 photos removed from {index}\n"
+
+
 def test_json_of_making_and_a_model_called_like_a_command(finegraph, run, photos, tmp_path, monkeypatch):
     run.rename(tmp_path / "add")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Kinds that are multiplied together or one by one give the same split."""
+"""Kinds that are multiplied together or one by one, or factorised once, give the same split."""
 
 import pytest
 import torch
@@ -25,3 +25,27 @@ def test_bundles_of_kinds_change_nothing(monkeypatch, most):
     for kind, coarse in zip(kinds, found.coarse, strict=True):
         rebuilt = rebuilt + kind.down(coarse, len(graph))
     torch.testing.assert_close(rebuilt, scores)
+
+
+def test_a_factor_changes_nothing():
+    graph = sample_menu()
+    kinds = [links_of(graph, kind) for kind in graph.kinds]
+    scores = 10 * torch.randn(3, len(graph), dtype=torch.float64, generator=torch.manual_seed(0))
+    factor = split.factor_of(kinds, len(graph))
+    assert factor is not None
+    found, slow = split.minimum_norm_split(kinds, scores, factor), split.minimum_norm_split(kinds, scores)
+    torch.testing.assert_close(found.fine, slow.fine)
+    for one, two in zip(found.coarse, slow.coarse, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_large_graphs_have_no_factor(monkeypatch):
+    graph = sample_menu()
+    kinds = [links_of(graph, kind) for kind in graph.kinds]
+    count = sum(kind.count for kind in kinds)
+    monkeypatch.setattr(split, "_MOST_LABELS", count - 1)
+    assert split.factor_of(kinds, len(graph)) is None
+    monkeypatch.setattr(split, "_MOST_LABELS", count)
+    monkeypatch.setattr(split, "_MOST_CELLS", count * len(graph) - 1)
+    assert split.factor_of(kinds, len(graph)) is None
+    assert split.factor_of([], len(graph)) is None

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from finegraph import LabelGraph
 from finegraph.errors import LabelStoreError
 from finegraph.labelling import AddLabel, LabelStore
+from finegraph.labelling.writer import Writer
 
 DRILL = Path(__file__).with_name("store_drill.py")
 
@@ -278,3 +279,34 @@ def test_a_closed_store_says_so(file_place, menu):
     store.close()
     with pytest.raises(LabelStoreError, match="the store is closed"):
         store.import_graph(menu, person="ann", edit_id="1")
+
+
+@pytest.mark.parametrize("name", ["x#1.db", "y%20z.db", "what?.db"])
+def test_a_backup_of_a_file_with_an_odd_name_holds_everything(tmp_path, menu, name):
+    with LabelStore.create(tmp_path / name) as store:
+        store.import_graph(menu, person="import", edit_id="first")
+        copy = store.backup(tmp_path / f"copy of {name}")
+    with LabelStore.open(copy) as store:
+        assert store.graph() == menu
+
+
+def test_an_idle_writer_does_not_wait_for_a_reader(file_store, monkeypatch):
+    """The WAL cannot be emptied while somebody reads an older state; an edit must not wait for that."""
+    tried = threading.Event()
+    checkpoint = Writer._checkpoint
+
+    def watched(writer, *args, **options):
+        checkpoint(writer, *args, **options)
+        tried.set()
+
+    monkeypatch.setattr(Writer, "_checkpoint", watched)
+    with file_store._database.reading() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM cells").all()
+        file_store.decide("kung pao @ B", "dish", None, person="ann", edit_id="x", seen=0)
+        assert tried.wait(10)  # it came back though the reader is still there
+        assert file_store._database.wal_size() > 0
+    for _ in range(100):
+        if file_store._database.wal_size() == 0:
+            break
+        time.sleep(0.1)
+    assert file_store._database.wal_size() == 0  # and is tried again, also without another edit

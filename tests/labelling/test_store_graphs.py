@@ -14,7 +14,7 @@ from finegraph import LabelGraph
 from finegraph.errors import EmptyGraphError, GraphError, InputError
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.json_file import graph_from_json
-from finegraph.labelling import LabelStore, PhotoLabel
+from finegraph.labelling import AddKind, LabelStore, MergeLabels, PhotoLabel
 from finegraph.labelling.columns import columns_of, graph_of
 from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import parse_tasks
@@ -231,3 +231,24 @@ def test_a_photo_label_that_is_there_is_not_written_again(file_store):
     labels = [PhotoLabel("1.jpg", None, "dish", "kung pao")]
     assert file_store.import_photos(labels, person="ann", edit_id="1").edits == 1
     assert file_store.import_photos(labels, person="ann", edit_id="2").edits == 0
+
+
+def test_a_version_inside_an_action_or_to_come_is_refused(file_store, menu):
+    merge = MergeLabels(kind="dish", labels=("kung pao",), into="mapo tofu")
+    merged = file_store.apply(merge, person="ann", edit_id="merge")
+    inside = merged.version - 1
+    for ask in (file_store.graph, file_store.photo_labels, lambda n: file_store.export_text("csv", version=n)):
+        with pytest.raises(
+            InputError, match=rf"version {inside} lies inside an action .* before it, 1, .*{merged.version}$"
+        ):
+            ask(inside)
+        with pytest.raises(InputError, match=f"no version 99999; versions go from 1 to {merged.version}"):
+            ask(99999)
+    assert file_store.graph(1) == menu
+
+
+def test_a_group_of_one_label_stays_a_group(file_store):
+    file_store.apply(AddKind(name="side", labels=("egg",), mode="all"), person="ann", edit_id="1")
+    file_store.decide("kung pao @ B", "side", "egg", person="ann", edit_id="2", seen=0)
+    again = file_store.import_graph(file_store.graph(), person="ann", edit_id="3")
+    assert (again.edits, file_store.kinds()[-1].name) == (0, "side")

@@ -4,7 +4,7 @@ import pytest
 
 from finegraph import LabelGraph
 from finegraph.errors import InputError, UnknownNameError
-from finegraph.labelling import AddKind, LabelStore, RemoveFine, RemoveKind, RenameFine, RenameLabel
+from finegraph.labelling import AddKind, LabelStore, Proposal, RemoveFine, RemoveKind, RenameFine, RenameLabel
 
 
 def names(page):
@@ -167,3 +167,44 @@ def test_a_rehearsal_writes_nothing(store):
     before = (store.version, store.export_text("label-studio"), store.people())
     store.rehearse()
     assert (store.version, store.export_text("label-studio"), store.people()) == before
+
+
+def test_classes_that_photos_contradict_the_surest_first(tmp_path):
+    table = {"café": {"dish": "x"}, "soup": {"dish": "y"}, "rice": {"dish": "y"}, "tea": {"dish": None}}
+    with LabelStore.create(tmp_path / "x.db") as store:
+        store.import_graph(LabelGraph.from_table(table), person="import", edit_id="1")
+        seen = {"café": ("y", 0.7), "soup": ("x", 0.9), "tea": ("x", 0.95)}
+        store.put_suggestions("model", [Proposal(f, "dish", v, "model", p, "seen") for f, (v, p) in seen.items()])
+        store.put_suggestions("name", [Proposal("rice", "dish", "x", "name", 0.99, "a name is no photo")])
+        for kind in (None, "dish"):
+            page = store.classes(kind=kind, show="contradicted", order="attention")
+            assert ([row.fine for row in page.rows], page.total) == (["soup", "café"], 2)
+        assert [row.fine for row in store.classes(show="contradicted").rows] == ["café", "soup"]
+        assert names(store.classes(show="contradicted", search="CAFE")) == ["café"]
+
+
+def test_what_is_unknown_in_a_kind_needs_attention_in_it(store):
+    assert names(store.classes(kind="with", order="attention"))[0] == "kung pao @ B"
+    assert names(store.classes(kind="dish", order="attention")) == names(store.classes())
+
+
+@pytest.mark.parametrize("number", [2**63, 10**30])
+def test_huge_numbers_are_refused(file_store, number):
+    questions = [
+        lambda: file_store.history(before=number),
+        lambda: file_store.history(batch=number),
+        lambda: file_store.batches(before=number),
+        lambda: file_store.undo(number, person="a", edit_id="1"),
+        lambda: file_store.undo_edit(number, person="a", edit_id="2"),
+        lambda: file_store.accept([number], person="a", edit_id="3"),
+        lambda: file_store.classes(offset=number),
+        lambda: file_store.suggestions(offset=number),
+    ]
+    for question in questions:
+        with pytest.raises(InputError, match="expected a number of 0 to"):
+            question()
+    with pytest.raises(InputError, match="there is no version"):
+        file_store.graph(number)
+    weights = {"weights": {"plate": number**30, "bowl": 1}}
+    with pytest.raises(InputError, match="'plate' must be a finite number above 0, got a larger number than can be"):
+        file_store.decide("kung pao @ B", "served", weights, person="a", edit_id="4", seen=0)

@@ -196,3 +196,30 @@ def test_changes_have_a_json_form():
         change_from_dict({"change": "add_kind", "name": "a", "labels": "b"})
     with pytest.raises(InputError, match="'name' must be text"):
         change_from_dict({"change": "add_fine", "name": 3})
+
+
+def test_merged_groups_stay_unknown_where_one_of_them_is(tmp_path, new_id):
+    """A cell that names all labels that hold says that the others do not; nobody has said that of the unknown ones."""
+    table = {
+        "a": {"with": ["egg"], "side": None},
+        "b": {"with": ["pork", "egg"], "side": ["rice", "bread"]},
+        "c": {"with": None, "side": ["bread"]},
+        "d": {"with": [], "side": []},
+    }
+    with LabelStore.create(tmp_path / "s.db") as store:
+        store.import_graph(LabelGraph.from_table(table), person="import", edit_id="first")
+        store.decide("b", "with", {"all_of": ["egg"]}, person="ann", edit_id=new_id(), seen=0)
+        for photo, kind, label in (("1.jpg", "with", "egg"), ("1.jpg", "side", "rice"), ("2.jpg", "with", "egg")):
+            store.label_photo(photo, kind, label, person="ann", edit_id=new_id(), seen=0)
+        change = MergeKinds(kinds=("with", "side"), into="all")
+        assert (
+            store.preview(change).warnings[0].startswith("2 classes are known in some of the kinds only; they become")
+        )
+        assert store.preview(change).warnings[1] == "1 photos have labels in some of the kinds only; they lose them"
+        apply(store, change, new_id)
+        found = {name: store.cell(name, "all").value for name in "abcd"}
+        assert (found["a"], found["c"], found["d"]) == (None, None, {"all_of": []})
+        assert set(found["b"]["all_of"]) == {"egg", "rice", "bread"}
+        assert store.cell("b", "all").votes == {"ann": None}  # what ann says of the side is not known
+        assert [label.photo for label in store.photo_labels()] == ["1.jpg"]
+        assert set(store.photo_labels()[0].value["all_of"]) == {"egg", "rice"}

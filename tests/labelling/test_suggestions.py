@@ -172,3 +172,18 @@ def test_beliefs_of_another_time_are_replaced(tmp_path, menu):
         store.put_beliefs({"dish": {"mapo tofu @ B": {"mapo tofu": 0.3}}})
         assert store.cell("mapo tofu @ A", "dish").confidence is None
         assert store.progress().kinds[0].low_confidence == 1
+
+
+def test_a_number_never_becomes_that_of_another_suggestion(store, new_id):
+    """A page that was open while the suggestions were made anew must not accept another one."""
+    proposals_for(store)
+    [model, named] = [store.suggestions(kind="with", source=source).rows[0] for source in ("model", "name")]
+    other = Proposal("mapo tofu @ A", "with", {"all_of": ["pork"]}, "name", 0.6, "named")
+    store.put_suggestions("name", [other])
+    with pytest.raises(InputError, match=f"no suggestion number {named.number} any more"):
+        store.accept([named.number], person="ann", edit_id=new_id())
+    store.put_suggestions("name", [])
+    store.put_suggestions("name", [other])
+    assert store.suggestions(source="name").rows[0].number > named.number + 1
+    proposals_for(store)
+    assert store.suggestions(kind="with", source="model").rows[0].number == model.number  # the same one made again

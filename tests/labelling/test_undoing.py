@@ -134,3 +134,42 @@ def test_a_merge_that_later_edits_touched(store, menu, new_id):
     again = store.undo(store.batches()[0].number, person="ann", edit_id=new_id())
     assert again.text.startswith("redid: merged")
     assert store.kinds()[0].labels == ("mapo tofu",)
+
+
+def test_what_somebody_settled_is_not_overwritten(store, new_id):
+    cell = ("mapo tofu @ A", "served")
+    one = store.decide(*cell, "plate", person="bob", edit_id=new_id(), seen=0)
+    two = store.decide(*cell, "bowl", person="ann", edit_id=new_id(), seen=one.version)
+    settled = store.resolve(*cell, "bowl", person="cat", edit_id=new_id(), seen=two.version)
+    with pytest.raises(ConflictError, match="changed again since"):
+        store.undo(two.batch, person="ann", edit_id=new_id())
+    assert (store.cell(*cell).value, store.cell(*cell).resolved) == ("bowl", True)
+    store.undo(settled.batch, person="cat", edit_id=new_id())
+    store.undo(two.batch, person="ann", edit_id=new_id())
+    assert store.cell(*cell).value == "plate"
+
+
+def test_who_confirmed_an_import_keeps_the_value_when_it_is_undone(store, new_id):
+    cells = [("mapo tofu @ A", "dish"), ("mapo tofu @ B", "dish")]
+    made = [store.decide(*cell, "kung pao", person="cat", edit_id=new_id(), seen=0) for cell in cells]
+    graph = store.graph()
+    for one in made:
+        store.undo(one.batch, person="cat", edit_id=new_id())
+    imported = store.import_graph(graph, person="ann", edit_id=new_id())
+    seen = store.cell(*cells[0]).version
+    store.decide(*cells[0], "kung pao", person="bob", edit_id=new_id(), seen=seen)
+    at = store.cell(*cells[0]).at
+    store.undo(imported.batch, person="ann", edit_id=new_id())
+    cell = store.cell(*cells[0])
+    assert (cell.value, cell.by, cell.votes, cell.at[:19]) == ("kung pao", "bob", {"bob": "kung pao"}, at[:19])
+    assert store.cell(*cells[1]).value == "mapo tofu"
+
+
+def test_an_earlier_blind_vote_does_not_keep_the_value(store, new_id):
+    cell = ("mapo tofu @ A", "dish")
+    store.decide(*cell, "kung pao", person="bob", edit_id=new_id(), seen=None)
+    made = store.decide(*cell, "kung pao", person="ann", edit_id=new_id(), seen=store.cell(*cell).version)
+    assert store.cell(*cell).value == "kung pao"
+    store.undo(made.batch, person="ann", edit_id=new_id())
+    found = store.cell(*cell)
+    assert (found.value, found.by, found.votes) == ("mapo tofu", "import", {"bob": "kung pao"})

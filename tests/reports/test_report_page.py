@@ -2,10 +2,14 @@
 
 import itertools
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from finegraph.data.dataset import MISSING
 from finegraph.graph import LabelGraph
+from finegraph.reports.report import report_page
 from finegraph.reports.run_results import read_run
 from finegraph.workflows.report import write_report
 from reports.made_up_runs import made_up_graph, make_run
@@ -101,6 +105,26 @@ def test_each_of_several_coarse_labels_is_right(page, tmp_path):
         assert sum(count for _, count in cells_of(page)) == wrong > 0
 
 
+def test_an_answer_is_neither_right_nor_wrong_where_the_label_is_not_known(page, tmp_path):
+    """Such photos are listed where their kind is known."""
+    found = read_run(make_run(tmp_path / "run", made_up_graph(8), 60, strength=1.0), "run")
+    row = int(np.flatnonzero(found.arrays["kinds_right"][:, 0] == 0)[0])
+    fine = found.arrays["fine"].copy()
+    fine[row] = MISSING
+    odd = replace(found, arrays={**found.arrays, "fine": fine})
+    (tmp_path / "report.html").write_text(report_page([odd]), encoding="utf-8")
+    page.goto((tmp_path / "report.html").as_uri())
+    page.locator("#matrix-level").select_option(label="dish")
+    labels = found.graph.labels("dish")
+    true, answered = (labels[int(found.arrays[name][row, 0])] for name in ("kinds_true", "kinds_predicted"))
+    page.locator("#pairs button", has_text=f"{true} → {answered}").click()
+    name = found.photos[row].rsplit("/", 1)[1]
+    own, others = page.locator("#viewer .photo", has_text=name), page.locator("#viewer .photo")
+    assert own.count() == 1
+    assert own.locator(".mark").count() == 0
+    assert page.locator("#viewer .photo .mark").count() == others.count() - 1
+
+
 def test_the_run_that_is_looked_at_closely(page, tmp_path):
     """Where the baseline comes last, the run before it is shown, in the matrix and in the table."""
     graph = made_up_graph(8)
@@ -166,7 +190,7 @@ def column(page, number):
 def test_sorting_and_searching_classes(page, address):
     page.goto(address)
     headings = page.locator("#classes-table thead th").all_inner_texts()
-    assert headings[:5] == ["fine label", "dish", "place", "training photos", "test photos"]
+    assert headings[:5] == ["fine label", "dish", "place", "training photos", "evaluated photos"]
     place = headings.index("bipartite: right") + 1
     page.get_by_role("button", name="bipartite: right").click()
     shares = [int(text.split()[0]) for text in column(page, place)]

@@ -14,6 +14,7 @@ from finegraph.reports.curves import RISKS, fine_curve, inside_shares, sure_curv
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.orders import confusions, order_by_coarse, order_by_confusion
 from finegraph.reports.page_data import REST, json_in_html, largest_parts, packed, packed_shares, short_names
+from finegraph.reports.report import report_page
 from finegraph.reports.run_results import read_run
 from finegraph.reports.sections import accuracy_section, mistakes_section
 from finegraph.reports.svg_charts import (
@@ -130,6 +131,36 @@ class TestComparison:
         common = on_common_photos([runs[0], fewer])
         assert common[0].photos == common[1].photos == [path for path in runs[0].photos if path in set(fewer.photos)]
         assert len(common[0].arrays["predicted"]) == len(common[0].photos) < 150
+
+    def test_a_photo_with_several_boxes_counts_once_for_each(self, runs):
+        def in_pairs(run):  # each photo is listed twice in a row, with another box
+            photos = [f"/data/{number // 2:05d}.jpg" for number in range(len(run.about["photos"]))]
+            return replace(run, about={**run.about, "photos": photos})
+
+        paired = [in_pairs(run) for run in runs]
+        for alone in ([paired[0]], paired):
+            common = on_common_photos(alone)
+            for run, own in zip(runs, common, strict=False):
+                assert own.right.mean() == pytest.approx(run.result.top1)
+                assert (own.arrays["sample"] == run.arrays["sample"]).all()
+        assert f'<span class="mean">{100 * runs[0].result.top1:.1f} %</span>' in report_page([paired[0]])
+        # One run could not read the second of the photos; the box that both have is still its own.
+        rows = [row for row in range(150) if row != 1]
+        arrays = {name: array[rows] if len(array) == 150 else array for name, array in paired[1].arrays.items()}
+        common = on_common_photos([paired[0], replace(paired[1], arrays=arrays)])
+        assert all(run.arrays["sample"].tolist() == rows for run in common)
+
+    def test_infinite_losses_are_counted_and_not_left_out(self, runs):
+        log_prob = runs[0].arrays["log_prob"].copy()
+        log_prob[[3, 5]] = -np.inf
+        odd = replace(runs[0], arrays={**runs[0].arrays, "log_prob": log_prob})
+        loss = next(figure for figure in compare([odd, runs[1]], 1) if figure.name == "negative log-likelihood")
+        assert loss.infinite == (2, 0)
+        assert loss.values[0] is None
+        assert loss.values[1].mean == pytest.approx(runs[1].result.nll)
+        assert loss.differences == loss.verdicts == (None, None)
+        page = report_page([odd])
+        assert '<td class="num">– <span class="range">infinite for 2 photos</span></td>' in page
 
     def test_what_cannot_be_compared(self, runs, tmp_path):
         other = read_run(make_run(tmp_path / "other", made_up_graph(13), 30), "other")

@@ -1,6 +1,7 @@
 """Files of an index: what is written comes back, and what is damaged is found."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from finegraph.data.samples import Box
 from finegraph.data.storage.sealed_json import seal
 from finegraph.errors import IndexFolderError, InputError
+from finegraph.search import index as index_module
 from finegraph.search.columns import Columns, Segment, join, write_segment
 from finegraph.search.index import Index
 from finegraph.search.state import IndexState, SegmentEntry, read_state
@@ -150,6 +152,37 @@ def test_an_open_index_stays_as_it_was(tmp_path):
     assert again.is_current()
     assert len(again) == 10
     assert len(index) == 30
+
+
+def test_an_index_that_was_made_anew_is_another_one(tmp_path):
+    index = make(tmp_path / "index", columns(30))
+    shutil.rmtree(tmp_path / "index")
+    again = make(tmp_path / "index", columns(30, seed=2))
+    assert again.state.generation == index.state.generation
+    assert not index.is_current()
+    assert again.is_current()
+    shutil.copy(tmp_path / "index" / "index.json", tmp_path / "copy")
+    (tmp_path / "copy").replace(tmp_path / "index" / "index.json")  # another file, the same index
+    assert again.is_current()
+
+
+def test_an_index_that_is_made_anew_while_it_is_opened(tmp_path, monkeypatch):
+    make(tmp_path / "index", columns(30))
+    real, read = index_module.read_state, []
+
+    def replaced_meanwhile(folder):
+        state = real(folder)
+        if not read:
+            shutil.rmtree(folder)
+            with new_writer(folder) as writer:
+                writer.add(columns(30, seed=2))
+                writer.finish()
+        read.append(state.generation)
+        return state
+
+    monkeypatch.setattr(index_module, "read_state", replaced_meanwhile)
+    assert len(Index.open(tmp_path / "index")) == 30
+    assert len(set(read)) == 1
 
 
 def test_an_index_that_is_merged_while_it_is_opened(tmp_path, monkeypatch):

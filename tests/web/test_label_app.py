@@ -11,7 +11,8 @@ from PIL import Image
 from finegraph.errors import InputError
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.samples import sample_menu
-from finegraph.web.label import serve_label
+from finegraph.web.label import agreements, conflicts, serve_label
+from finegraph.web.label.live_check import LiveCheck
 from finegraph.web.label.photos import SIDES, Thumbnails
 from finegraph.web.security import Security
 
@@ -129,10 +130,11 @@ def test_photos_come_as_small_jpegs_by_number(shared):
 
 
 @pytest.mark.parametrize(
-    "path", ["/photos/99/small", "/photos/-1/small", "/photos/0/huge", "/photos/..%2f..%2fetc/small"]
+    "path", ["/photos/{}-99/small", "/photos/{}--1/small", "/photos/{}-0/huge", "/photos/..%2f..%2fetc/small"]
 )
 def test_nothing_else_of_the_disk_is_served(shared, path):
-    answer = shared.get(path)
+    number = shared.get("/api/class", params={"fine": TOFU}).json()["photos"][0]["number"]
+    answer = shared.get(path.format(number.split("-")[0]))
     assert answer.status_code in (404, 422)
     assert answer.headers["content-type"] == "application/problem+json"
 
@@ -147,10 +149,10 @@ def test_a_broken_photo_is_named_as_such(client, tmp_path):
 
 def test_thumbnails_are_kept_up_to_a_number_of_bytes(session):
     photo = session.photos(TOFU)[0]
-    one = len(Thumbnails().get(0, "small", photo))
+    one = len(Thumbnails().get("0", "small", photo))
     kept = Thumbnails(most=2 * one)
     for number in range(5):
-        kept.get(number, "small", photo)
+        kept.get(str(number), "small", photo)
     assert len(kept._kept) <= 2
 
 
@@ -161,7 +163,20 @@ def test_a_photo_can_have_its_own_label(client):
     row = client.get("/api/class", params={"fine": TOFU}).json()
     assert row["photos"][1]["cells"]["spicy"]["value"] == "no"
     assert row["cells"]["spicy"]["value"] == "yes"
-    assert client.post("/api/photo", json={**body, "edit": "edit-other", "photo": 999}).status_code == 422
+    beyond = photo["number"].split("-")[0] + "-999"
+    assert client.post("/api/photo", json={**body, "edit": "edit-other", "photo": beyond}).status_code == 422
+
+
+def test_a_number_of_another_data_set_is_refused(client, shared, session):
+    stale = shared.get("/api/class", params={"fine": TOFU}).json()["photos"][0]["number"]
+    answer = client.get(f"/photos/{stale}/small")
+    assert answer.status_code == 422
+    assert "other photos are served now" in answer.json()["detail"]
+    body = {"person": "Ann", "edit": "edit-stale", "photo": stale, "kind": "spicy", "value": "no", "seen": 0}
+    answer = client.post("/api/photo", json=body)
+    assert answer.status_code == 422
+    assert "load it again" in answer.json()["detail"]
+    assert session.store.photo_labels() == []
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -207,6 +222,53 @@ def test_the_difference_between_two_states(client):
     batches = client.get("/api/batches").json()["batches"]
     changes = client.get("/api/diff", params={"one": batches[-1]["version"]}).json()["changes"]
     assert [change["after"] for change in changes] == ["Lei Garden"]
+
+
+def test_an_edit_for_another_store_is_refused(client, session):
+    start = client.get("/api/start").json()
+    body = {"person": "Ann", "edit": "edit-0001", "fine": TOFU, "text": "hot", "seen": 0}
+    answer = client.post("/api/note", json=body, headers={"finegraph-store": "of another one"})
+    assert answer.status_code == 409
+    assert answer.json()["store"] == start["store"]
+    assert "another store is served here" in answer.json()["detail"]
+    assert session.store.one_class(TOFU).note == ""
+    assert client.post("/api/note", json=body, headers={"finegraph-store": start["store"]}).status_code == 200
+
+
+def test_of_very_many_conflicts_the_first_are_told(client, session, monkeypatch):
+    monkeypatch.setattr(conflicts, "MOST_TOLD", 3)
+    for number, fine in enumerate(sample_menu().fine[:5]):
+        session.store.decide(fine, "dish", "shumai", person="Bo", edit_id=f"edit-bo-{number}", seen=0)
+    cells = [{"fine": fine, "kind": "dish", "value": "beef chow fun", "seen": 0} for fine in sample_menu().fine[:5]]
+    answer = client.post("/api/decide", json={"person": "Ann", "edit": "edit-many", "cells": cells}).json()
+    assert (len(answer["conflicts"]), answer["total"]) == (3, 5)
+
+
+def test_agreement_is_counted_once_for_each_state(client, session, monkeypatch):
+    counted = []
+    count = session.store.agreement
+    monkeypatch.setattr(session.store, "agreement", lambda kind: counted.append(kind) or count(kind))
+    monkeypatch.setattr(agreements, "_REST", 0.0)
+    first = client.get("/api/agreement").json()
+    assert client.get("/api/agreement").json() == first
+    assert counted == [None]
+    for person, value in (("Ann", "yes"), ("Bo", "no")):
+        session.store.decide(TOFU, "spicy", value, person=person, edit_id=f"edit-{person}", seen=None)
+    assert [pair["one"] for pair in client.get("/api/agreement").json()["pairs"]] == ["Ann"]
+    assert counted == [None, None]
+
+
+def test_the_check_goes_on_after_a_fault(session, monkeypatch):
+    check, found = LiveCheck(session.store), session.store.findings
+
+    def fail():
+        raise ZeroDivisionError("a fault of the check")
+
+    monkeypatch.setattr(session.store, "findings", fail)
+    assert check.findings() == (-1, ())
+    monkeypatch.setattr(session.store, "findings", found)
+    check._not_before = 0.0
+    assert check.findings()[0] == session.store.version
 
 
 # ---- who may ask -----------------------------------------------------------------------------------------------------

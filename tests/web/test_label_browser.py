@@ -10,6 +10,7 @@ from label_server import menu_session, photo_folder, serving
 from playwright.sync_api import expect
 
 from finegraph.graph.samples import sample_menu
+from finegraph.web.label import create_label_app
 
 TOFU = "mapo tofu @ Chef Yu"
 SHUMAI = "shumai @ Lei Garden"
@@ -584,3 +585,199 @@ def test_a_page_of_another_site_changes_nothing(session, server, other_site, pag
     assert cell(session, "restaurant").value == "Chef Yu"
     assert any("NotSameOrigin" in line for line in faults.lines)  # it was answered, and the answer kept from the page
     faults.lines.clear()
+
+
+# ---- what must not go by unseen --------------------------------------------------------------------------------------
+
+
+def decided_by_bo(session, kind, value, fine=TOFU):
+    seen = cell(session, kind, fine).version
+    session.store.decide(fine, kind, value, person="Bo", edit_id=f"edit-bo-{kind}", seen=seen)
+
+
+@pytest.mark.parametrize("leave", ["ArrowRight", "Shift+G"])
+def test_a_conflict_of_a_class_that_was_left_shows_both_values(session, server, page, faults, leave):
+    blind(page)
+    enter(page, server)
+    decided_by_bo(session, "spicy", "no")
+    page.route("**/api/decide", lambda route: (page.wait_for_timeout(300), route.continue_()))
+    press(page, *["ArrowDown"] * 4, "2", leave)
+    sides = page.locator("dialog .conflict .side")
+    expect(sides).to_have_count(2)
+    assert "yes" in sides.nth(0).inner_text()
+    assert "Bo" in sides.nth(1).inner_text()
+    press(page, "Enter", "1")  # typed on: chooses nothing
+    expect(sides).to_have_count(2)
+    page.get_by_role("button", name="Keep mine").click()
+    page.wait_for_selector("dialog", state="detached")
+    saved(page)
+    assert cell(session, "spicy").value == "yes"
+    without_conflicts(faults)
+
+
+def test_an_open_conflict_outlives_a_rename_by_somebody_else(session, server, page, faults):
+    from finegraph.labelling import RenameLabel
+
+    answers = []
+    page.route("**/api/changes*", lambda route: route.continue_() if answers else route.abort())
+    enter(page, server)
+    decided_by_bo(session, "spicy", "no")
+    press(page, *["ArrowDown"] * 4, "2")
+    page.wait_for_selector(".kind .conflict")
+    answers.append(True)
+    session.store.apply(RenameLabel(kind="served", name="plate", to="flat plate"), person="Bo", edit_id="edit-rename")
+    page.wait_for_selector('[data-kind=served] .option[title="flat plate"]')
+    expect(page.locator(".kind .conflict")).to_have_count(1)
+    faults.lines[:] = [line for line in faults.lines if "409" not in line and "ERR_FAILED" not in line]
+
+
+def test_keys_for_a_class_that_did_not_come_are_for_no_other(session, server, page, faults):
+    enter(page, server)
+    press(page, "ArrowDown")
+    page.wait_for_load_state("networkidle")
+    page.route("**/api/class?*", lambda route: route.abort())
+    press(page, "ArrowRight")  # was fetched ahead
+    expect(page.locator("h1")).to_have_text("mapo tofu @ Lei Garden")
+    keys = """() => {
+        for (const key of ["ArrowRight", "3"]) {
+            const code = key === "3" ? "Digit3" : key;
+            document.body.dispatchEvent(new KeyboardEvent("keydown", { key, code, bubbles: true }));
+        }
+    }"""
+    page.evaluate(keys)
+    page.wait_for_selector(".toast.fault")
+    page.unroute("**/api/class?*")
+    press(page, "ArrowUp", "ArrowDown")
+    expect(page.locator(".list-row[aria-selected=true]")).to_have_text("mapo tofu @ Lei Garden")
+    saved(page)
+    assert session.store.history(person="Ann") == []
+    faults.lines[:] = [line for line in faults.lines if "ERR_FAILED" not in line]
+
+
+def test_a_label_that_somebody_adds_does_not_change_the_class(session, server, page):
+    from finegraph.labelling import AddLabel
+
+    enter(page, server)
+    page.get_by_label("Filter").first.select_option("unknown")
+    expect(page.locator("h1")).not_to_have_text(TOFU)
+    first = page.locator("h1").inner_text()
+    for name, one in session.store.one_class(first).cells.items():
+        if one.value is None:
+            [kind] = [kind for kind in session.store.kinds() if kind.name == name]
+            decided_by_bo(session, name, kind.labels[0] if kind.mode == "one" else {"all_of": []}, first)
+    session.store.apply(AddLabel(kind="restaurant", name="New Place"), person="Bo", edit_id="edit-add")
+    page.wait_for_selector('[data-kind=restaurant] .option[title="New Place"]')
+    page.wait_for_load_state("networkidle")
+    expect(page.locator("h1")).to_have_text(first)
+
+
+def test_a_digit_after_an_undo_is_not_undone(session, server, page):
+    enter(page, server)
+    press(page, "ArrowDown", "2")
+    saved(page)
+    page.route("**/api/undoable*", lambda route: (page.wait_for_timeout(300), route.continue_()))
+    press(page, "u", "3")
+    page.wait_for_selector(".toast:has-text('undid')")
+    saved(page)
+    assert cell(session, "restaurant").value == "Shanghai Dumpling"
+    assert [edit.after for edit in session.store.history(fine=TOFU, kind="restaurant")] == [
+        "Shanghai Dumpling",
+        "Chef Yu",
+        "Lei Garden",
+    ]
+
+
+def without_failures(faults):
+    told = ("ERR_FAILED", "ERR_CONNECTION", "409")
+    faults.lines[:] = [line for line in faults.lines if not any(one in line for one in told)]
+
+
+def test_unsent_edits_are_for_their_store_only(session, server, page, faults, tmp_path):
+    (tmp_path / "other").mkdir()
+    enter(page, server)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.route("**/api/decide", lambda route: route.abort())
+    press(page, "ArrowDown", "2")
+    page.wait_for_selector('#state[data-state="not saved"]')
+    first = server._app
+    with menu_session(tmp_path / "other") as other:
+        server.stop()
+        server._app = create_label_app(other)
+        server.start()
+        page.unroute("**/api/decide")
+        with page.expect_response("**/api/decide") as answer:
+            page.locator("#state").click()
+        assert answer.value.status == 409
+        expect(page.locator("#state")).to_have_attribute("title", re.compile("another store"))
+        page.reload()
+        page.wait_for_selector(".kind.focus")
+        saved(page)
+        assert other.store.history(person="Ann") == []
+        server.stop()
+    server._app = first
+    server.start()
+    page.reload()
+    page.wait_for_selector('[data-kind=restaurant] .option[title="Lei Garden"][aria-pressed=true]')
+    assert cell(session, "restaurant").value == "Lei Garden"
+    without_failures(faults)
+
+
+def test_a_second_page_leaves_the_unsent_edits_of_the_first(session, server, page, faults):
+    enter(page, server)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.route("**/api/decide", lambda route: route.abort())
+    press(page, "ArrowDown", "2")
+    page.wait_for_selector('#state[data-state="not saved"]')
+    second = page.context.new_page()
+    second.goto(server.url)
+    second.wait_for_selector(".kind.focus")
+    press(second, "1")
+    saved(second)
+    assert cell(session, "dish").votes == {"Ann": "mapo tofu"}
+    assert cell(session, "restaurant").votes == {}  # the first page is still there, so its edits are its own
+    page.close(run_before_unload=False)
+    second.evaluate(
+        """() => {
+            for (const name of Object.keys(localStorage).filter((name) => name.startsWith("finegraph.waiting."))) {
+                const kept = JSON.parse(localStorage.getItem(name));
+                localStorage.setItem(name, JSON.stringify({ ...kept, at: kept.at - 600000 }));
+            }
+        }"""
+    )  # as long ago as if the browser had been killed
+    second.reload()
+    second.wait_for_selector('[data-kind=restaurant] .option[title="Lei Garden"][aria-pressed=true]')
+    saved(second)
+    assert cell(session, "restaurant").value == "Lei Garden"
+    assert second.evaluate("Object.keys(localStorage).filter((name) => name.includes('waiting'))") == []
+    without_failures(faults)
+
+
+def test_an_undo_of_a_note_in_conflict_shows_both_texts(session, server, page, faults):
+    blind(page)
+    enter(page, server)
+    press(page, "n")
+    page.keyboard.type("mine")
+    press(page, "Enter")
+    saved(page)
+    row = session.store.one_class(TOFU)
+    session.store.set_note(TOFU, "theirs", person="Bo", edit_id="edit-bo", seen=row.note_version)
+    press(page, "u")
+    sides = page.locator("dialog .conflict .side")
+    expect(sides).to_have_count(2)
+    assert "no note" in sides.nth(0).inner_text()
+    assert "theirs" in sides.nth(1).inner_text()
+    page.get_by_role("button", name="Keep mine").click()
+    page.wait_for_selector("dialog", state="detached")
+    saved(page)
+    assert session.store.one_class(TOFU).note == ""
+    without_conflicts(faults)
+
+
+def test_hints_name_the_keys_as_they_are_now(server, page):
+    enter(page, server)
+    assert page.get_by_role("button", name="History (h)").is_visible()
+    page.evaluate("""localStorage.setItem("finegraph.keys", JSON.stringify({ history: "y", note: "N" }))""")
+    page.reload()
+    page.wait_for_selector(".kind.focus")
+    assert page.get_by_role("button", name="History (y)").is_visible()
+    assert page.get_by_label("Note").get_attribute("placeholder") == "A note on this class (Shift n)"

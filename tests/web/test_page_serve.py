@@ -227,6 +227,31 @@ def test_several_photos_make_a_list_to_choose_from(page, server, faults):
     faults.lines = [line for line in faults.lines if "422" not in line and "blob:" not in line]
 
 
+def test_a_photo_that_the_server_failed_at_is_not_called_bad_and_can_be_asked_again(page, server, faults):
+    contents = [photo_bytes(seed) for seed in (21, 22)]
+
+    def fail(self, pictures):
+        raise RuntimeError("a fault")
+
+    open_page(page, server)
+    entries = page.locator("#album button")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServedModel, "scores", fail)
+        photos = [
+            {"name": f"{number}.png", "mimeType": "image/png", "buffer": each} for number, each in enumerate(contents)
+        ]
+        page.set_input_files("#file", photos)
+        for number in range(2):
+            entries.nth(number).get_by_text("The server has a fault").wait_for()
+    for number in (1, 0):
+        entries.nth(number).click()
+        settle(page)
+        assert shown(page) == expected(server, contents[number])
+        best = expected(server, contents[number])[0]
+        assert entries.nth(number).get_attribute("aria-label") == f"{number}.png: {', '.join(best)}"
+    faults.lines = [line for line in faults.lines if "500" not in line]
+
+
 def test_on_a_phone_one_can_take_a_photo_and_nothing_is_cut_off(phone, server):
     open_page(phone, server)
     assert phone.locator("#take").is_visible()
@@ -366,6 +391,32 @@ def test_a_new_model_meanwhile_is_met_with_the_same_photo(page, server, faults):
         page.get_by_role("group", name="restaurant").get_by_text("Chef Yu").click()
         settle(page)
         prediction = other.predict(Image.open(io.BytesIO(content)), given={"restaurant": "Chef Yu"}, top=6)
+        assert shown(page) == [(answer.label, percent(answer.probability)) for answer in prediction.top]
+    finally:
+        server.state.model = old
+    faults.lines = [line for line in faults.lines if "409" not in line]
+
+
+def test_a_new_model_meanwhile_is_met_when_another_photo_is_chosen(page, server, faults):
+    contents = [photo_bytes(seed) for seed in (31, 32)]
+    open_page(page, server)
+    photos = [
+        {"name": f"{number}.png", "mimeType": "image/png", "buffer": each} for number, each in enumerate(contents)
+    ]
+    page.set_input_files("#file", photos)
+    entries = page.locator("#album button")
+    entries.nth(1).get_by_text(expected(server, contents[1])[0][1]).wait_for()
+    page.select_option("#risk", "0.2")
+    settle(page)
+    old = server.state.model
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            tiny.register(patch)
+            other = tiny.classifier(sample_menu(), seed=5)
+        server.state.model = ServedModel(other, "menu")
+        entries.nth(1).click()  # its answer is of another risk, and its scores are of the old model
+        settle(page)
+        prediction = other.predict(Image.open(io.BytesIO(contents[1])), top=6, risk=0.2)
         assert shown(page) == [(answer.label, percent(answer.probability)) for answer in prediction.top]
     finally:
         server.state.model = old

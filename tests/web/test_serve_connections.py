@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import tiny_classifier as tiny
-from finegraph.web import answering
+from finegraph.web import answering, connections
 from finegraph.web import server as server_module
 from finegraph.web.admission import HERE, Admission, client_name
+from finegraph.web.connections import BoundedConnection
 from finegraph.web.problems import ProblemError
-from serving import files, photo_bytes, running
+from serving import files, photo_bytes, running, until
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -27,9 +28,28 @@ def _tiny_networks(monkeypatch):
 
 
 @contextlib.contextmanager
-def connected(server):
-    with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2])), timeout=20) as connection:
+def connected(server, host="127.0.0.1"):
+    """A connection from an address of this machine."""
+    place = ("127.0.0.1", int(server.address.rpartition(":")[2]))
+    with socket.create_connection(place, timeout=20, source_address=(host, 0)) as connection:
         yield connection
+
+
+@contextlib.contextmanager
+def deaf(server):
+    """A connection of a client that reads nothing; of an answer only some kB fit on the way."""
+    server.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect(("127.0.0.1", int(server.address.rpartition(":")[2])))
+        yield connection
+
+
+def only_connection(server):
+    """The server's side of the one connection there is."""
+    until(lambda: len(server.server.server_state.connections) == 1)
+    (found,) = list(server.server.server_state.connections)
+    return found
 
 
 def answer_of(connection):
@@ -111,6 +131,86 @@ def test_there_are_so_many_connections_at_the_most():
                     break
         else:
             raise AssertionError("no place became free")
+
+
+def test_one_address_may_have_a_quarter_of_the_connections(monkeypatch):
+    monkeypatch.setattr(connections, "client_name", lambda host: HERE if host == "127.0.0.1" else host)
+    with running(tiny.classifier(), connections=8) as server, contextlib.ExitStack() as stack:
+        for host in ("127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.1", "127.0.0.1"):
+            connection = stack.enter_context(connected(server, host))
+            connection.sendall(LIVE)
+            assert answer_of(connection)[0] == 200, host
+        refused = stack.enter_context(connected(server, "127.0.0.2"))
+        status, _, problem = answer_of(refused)
+        assert (status, problem["detail"]) == (503, "There are too many connections.")
+        assert is_closed(refused)
+
+
+@pytest.mark.parametrize("way", ["close", "keep-alive", "late", "broken"])
+def test_an_answer_that_nobody_reads_is_given_up_also_a_small_one(monkeypatch, way):
+    monkeypatch.setattr(server_module, "_AFTER_UPLOADS", 0.2)
+    with running(tiny.classifier(), stalled_seconds=0.3, upload_seconds=0.1) as server:
+        server.client.close()
+        server.server.config.timeout_keep_alive = 0.2
+        until(lambda: not server.server.server_state.connections)
+        with deaf(server) as connection:
+            mode = "close" if way == "close" else "keep-alive"
+            begin = f"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: {mode}\r\n"
+            more = {"late": b"Content-Length: 9\r\n\r\nabc", "broken": b"\r\n\0\r\n\r\n"}.get(way, b"\r\n")
+            connection.sendall(begin.encode() + more)
+            found = only_connection(server)
+            until(found.transport.is_closing)
+            assert found._stalled is None  # so little is left that nobody is told to write slower
+            until(lambda: not server.server.server_state.connections)
+            assert (found.transport.get_write_buffer_size(), dict(found.limits.of_client)) == (0, {})
+
+
+def test_a_large_answer_that_nobody_reads_is_given_up():
+    with running(tiny.classifier(), stalled_seconds=0.3) as server:
+        server.client.close()
+        until(lambda: not server.server.server_state.connections)
+        with deaf(server) as connection:
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 20)
+            found = only_connection(server)
+            until(lambda: not server.server.server_state.connections)
+            assert found._closing is None  # it was cut off in the midst of answers
+
+
+def test_nothing_follows_an_answer_that_has_begun():
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    with running(tiny.classifier()) as server:
+        server.server.config.loaded_app = app
+        with connected(server) as connection:
+            head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            connection.sendall(head)
+            received = b""
+            while not received.endswith(b"begun"):
+                received += connection.recv(1000)
+            connection.sendall(b"no chunk\r\n")
+            assert is_closed(connection)
+
+
+def test_refusals_that_nobody_reads_are_not_heaped_up(monkeypatch):
+    asked = b"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+    usual = threading.Event()
+    with (
+        running(tiny.classifier(), queue=1) as server,
+        connected(server) as connection,
+        server.state.admission.enter(1),
+    ):
+        connection.sendall(asked)
+        assert answer_of(connection)[0] == 503
+        (found,) = server.server.server_state.connections
+        found.flow.write_paused = True
+        monkeypatch.setattr(BoundedConnection, "data_received", lambda self, data: usual.set())
+        connection.sendall(asked)
+        assert usual.wait(10)  # there it waits until answers are taken
+        assert server.state.admission.refused == 1
 
 
 def test_what_is_no_http_is_a_problem_too():

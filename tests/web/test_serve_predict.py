@@ -112,6 +112,7 @@ def test_evidence_that_nothing_agrees_with_is_refused_in_words(server):
         ({"given": "restaurnt=A"}, 422, "unknown-name", "did you mean 'restaurant'"),
         ({"given": "A"}, 422, "input", "expected kind=label"),
         ({"top": "0"}, 422, "input", "top: expected a whole number from 1 to 100, got '0'"),
+        ({"top": "1" * 5000}, 422, "input", "top: expected a whole number from 1 to 100, got '1111"),
         ({"top": "many"}, 422, "input", "got 'many'"),
         ({"risk": "1"}, 422, "input", "risk: expected a number of at least 0 and below 1"),
         ({"risk": "nan"}, 422, "input", "risk: expected"),

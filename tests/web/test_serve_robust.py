@@ -1,6 +1,7 @@
 """What a server lives through: bombs, hangs, floods, broken evidence, a new model, and its own end."""
 
 import asyncio
+import contextlib
 import http.client
 import io
 import json
@@ -24,11 +25,13 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ImageFileError
 from finegraph.web import answering
 from finegraph.web.admission import Admission
+from finegraph.web.batching import Batcher, Job
 from finegraph.web.decode_worker import decode, jpeg_scans
 from finegraph.web.decoding import DecodingPool, DecodingSettings
 from finegraph.web.problems import ProblemError
 from finegraph.web.refusing import plain_size
-from serving import files, photo_bytes, running
+from finegraph.web.security import Security
+from serving import files, photo_bytes, running, until
 
 VIEWS = ViewSettings(size=24, resize=32)
 JOB = {"resize": 32, "keep_shape": False, "interpolation": "bilinear", "most_pixels": 40_000_000}
@@ -107,16 +110,77 @@ def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
             await pool.decode(photo_bytes(), "slow.png", VIEWS)
         good = await pool.decode(photo_bytes(), "photo", VIEWS)
         (worker,) = pool._quick.processes
+        os.kill(worker.pid, signal.SIGSTOP)
+        deadly = asyncio.create_task(pool.decode(photo_bytes(), "deadly.png", VIEWS))
+        await asyncio.sleep(0.05)  # it is asked by now
         worker.kill()
-        await worker.wait()
         with pytest.raises(ImageFileError, match="the photo broke the decoder"):
-            await pool.decode(photo_bytes(), "deadly.png", VIEWS)
+            await deadly
         again = await pool.decode(photo_bytes(), "photo", VIEWS)
         return good, again, pool.killed
 
     good, again, killed = with_pool(work, seconds=1.0)
     np.testing.assert_array_equal(good, again)
     assert killed == 2
+
+
+def test_a_worker_that_died_before_it_was_asked_costs_no_photo():
+    async def work(pool):
+        for lane in (pool._quick, pool._large):
+            (worker,) = lane.processes
+            worker.kill()
+            await worker.wait()
+        assert not pool.is_ready()
+        async with asyncio.timeout(20):
+            while not (pool.is_ready() and pool._quick._idle.qsize()):  # also the one that nobody asks is replaced
+                await asyncio.sleep(0.01)
+        (worker,) = pool._quick.processes
+        worker.kill()
+        await worker.wait()
+        return await pool.decode(photo_bytes(), "innocent.png", VIEWS), pool.killed
+
+    pixels, killed = with_pool(work)
+    assert (pixels.shape, killed) == ((32, 32, 3), 3)
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again_and_photos_do_not_wait_for_ever(monkeypatch, caplog):
+    start, broken = asyncio.create_subprocess_exec, []
+
+    async def no_memory(*arguments, **options):
+        if broken:
+            raise OSError(12, "Cannot allocate memory")
+        return await start(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_memory)
+    with running(tiny.classifier(), decoding=DecodingSettings(workers=1, queueing=0.5)) as server:
+        assert server.client.get("/health/ready").status_code == 200
+        broken.append(True)
+        for worker in list(server.state.pool._quick.processes):
+            os.kill(worker.pid, signal.SIGKILL)
+        until(lambda: server.client.get("/health/ready").status_code != 200)
+        ready = server.client.get("/health/ready")
+        assert (ready.status_code, ready.json()["type"]) == (503, "urn:finegraph:problem:not-ready")
+        refused = server.client.post("/v1/predict", files=files(photo_bytes()))
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert "No process that decodes photos became free within 0.5 seconds" in refused.json()["detail"]
+        broken.clear()
+        until(lambda: server.client.get("/health/ready").status_code == 200)
+        until(lambda: server.client.post("/v1/predict", files=files(photo_bytes())).status_code == 200)
+    assert "no process that decodes photos could be started; next try in 0.2 s" in caplog.text
+
+
+def test_workers_run_nothing_of_the_working_folder_and_know_no_token(monkeypatch, tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FINEGRAPH_TOKEN", "a secret of many words")
+
+    async def work(pool):
+        (worker,) = pool._quick.processes
+        return Path(f"/proc/{worker.pid}/environ").read_bytes()
+
+    environment = with_pool(work)
+    assert b"OMP_NUM_THREADS=1" in environment
+    assert b"FINEGRAPH_TOKEN" not in environment
 
 
 def test_large_photos_have_a_worker_of_their_own_and_do_not_keep_others():
@@ -143,9 +207,13 @@ def test_large_photos_have_a_worker_of_their_own_and_do_not_keep_others():
 
 def test_what_needs_more_memory_than_quick_workers_have_is_a_large_photo():
     async def work(pool):
-        return await pool.decode(photo_bytes(3, "BMP", width=2500, height=2000), "a.bmp", VIEWS)
+        asked, decode_large = [], pool._large.decode
+        pool._large.decode = lambda content, name, job: asked.append(name) or decode_large(content, name, job)
+        picture = await pool.decode(photo_bytes(3, "BMP", width=2500, height=2000), "a.bmp", VIEWS)
+        return picture.shape, asked
 
-    assert with_pool(work, megabytes=18).shape == (32, 32, 3)
+    assert with_pool(work, megabytes=18) == ((32, 32, 3), ["a.bmp"])
+    assert with_pool(work) == ((32, 32, 3), [])
 
 
 def test_a_photo_that_takes_too_long_is_given_up_however_busy_the_machine_is():
@@ -183,6 +251,9 @@ def test_scans_of_a_jpeg_are_counted_and_too_many_refused():
     many = content[:last] + content[last:-2] * 200 + content[-2:]
     assert jpeg_scans(many) == scans + 199
     assert decode(many, JOB) == ({"error": "the JPEG has more than 100 scans; save it again in the usual way"}, b"")
+    alone = content[:last] + content[last:-2] + b"\xff\x01" + content[last:-2] * 200 + content[-2:]
+    assert jpeg_scans(alone) == scans + 200  # what stands behind this marker is no length
+    assert "more than 100 scans" in decode(alone, JOB)[0]["error"]
     assert jpeg_scans(b"\xff\xd8\xff" + b"\xff\xe0\0\2" * 5000) > 100  # so many that nobody follows them
 
 
@@ -283,6 +354,8 @@ def test_only_plain_requests_are_refused_the_short_way():
         b"Content-Length: 7\r\nContent-Length: 7\r\n\r\n",
         b"Content-Length: 7\r\ncontent-length : 8\r\n\r\n",
         b"Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"Content-Length: 7\r\nA: b\nTransfer-Encoding: chunked\r\n\r\n",
+        b"Content-Length: 7\r\n\nGET / HTTP/1.1\r\n\r\n",
         b"Content-Length: 7\r\nExpect: 100-continue\r\n\r\n",
         b"Content-Length: 7\r\nConnection: close\r\n\r\n",
         b"Content-Length: -7\r\n\r\n",
@@ -306,6 +379,11 @@ def test_admission_counts_photos_and_bytes():
     assert admission.inside == 0
     with admission.enter(5 << 20) as alone:  # a request that is alone may be as large as the guard lets it be
         alone.count(30)
+    careful = Admission(photos=3, megabytes=8, largest=5 << 20)
+    with careful.enter(None), pytest.raises(ProblemError), careful.enter(None):  # a length that is not said may be any
+        pass
+    with careful.enter(None), careful.enter(3 << 20):
+        pass
     admission.open = False
     with pytest.raises(ProblemError, match="stopping"), admission.enter(1):
         pass
@@ -326,21 +404,81 @@ def test_a_request_that_does_not_arrive_is_given_up():
         assert server.state.admission.inside == 0
 
 
+def test_an_upload_in_chunks_counts_as_the_largest():
+    security = Security(most_bytes=1 << 20)
+    with running(tiny.classifier(), security=security) as server, contextlib.ExitStack() as stack:
+        whole = httpx.Request("POST", server.address, files=files(photo_bytes()))
+        whole.read()
+
+        def post(length):
+            content = whole.content if length else iter([whole.content])
+            headers = {"content-type": whole.headers["content-type"]}
+            return server.client.post("/v1/predict", content=content, headers=headers).status_code
+
+        assert post(False) == 200
+        stack.enter_context(server.state.admission.enter(7_500_000))
+        assert (post(False), post(True)) == (503, 200)
+
+
+def test_scores_are_let_in_before_they_are_read_and_only_so_many():
+    with running(tiny.classifier(), queue=1) as server:
+        most, headers = server.state.model.most_given_bytes, {"content-type": "application/json"}
+        long = b'{"scores": "' + b"a" * most + b'"}'
+        for content in (long, iter([long[:1000], long[1000:]])):  # with a length and without
+            answer = server.client.post("/v1/given", content=content, headers=headers)
+            assert (answer.status_code, answer.json()["type"]) == (413, "urn:finegraph:problem:too-large")
+        with server.state.admission.enter(1):
+            answer = server.client.post("/v1/given", content=b"not read", headers=headers)
+            assert (answer.status_code, answer.json()["type"]) == (503, "urn:finegraph:problem:overloaded")
+        assert server.client.post("/v1/given", content=b"read", headers=headers).status_code == 400
+        scores = server.client.post("/v1/predict", files=files(photo_bytes()), data={"scores": "true"}).json()
+        graph = server.model.graph
+        everything = {kind: dict.fromkeys(graph.labels(kind), 0.12345678901234567) for kind in graph.kinds}
+        body = {"scores": scores["photos"][0]["scores"], "given": everything}
+        assert server.client.post("/v1/given", json=body).status_code == 200
+        assert server.state.admission.inside == 0
+
+
+def test_a_thread_whose_first_step_fails_answers_all_the_same(caplog):
+    def fail(size=0):
+        raise RuntimeError("no memory")
+
+    async def work():
+        batcher = Batcher(1, 4, first=fail)
+        batcher.start()
+        model = answering.ServedModel(tiny.classifier(), "tiny")
+        job = Job(model, np.zeros((32, 32, 3), dtype=np.uint8), "photo", model.ask())
+        async with asyncio.timeout(10):
+            done = await batcher.submit(job)
+        batcher._told = fail
+        with pytest.raises(RuntimeError, match="no memory"):
+            async with asyncio.timeout(10):
+                await batcher.submit(job)
+        await batcher.close()
+        return done
+
+    assert asyncio.run(work()).prediction is not None
+    assert "the model failed before its first photo" in caplog.text
+
+
 def test_a_new_model_is_served_without_a_dropped_or_mixed_request(tmp_path):
     folder = tmp_path / "model"
     models = [tiny.classifier(seed=seed) for seed in (0, 1)]
     models[0].save(folder)
-    content = photo_bytes(4)
-    expected = [model.predict(Image.open(io.BytesIO(content))).top[0] for model in models]
+    contents = [photo_bytes(seed) for seed in range(4, 10)]
+    expected = [
+        [model.predict(Image.open(io.BytesIO(content))).top[0].probability for content in contents] for model in models
+    ]
     with running(models[0], model=Path(folder)) as server, ThreadPoolExecutor(4) as pool:
         stop = threading.Event()
 
         def ask():
             found = []
             while not stop.is_set():
-                response = server.client.post("/v1/predict", files=files(content), data={"explain": "false"})
+                response = server.client.post("/v1/predict", files=files(*contents), data={"explain": "false"})
                 assert response.status_code == 200
-                found.append((response.json()["model"], response.json()["photos"][0]["top"][0]["probability"]))
+                photos = response.json()["photos"]
+                found.append((response.json()["model"], [photo["top"][0]["probability"] for photo in photos]))
             return found
 
         asking = [pool.submit(ask) for _ in range(3)]
@@ -349,11 +487,11 @@ def test_a_new_model_is_served_without_a_dropped_or_mixed_request(tmp_path):
         loop = server.server.servers[0].get_loop()
         assert asyncio.run_coroutine_threadsafe(server.state.reload(), loop).result(30)
         second = server.state.model.id
-        assert server.client.post("/v1/predict", files=files(content)).json()["model"] == second
+        assert server.client.post("/v1/predict", files=files(contents[0])).json()["model"] == second
         stop.set()
         answers = [answer for future in asking for answer in future.result()]
-        for model, probability in answers:
-            assert probability == pytest.approx(expected[model == second].probability, abs=1e-5)
+        for model, probabilities in answers:
+            assert probabilities == pytest.approx(expected[model == second], abs=1e-5)
         assert {model for model, _ in answers} <= {first, second}
         (folder / "model.safetensors").write_bytes(b"broken")
         assert not asyncio.run_coroutine_threadsafe(server.state.reload(), loop).result(30)

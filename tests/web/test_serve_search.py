@@ -1,6 +1,7 @@
 """Search over HTTP: the hits of the library, thumbnails by key, and an index that changes or is of another model."""
 
 import io
+import shutil
 
 import pytest
 from PIL import Image
@@ -9,6 +10,7 @@ import tiny_classifier as tiny
 from finegraph.errors import IndexFolderError
 from finegraph.model import PhotoClassifier
 from finegraph.search import Index
+from finegraph.web import routes_search
 from finegraph.web.answering import ServedModel
 from finegraph.web.searching import PhotoIndex
 from finegraph.workflows.index import add_photos, make_index
@@ -155,6 +157,61 @@ def test_an_index_of_another_model_is_refused(folder, monkeypatch):
     tiny.register(monkeypatch)
     with pytest.raises(IndexFolderError):
         PhotoIndex.open_for(folder / "index", ServedModel(tiny.classifier(seed=4), "other"))
+
+
+@pytest.fixture
+def other(tmp_path, monkeypatch):
+    """Another model with an index of one photo."""
+    tiny.register(monkeypatch)
+    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
+    tiny.classifier(seed=4).save(tmp_path / "other")
+    tiny.picture(50).save(tmp_path / "only.png")
+    make_index(tmp_path / "other", [tmp_path / "only.png"], tmp_path / "other-index", engine="torch")
+    return ServedModel(PhotoClassifier.load(tmp_path / "other"), "other")
+
+
+def test_a_model_that_takes_over_during_an_upload_searches_its_own_index(folder, tmp_path, other, monkeypatch):
+    model = PhotoClassifier.load(folder / "model")
+    index = PhotoIndex.open_for(folder / "index", ServedModel(model, "menu"))
+    real = routes_search.read_upload
+    with running(model, index=index) as server:
+
+        async def slowly(*arguments, **options):
+            upload = await real(*arguments, **options)
+            server.state.model, server.state.index = other, PhotoIndex.open_for(tmp_path / "other-index", other)
+            return upload
+
+        monkeypatch.setattr(routes_search, "read_upload", slowly)
+        body = server.client.post("/v1/search", files=files(photo_bytes(33))).json()
+    assert body["model"] == other.id
+    assert [hit["name"] for hit in body["photos"][0]["hits"]] == ["only.png"]
+
+
+def test_an_index_that_cannot_be_opened_again_is_said_to_be_so_and_not_read_each_time(
+    folder, tmp_path, other, monkeypatch
+):
+    place, opened = tmp_path / "index", []
+    shutil.copytree(folder / "index", place)
+    model = PhotoClassifier.load(folder / "model")
+    index = PhotoIndex.open_for(place, ServedModel(model, "menu"))
+    real = Index.open
+    monkeypatch.setattr(Index, "open", lambda folder: opened.append(folder) or real(folder))
+    with running(model, index=index) as server:
+
+        def ask():
+            return server.client.post("/v1/search", files=files(photo_bytes(33)))
+
+        place.rename(tmp_path / "away")
+        shutil.copytree(tmp_path / "other-index", place)
+        for response in (ask(), ask(), server.client.get("/v1/search", params={"label": next(iter(tiny.TABLE))})):
+            assert response.status_code == 503
+            assert response.json()["type"] == "urn:finegraph:problem:index-changed"
+            assert response.headers["retry-after"] == "30"
+            assert str(tmp_path) not in response.text
+        assert len(opened) == 1
+        shutil.rmtree(place)
+        (tmp_path / "away").rename(place)
+        assert ask().status_code == 200
 
 
 def test_the_page_shows_similar_photos(server, page):

@@ -179,6 +179,19 @@ def test_an_interrupted_job_goes_on(run, photos, tmp_path, monkeypatch, project)
         make_index(run, [photos], tmp_path / "index", project=project)
 
 
+def test_a_projection_that_was_chosen_stays_chosen(run, photos, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(workflow._Job, "_keep", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            make_index(run, [photos], tmp_path / "index", project=4)
+    state = read_state(tmp_path / "index")
+    assert (state.dimensions, state.segments) == (4, ())
+    for other in (3, None):
+        with pytest.raises(IndexFolderError, match="projection to 4 dimensions"):
+            make_index(run, [photos], tmp_path / "index", project=other)
+    assert make_index(run, [photos], tmp_path / "index", project=4).added == 10
+
+
 def test_a_projection_and_what_it_loses(run, photos, tmp_path):
     report = make_index(run, [photos], tmp_path / "index", project=4)
     assert report.dimensions == 4
@@ -251,6 +264,16 @@ def test_labels_that_the_model_does_not_know_are_kept(run, photos, tmp_path):
     index = Index.open(tmp_path / "index")
     hit = index.search_label("soup @ C", 1)[0]
     assert (hit.label, hit.guess, hit.kinds) == ("soup @ C", None, {})
+
+
+def test_a_disk_that_is_not_there_does_not_empty_an_index(run, photos, tmp_path):
+    make_index(run, [photos], tmp_path / "index")
+    for label in LABELS[:3]:
+        shutil.rmtree(photos / label)
+    with pytest.raises(InputError, match=r"got 6 of 10 whose file is missing, such as .*0\.png; see whether the disk"):
+        remove_photos(tmp_path / "index", missing=True)
+    assert len(contents(tmp_path / "index")) == 10
+    assert remove_photos(tmp_path / "index", missing=True, most_missing=True) == 6
 
 
 def test_removing_and_merging(run, photos, tmp_path):

@@ -3,17 +3,22 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from evaluation.tiny_runs import make_photos, register
 from evaluation.tiny_runs import make_run as make_trained_run
+from finegraph.data.sources import read_samples
 from finegraph.errors import InputError, RunFolderError, UnknownNameError
+from finegraph.evaluation.results import EvaluationResult
+from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.reports import figure_style
 from finegraph.reports.run_results import find_evaluation, read_run
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.report import write_report
+from finegraph.workflows.similar_photos import similar_of_stored
 from reports.made_up_runs import made_up_graph, make_run
 
 
@@ -158,6 +163,30 @@ class TestStudy:
         assert "forward and backward, amount all: softmax 0.41 and 0.52; bipartite (both) 1.23 and 0.74" in text
         assert '<script type="application/json" id="data">null</script>' in text
 
+    def test_times_are_those_of_the_first_way_to_cut_photos(self, tmp_path):
+        more = "".join(
+            f"softmax,,all,train,1,yes,{metric},9.87,0.0,3,9.8,9.9,t over draws,,,,\n"
+            for metric in ("seconds_fit", "ms_forward", "ms_backward")
+        )
+        write_report([self.make(tmp_path / "boxes", self.SUMMARY + more)])
+        text = (tmp_path / "boxes/report.html").read_text("utf-8")
+        assert "Seconds of a fit, amount all: softmax 0.50" in text
+        assert "softmax 0.41 and 0.52" in text
+        assert "9.87" not in text
+
+    def test_what_means_are_over(self, tmp_path):
+        one_draw = self.SUMMARY.replace("t over draws", "bootstrap over photos")
+        both = self.SUMMARY.replace("t over draws", "bootstrap over photos", 1)
+        words = {}
+        for name, summary in (("draws", self.SUMMARY), ("one", one_draw), ("both", both)):
+            write_report([self.make(tmp_path / name, summary)])
+            words[name] = re.findall(r"(\w+ \w+ \w+ [^<>]*) In the pill", (tmp_path / name / "report.html").read_text())
+        assert words["draws"] == ["Means over draws with 95 % intervals."]
+        assert words["one"] == [
+            "One draw of training photos; 95 % intervals are a bootstrap over the evaluated photos."
+        ]
+        assert words["both"][0].startswith("Means over draws with 95 % intervals. Where there is one draw, they are")
+
     def test_a_study_and_runs(self, two, tmp_path):
         written = write_report([*two, self.make(tmp_path / "amounts")], tmp_path / "r.html")
         assert (written.runs, written.studies) == (("softmax", "bipartite"), ("amounts",))
@@ -240,6 +269,40 @@ def test_which_evaluation_is_shown(two, tmp_path):
     assert find_evaluation(copy).name == "val-10"
 
 
+def test_numbers_of_splits_are_no_reruns(two, tmp_path):
+    copy = shutil.copytree(two[0], tmp_path / "copy")
+    evaluations = copy / "evaluations"
+    (evaluations / "test").rename(evaluations / "fold-1")
+    shutil.copytree(evaluations / "fold-1", evaluations / "fold-2")
+    with pytest.raises(InputError, match=r"there are several evaluations \(fold-1, fold-2\); say which one"):
+        find_evaluation(copy)
+    shutil.copytree(evaluations / "fold-2", evaluations / "fold-2-2")
+    shutil.rmtree(evaluations / "fold-1")
+    assert find_evaluation(copy).name == "fold-2-2"
+
+
+def test_the_validation_photos_are_shown_where_there_is_nothing_else(two, tmp_path):
+    """Training leaves an evaluation of them; whoever evaluates on other photos means those."""
+    copy = shutil.copytree(two[0], tmp_path / "copy")
+    evaluations = copy / "evaluations"
+
+    def evaluated(name, split):
+        folder = shutil.copytree(two[0] / "evaluations/test", evaluations / name)
+        replace(EvaluationResult.read(folder / "result.json"), split=split).write(folder / "result.json")
+
+    shutil.rmtree(evaluations)
+    evaluated("val", "val")
+    assert find_evaluation(copy).name == "val"
+    evaluated("wild", "wild")
+    assert find_evaluation(copy).name == "wild"
+    evaluated("other", "other")
+    with pytest.raises(InputError, match=r"there are several evaluations \(other, val, wild\); say which one"):
+        find_evaluation(copy)
+    shutil.rmtree(evaluations / "other")
+    (copy / "config.toml").write_text('val_split = "wild"\n')
+    assert find_evaluation(copy).name == "val"
+
+
 class TestEvaluationDetails:
     """What evaluations of real photos write for a report."""
 
@@ -293,10 +356,31 @@ class TestEvaluationDetails:
         evaluate_run(head)
         assert "their features are not stored any more" in read_run(head, "head").about["notes"][0]
 
+    def test_similar_photos_after_ten_views(self, manifest, tmp_path):
+        """The first of ten views is the centre, by which training photos are known."""
+        run = make_trained_run(tmp_path / "run", manifest, tune="head")
+        evaluate_run(run, split="train", details=False)
+        ten = read_run(run, "run", evaluate_run(run, views=10).folder.name)
+        one = read_run(run, "run", evaluate_run(run).folder.name)
+        assert ten.about["notes"] == one.about["notes"] == []
+        named = [[each.about["similar"][place] for place in each.arrays["similar"][0]] for each in (ten, one)]
+        assert named[0] == named[1]
+        assert ten.arrays["similar_distances"] == pytest.approx(one.arrays["similar_distances"], abs=1e-4)
+
+    def test_evaluated_photos_whose_features_are_not_stored(self, manifest, tmp_path):
+        run = make_trained_run(tmp_path / "run", manifest, tune="head")
+        evaluate_run(run, split="train", details=False)
+        samples, notes = read_samples(str(manifest)), []
+        asked, train = samples.split("test"), samples.split("train")
+        classifier = PhotoClassifier.load(run / "model")
+        assert similar_of_stored(classifier, asked, [0, 1], train, str(tmp_path / "cache"), False, notes) is None
+        assert notes == ["Similar training photos are left out: the features of the evaluated photos are not stored."]
+
     def test_a_model_of_its_own(self, manifest, tmp_path):
         run = make_trained_run(tmp_path / "run", manifest)
         shutil.copytree(run / "model", tmp_path / "mine")
         evaluate_run(tmp_path / "mine", data=str(manifest))
+        (tmp_path / "config.toml").write_text("seed = 7\n")  # of something else that is there
         written = write_report([tmp_path / "mine"], tmp_path / "r.html")
         assert written.runs == ("mine",)
         results = read_run(tmp_path / "mine", "mine")

@@ -5,6 +5,8 @@ import pytest
 
 from finegraph.evaluation import photo_batches
 from finegraph.evaluation.results import EvaluationResult
+from finegraph.graph import LabelGraph
+from finegraph.labelling import LabelStore
 from finegraph.reports.run_results import read_run
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluate import evaluate_run
@@ -88,7 +90,66 @@ def test_bad_photos_are_left_out_and_named(tmp_path):
     assert len(result.bad) == 2
     assert [one.path for one in found.result.bad_photos] == [str(manifest.parent / "grey-7.png")]
     assert (found.result.photos, found.about["training"]["photos"]) == (9, 34)
-    assert str(manifest.parent / "grey-7.png") in (tmp_path / "run/report.html").read_text("utf-8")
+    unread = [{"path": str(manifest.parent / "grey-0.png"), "reason": "the file is empty"}]
+    assert found.about["bad_training_photos"] == unread
+    text = (tmp_path / "run/report.html").read_text("utf-8")
+    assert "<p>1 photo could not be read and was left out.</p>" in text
+    assert "<p>1 training photo could not be read and was left out.</p>" in text
+    for name in ("grey-0.png", "grey-7.png"):
+        assert f"<bdi>{manifest.parent / name}</bdi>: the file is empty" in text
+    again = evaluate_run(tmp_path / "run", split="val", on_bad_file="skip")
+    assert read_run(tmp_path / "run", "run", again.folder.name).about == found.about
+
+
+def test_bad_photos_of_a_network_that_was_trained_as_a_whole(tmp_path):
+    tiny.register()
+    manifest = tiny.make_photos(tmp_path / "photos")
+    (manifest.parent / "grey-0.png").write_bytes(b"")
+    own = settings(manifest, tune="all", epochs=2, batch_size=16, on_bad_file="skip")
+    train_run(own, Quiet(), run=tmp_path / "run", report=True)
+    again = evaluate_run(tmp_path / "run", split="val", on_bad_file="skip")
+    for name in ("val", again.folder.name):
+        about = read_run(tmp_path / "run", "run", name).about
+        assert about["training"]["photos"] == 34
+        assert [one["path"] for one in about["bad_training_photos"]] == [str(manifest.parent / "grey-0.png")]
+
+
+def test_a_label_store_that_is_gone(manifest, tmp_path):
+    """The run has its own copy of what the store said, so nothing of its training photos is lost."""
+    with LabelStore.create(tmp_path / "menu.db") as store:
+        store.import_graph(LabelGraph.read(manifest.parent / "graph.csv"), person="import", edit_id="first")
+    train_run(settings(manifest, graph=str(tmp_path / "menu.db")), Quiet(), run=tmp_path / "run", report=True)
+    (tmp_path / "menu.db").unlink()
+    again = evaluate_run(tmp_path / "run", split="val")
+    first, second = (read_run(tmp_path / "run", "run", name) for name in ("val", again.folder.name))
+    assert second.about["training"]["photos"] == 35
+    assert (second.about["notes"], second.about) == ([], first.about)
+    np.testing.assert_allclose(second.arrays["similar_distances"], first.arrays["similar_distances"], atol=1e-5)
+
+
+CHOSE = "These photos also chose {} in training, so the figures may be better than on photos that had no part in it."
+
+
+@pytest.mark.parametrize(
+    ("more", "chosen"),
+    [
+        ({}, None),
+        ({"choose": True}, "the strengths of the priors"),
+        ({"tune": "all", "epochs": 1, "batch_size": 16}, None),
+        ({"tune": "all", "epochs": 2, "batch_size": 16}, "the best epoch"),
+    ],
+)
+def test_photos_that_had_a_say_in_the_model_are_named(manifest, tmp_path, more, chosen):
+    train_run(settings(manifest, **more), Quiet(), run=tmp_path / "run", report=True)
+    again = evaluate_run(tmp_path / "run", split="val")
+    for name in ("val", again.folder.name):
+        notes = [note for note in read_run(tmp_path / "run", "run", name).about["notes"] if "also chose" in note]
+        assert notes == ([CHOSE.format(chosen)] if chosen else [])
+    notes = read_run(tmp_path / "run", "run", evaluate_run(tmp_path / "run", split="train").folder.name).about["notes"]
+    assert not any("also chose" in note for note in notes)
+    text = (tmp_path / "run/report.html").read_text("utf-8")
+    assert ("also chose" in text) == (chosen is not None)
+    assert "test photo" not in text.lower()
 
 
 def test_a_report_that_cannot_be_written_loses_nothing(manifest, tmp_path):

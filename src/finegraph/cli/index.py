@@ -125,12 +125,13 @@ def remove(
         list[str] | None, typer.Option(metavar="NAME", help="A fine label, all photos of which go; repeat for more.")
     ] = None,
     missing: Annotated[bool, typer.Option("--missing", help="Photos whose file is not there any more.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also if more than half of the photos are missing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove photos; their files are not touched."""
     from finegraph.workflows.index_upkeep import remove_photos
 
-    gone = remove_photos(index, photos or (), labels=label or (), missing=missing)
+    gone = remove_photos(index, photos or (), labels=label or (), missing=missing, most_missing=yes)
     if as_json:
         print_json({"folder": str(index), "removed": gone})
     else:

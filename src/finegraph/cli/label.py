@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import getpass
 import sys
 import uuid
@@ -142,8 +141,6 @@ def _serve(
         session = open_session(graph, data=data, model=model, database=database, progress=told)
     with session:
         _say(session.notes)
-        gc.collect()
-        gc.freeze()  # what is there now stays; looking through all of it again and again would hold up edits
         serve_label(session, host=host, port=port, token=token)
 
 

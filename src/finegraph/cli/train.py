@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -66,11 +67,11 @@ def _print_report(result: TrainResult) -> None:
     if result.report is not None:
         console().print(f"report: {printable(result.report)}")
     elif result.report_fault is not None:
-        split = result.validated_on
+        run, split = quote(result.run), quote(result.validated_on or "")
         console(stderr=True).print(
             printable(
                 f"no report: {result.report_fault}; the model is complete, try again with: "
-                f"finegraph evaluate {result.run} --split {split}, then finegraph report {result.run}"
+                f"finegraph evaluate {run} --split {split}, then finegraph report {run}"
             )
         )
     else:

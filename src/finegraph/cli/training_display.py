@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from shlex import quote
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,7 @@ def print_result(result: TrainResult) -> None:
     """The end of a run for people."""
     to = console()
     if not result.finished:
-        to.print(f"stopped and saved; go on with: finegraph train --run {printable(result.run)} --resume")
+        to.print(f"stopped and saved; go on with: finegraph train --run {printable(quote(result.run))} --resume")
         return
     if result.figures:
         rows = [
@@ -153,9 +154,10 @@ def print_result(result: TrainResult) -> None:
         kinds = f", weight of each kind {' / '.join(sorted(weight))}" if weight else ""
         to.print(f"strength of the prior {result.strengths['l2']:.3g}{kinds}")
     to.print(f"{count(result.photos, 'photo')} in {_clock(result.seconds)}; model: {printable(result.model or '')}")
-    run = printable(result.run)
-    split = "" if result.to_evaluate == "test" else f" --split {result.to_evaluate}"
-    evaluate = "" if result.to_evaluate is None else f"finegraph evaluate {run}{split}   or: "
+    run = printable(quote(result.run))
+    judged = result.report is not None and result.to_evaluate == result.validated_on  # the report is of these photos
+    split = "" if result.to_evaluate in (None, "test") else f" --split {quote(result.to_evaluate)}"
+    evaluate = "" if result.to_evaluate is None or judged else f"finegraph evaluate {run}{printable(split)}   or: "
     to.print(f"next: {evaluate}finegraph predict {run} PHOTO")
 
 

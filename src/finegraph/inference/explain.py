@@ -8,6 +8,7 @@ their log sums is the part, and it says so.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference.answers import Explanation, Part
-from finegraph.inference.split import Links, minimum_norm_split
+from finegraph.inference.split import Links, factor_of, minimum_norm_split
 
 if TYPE_CHECKING:
     from finegraph.inference.posterior import Posterior
@@ -38,7 +39,8 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
         for kind in plain:
             scores = scores + groups[kind.name].index_select(1, kind.group.cpu())
         _refuse_impossible(posterior, rows, one, two)
-        split = minimum_norm_split([links_of(posterior.graph, kind.name) for kind in plain], _finite(scores))
+        links, factor = _links(posterior.graph, tuple(kind.name for kind in plain))
+        split = minimum_norm_split(links, _finite(scores), factor)
         fine = split.fine
         parts = {"fine": fine[rows, one] - fine[rows, two]}
         for kind, coarse in zip(plain, split.coarse, strict=True):
@@ -54,6 +56,13 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
             fine_evidence = posterior.evidence.double().cpu()
             parts["evidence: fine"] = fine_evidence[rows, one] - fine_evidence[rows, two]
     return [_explanation(tensors, parts, sample, first[sample], second[sample]) for sample in range(len(first))]
+
+
+@lru_cache(maxsize=4)  # of some megabytes each; a server explains thousands of answers of one graph
+def _links(graph: LabelGraph, kinds: tuple[str, ...]) -> tuple[list[Links], Tensor | None]:
+    """The edges of kinds, and what makes splitting by them quick."""
+    links = [links_of(graph, kind) for kind in kinds]
+    return links, factor_of(links, len(graph))
 
 
 def links_of(graph: LabelGraph, kind: str) -> Links:

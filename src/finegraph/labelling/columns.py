@@ -1,8 +1,8 @@
 """A graph as the columns of the store, and back.
 
 A column is a kind of mode "one", or a run of neighbouring binary kinds of one group (`ingredient: tofu`,
-`ingredient: pork`) as one column of mode "all", where nothing is lost by that: each class has all of them known or none
-`graph_of(columns_of(graph))` is the same graph. Cost: linear in the cells.
+`ingredient: pork`) as one column of mode "all", where nothing is lost by that: each class has all of them known or
+none. `graph_of(columns_of(graph))` is the same graph. Cost: linear in the cells.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ class Column:
         return value_of_cell(Cell(names, weights or None, all_of=self.mode == "all"))
 
 
-def columns_of(graph: LabelGraph, single: Collection[str] = ()) -> list[Column]:
+def columns_of(graph: LabelGraph, single: Collection[str] = (), groups: Collection[str] = ()) -> list[Column]:
     """The columns of a graph, in order.
 
     Args:
         graph: the graph.
         single: kinds that are columns of their own, whatever their group.
+        groups: groups that are known to be such, so that one kind suffices.
     """
     kinds = [graph.kind(name) for name in graph.kinds]
     taken = {unicodedata.normalize("NFC", kind.name) for kind in kinds}
@@ -66,7 +67,8 @@ def columns_of(graph: LabelGraph, single: Collection[str] = ()) -> list[Column]:
     for group, run in groupby(kinds, key=lambda kind: None if kind.name in single else _group_of(kind)):
         members = list(run)
         form = "" if group is None else unicodedata.normalize("NFC", group)
-        column = _group_column(group, members) if group is not None and form not in taken else None
+        enough = group is not None and form not in taken and (len(members) > 1 or group in groups)
+        column = _group_column(group, members) if group is not None and enough else None
         if column is not None:
             taken.add(form)
             found.append(column)
@@ -84,7 +86,7 @@ def _group_of(kind: Kind) -> str | None:
 
 def _group_column(group: str, members: Sequence[Kind]) -> Column | None:
     """The column of a group; None where some class has only a part of the group known."""
-    if len(members) < 2 or not all(kind.one_parent for kind in members):
+    if not all(kind.one_parent for kind in members):
         return None
     parents = np.stack([kind.parents for kind in members], axis=1)
     unknown = np.asarray((parents < 0).any(axis=1))

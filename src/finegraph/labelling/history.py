@@ -18,7 +18,7 @@ from finegraph.labelling.log import Made
 from finegraph.labelling.plan import Image, Plan
 from finegraph.labelling.queries import cell_states
 from finegraph.labelling.records import Batch, CellState, CellValue, Edit, EditResult
-from finegraph.labelling.rows import fine_ids, fine_names
+from finegraph.labelling.rows import check_number, fine_ids, fine_names
 from finegraph.labelling.tables import batches, edits, undone
 from finegraph.labelling.values import value_text
 
@@ -42,6 +42,9 @@ def read_history(
     """Edits, newest first; see `LabelStore.history`."""
     if not 0 < limit <= _MOST_LINES:
         raise InputError(f"limit: expected 1 to {_MOST_LINES} edits, got {limit}")
+    for what, number in (("before", before), ("batch", batch)):
+        if number is not None:
+            check_number(what, number)
     query = sa.select(edits, batches.c.person, batches.c.at, batches.c.action, undone.c.edit.label("gone")).select_from(
         edits.join(batches, edits.c.batch == batches.c.number).outerjoin(undone, undone.c.edit == edits.c.number)
     )
@@ -112,6 +115,8 @@ def read_batches(connection: Connection, *, person: str | None, before: int | No
     """Actions, newest first."""
     if not 0 < limit <= _MOST_LINES:
         raise InputError(f"limit: expected 1 to {_MOST_LINES} actions, got {limit}")
+    if before is not None:
+        check_number("before", before)
     query = sa.select(batches).order_by(batches.c.number.desc()).limit(limit)
     if person is not None:
         query = query.where(batches.c.person == person)
@@ -132,6 +137,7 @@ def _batch(connection: Connection, row: Row[Any]) -> Batch:
         undoes=row.undoes,
         undone=gone,
         can_undo=not gone and not _is_first(row) and row.size > 0,
+        version=row.last,
     )
 
 

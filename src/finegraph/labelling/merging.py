@@ -1,13 +1,16 @@
 """Plans of merging kinds into one, and of splitting one into several.
 
 Merging keeps the first kind and its number; the labels of the others become labels of it, those of the same name the
-same one. Where two kinds say different things of a class, the cell names both as possible, and the preview says so.
+same one. Where two kinds say different things of a class, the cell names both as possible, and the preview says so. A
+cell that names all labels that hold also says which do not; so where one of such kinds is unknown, the merged one is.
 Splitting moves labels to new kinds; each cell keeps in each kind the labels that went there. One pass over the cells.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
+from functools import reduce
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -71,10 +74,14 @@ def _merge_cells(
     rows, given = load_cells(connection, first.id), load_votes(connection, first.id)
     values = {number: row.value for number, row in rows.items()}
     said = {number: dict(own) for number, own in given.items()}
+    times: Counter[tuple[int, str | None]] = Counter()  # in how many kinds a class is known, and to each person
+    _count(times, values, said)
     makers: dict[int, tuple[str | None, str | None]] = {}
     differing = 0
     for kind, targets in others.items():
-        for number, row in load_cells(connection, kind.id).items():
+        theirs, votes = load_cells(connection, kind.id), load_votes(connection, kind.id)
+        _count(times, {number: row.value for number, row in theirs.items()}, votes)
+        for number, row in theirs.items():
             new = row.value and replace(row.value, targets, kind.mode)
             if new is None:
                 continue
@@ -83,11 +90,16 @@ def _merge_cells(
             values[number] = new if old is None else _together(old, new, kind)
             if old is None:
                 makers[number] = (row.by, row.at)
-        for number, own in load_votes(connection, kind.id).items():
+        for number, own in votes.items():
             for person, vote in own.items():
                 mine = said.setdefault(number, {})
-                if mine.get(person) is None:
-                    mine[person] = vote and replace(vote, targets, kind.mode)
+                new, old = vote and replace(vote, targets, kind.mode), mine.get(person)
+                if old is None:
+                    mine[person] = new
+                elif new is not None and kind.mode == "all":
+                    mine[person] = _together(old, new, kind)
+    if first.mode == "all":
+        _keep_unknown(plan, values, said, times, 1 + len(others))
     for number in sorted({*values, *said}):
         cell, before = rows.get(number), given.get(number, {})
         changed = {person: vote for person, vote in said.get(number, {}).items() if before.get(person, NO_VOTE) != vote}
@@ -99,7 +111,36 @@ def _merge_cells(
             plan.add(Key("cell", fine_id=number, kind_id=first.id), cell_image(cell, old_votes), after)
     if differing:
         plan.warnings.append(f"the kinds say different things of {differing} classes; both become possible there")
-    _merge_photos(connection, plan, first, others)
+    (_merge_group_photos if first.mode == "all" else _merge_photos)(connection, plan, first, others)
+
+
+def _count(
+    times: Counter[tuple[int, str | None]],
+    values: Mapping[int, str | None],
+    said: Mapping[int, Mapping[str, str | None]],
+) -> None:
+    """Count the classes that are known in a kind, and those that are to each person."""
+    times.update((number, None) for number, value in values.items() if value is not None)
+    times.update((number, person) for number, own in said.items() for person, vote in own.items() if vote is not None)
+
+
+def _keep_unknown(
+    plan: Plan,
+    values: dict[int, str | None],
+    said: Mapping[int, dict[str, str | None]],
+    times: Counter[tuple[int, str | None]],
+    kinds_merged: int,
+) -> None:
+    """Make unknown what is known in some of the kinds only: nobody said that the labels of the others do not hold."""
+    partly = [number for number, value in values.items() if value is not None and times[number, None] < kinds_merged]
+    values.update(dict.fromkeys(partly))
+    for number, own in said.items():
+        own.update((person, None) for person in own if times[number, person] < kinds_merged)
+    if partly:
+        plan.warnings.append(
+            f"{len(partly)} classes are known in some of the kinds only; they become unknown, since whether the labels "
+            "of the others hold is not known"
+        )
 
 
 def _together(one: str, other: str, kind: KindEntry) -> str | None:
@@ -130,6 +171,31 @@ def _merge_photos(
                 continue
             after = {**photo_image(row), "value": replace(row.value, targets, kind.mode)}
             plan.add(key, None if mine is None else photo_image(mine), after)
+
+
+def _merge_group_photos(
+    connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
+) -> None:
+    """Put the image-level labels of groups together; as those of cells, they stay only where all groups have one."""
+    query = sa.select(photo_labels).order_by(photo_labels.c.photo)
+    own = {row.photo: row for row in connection.execute(query.where(photo_labels.c.kind_id == first.id))}
+    said = {photo: [(row, row.value)] for photo, row in own.items() if row.value is not None}
+    for kind, targets in others.items():
+        for row in connection.execute(
+            query.where(photo_labels.c.kind_id == kind.id, photo_labels.c.value.is_not(None))
+        ):
+            said.setdefault(row.photo, []).append((row, replace(row.value, targets, kind.mode)))
+    partly = 0
+    for photo, parts in said.items():
+        value, mine = None, own.get(photo)
+        if len(parts) == 1 + len(others):
+            value = reduce(lambda one, other: _together(one, other, first), (part for _, part in parts))
+        partly += value is None
+        if value != (mine.value if mine is not None else None):
+            after = {**photo_image(parts[0][0]), "value": value}
+            plan.add(Key("photo", kind_id=first.id, photo=photo), None if mine is None else photo_image(mine), after)
+    if partly:
+        plan.warnings.append(f"{partly} photos have labels in some of the kinds only; they lose them")
 
 
 # ---- splitting -------------------------------------------------------------------------------------------------------

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from finegraph.errors import InputError
 from finegraph.labelling.catalogue import Catalogue, KindEntry, LabelEntry
 from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.labelling.plan import Image, Key
-from finegraph.labelling.tables import edits, fine, photo_labels
+from finegraph.labelling.queries import store_version
+from finegraph.labelling.rows import short
+from finegraph.labelling.tables import batches, edits, fine, photo_labels
 from finegraph.labelling.undoing import key_of
 
 
@@ -34,9 +37,16 @@ class Past:
 
     @classmethod
     def read(cls, connection: Connection, catalogue: Catalogue, version: int | None) -> Past:
-        """The state at a version; None for the present one."""
-        if version is None:
+        """The state at a version; None for the present one.
+
+        Raises:
+            InputError: the store never was in that state: it is to come, or lies inside an action.
+        """
+        if version is None or (last := store_version(connection)) == 0:
             return cls(catalogue)
+        if not 1 <= version <= last:
+            raise InputError(f"there is no version {short(version)}; versions go from 1 to {last}")
+        _refuse_inside(connection, version)
         pictures = _first_pictures(connection, version)
         kinds = [_kind_of_then(kind, pictures) for kind in catalogue.all_kinds]
         kinds.sort(key=lambda kind: (kind.position, kind.id))
@@ -50,6 +60,18 @@ class Past:
             if key.target == "fine" and key.fine_id is not None:
                 found[key.fine_id] = (image["position"], key.fine_id, image["name"], bool(image["removed"]))
         return found
+
+
+def _refuse_inside(connection: Connection, version: int) -> None:
+    """Raise where a version lies inside an action, which is made as a whole."""
+    of_edit = edits.join(batches, batches.c.number == edits.c.batch)
+    action = connection.execute(sa.select(batches).select_from(of_edit).where(edits.c.number == version)).one()
+    if version != action.last:
+        before = action.last - action.size
+        raise InputError(
+            f"version {version} lies inside an action ({action.text}); name the last edit before it, {before}, or its "
+            f"own last one, {action.last}"
+        )
 
 
 def _first_pictures(connection: Connection, version: int) -> dict[Key, Image]:

@@ -20,7 +20,7 @@ from finegraph.labelling.values import dump
 
 Image = dict[str, Any]
 NO_VOTE = False
-_NOT_COMPARED = frozenset({"by", "at", "disagreement", "resolved"})
+_NOT_COMPARED = frozenset({"by", "at", "disagreement"})
 
 
 class Key(NamedTuple):

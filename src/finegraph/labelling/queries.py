@@ -15,13 +15,13 @@ from sqlalchemy.engine import Connection, Row
 from finegraph.errors import InputError
 from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.records import CellState, ClassPage, ClassRow
-from finegraph.labelling.rows import fine_ids, in_parts, load_cells, load_votes, search_form
+from finegraph.labelling.rows import check_number, fine_ids, in_parts, load_cells, load_votes, search_form, short
 from finegraph.labelling.tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
 from finegraph.labelling.values import value_text
 
-Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested"]
+Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
 Order = Literal["graph", "name", "attention"]
-SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested")
+SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
 ORDERS = ("graph", "name", "attention")
 MOST_ROWS = 1000
 """How many classes one page has at the most."""
@@ -55,14 +55,22 @@ def find_classes(
     if order not in ORDERS:
         raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
     if offset < 0 or not 0 < limit <= MOST_ROWS:
-        raise InputError(f"expected an offset of 0 or more and 1 to {MOST_ROWS} classes, got {offset} and {limit}")
+        raise InputError(
+            f"expected an offset of 0 or more and 1 to {MOST_ROWS} classes, got {short(offset)} and {short(limit)}"
+        )
+    check_number("offset", offset)
     chosen = [catalogue.kind(kind)] if kind is not None else list(catalogue.kinds)
     wanted = [catalogue.kind(name) for name in kinds] if kinds is not None else list(catalogue.kinds)
     where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, chosen)]
     if label is not None:
         where.append(fine.c.id.in_(_with_label(connection, catalogue, kind, label)))
     total = int(connection.scalar(sa.select(sa.func.count()).select_from(fine).where(*where)) or 0)
-    query = sa.select(fine).where(*where).order_by(*_order(order, chosen)).limit(limit).offset(offset)
+    query = sa.select(fine).where(*where)
+    if show == "contradicted" and order == "attention":
+        sure = _contradicted(chosen, sa.func.max(suggestions.c.score).label("score"))
+        best = sure.group_by(suggestions.c.fine_id).subquery()
+        query = query.join(best, best.c.fine_id == fine.c.id).order_by(best.c.score.desc())
+    query = query.order_by(*_order(order, chosen, ranked=show != "contradicted")).limit(limit).offset(offset)
     rows = list(connection.execute(query))
     return ClassPage(
         rows=tuple(class_rows(connection, wanted, rows)), total=total, offset=offset, version=store_version(connection)
@@ -84,6 +92,8 @@ def _state(
         return []
     if show == "noted":
         return [fine.c.id.in_(sa.select(notes.c.fine_id).where(notes.c.text != ""))]
+    if show == "contradicted":
+        return [fine.c.id.in_(_contradicted(chosen))]
     if show == "suggested":
         return [fine.c.id.in_(_suggested().where(suggestions.c.kind_id.in_(ids)))]
     if show in ("disagreement", "low_confidence"):
@@ -104,6 +114,17 @@ def _suggested() -> sa.Select[tuple[int]]:
     return sa.select(suggestions.c.fine_id).select_from(suggestions.outerjoin(cells, same)).where(differs)
 
 
+def _contradicted(chosen: Sequence[KindEntry], *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Classes of which the model sees something else on the photos than a cell of some kinds says."""
+    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+    mine = suggestions.c.kind_id.in_([entry.id for entry in chosen])
+    return (
+        sa.select(suggestions.c.fine_id, *more)
+        .select_from(suggestions.join(cells, same))
+        .where(suggestions.c.source == "model", mine, cells.c.value != suggestions.c.value)
+    )
+
+
 def _with_label(connection: Connection, catalogue: Catalogue, kind: str | None, label: str) -> sa.Select[tuple[int]]:
     """The classes whose cell of a kind names a label."""
     if kind is None:
@@ -115,24 +136,23 @@ def _with_label(connection: Connection, catalogue: Catalogue, kind: str | None, 
     return sa.select(cells.c.fine_id).where(cells.c.kind_id == entry.id, sa.or_(*texts))
 
 
-def _order(order: Order, chosen: Sequence[KindEntry]) -> list[Any]:
+def _order(order: Order, chosen: Sequence[KindEntry], *, ranked: bool = True) -> list[Any]:
+    """The order of a list; `ranked` is False where all of it needs attention for the same reason."""
     if order == "name":
         return [fine.c.folded, fine.c.id]
-    if order == "graph":
+    if order == "graph" or not ranked:
         return [fine.c.position, fine.c.id]
     ids = [entry.id for entry in chosen]
     mine = _KIND.in_(ids)
-    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
-    contradicted = (
-        sa.select(suggestions.c.fine_id)
-        .select_from(suggestions.join(cells, same))
-        .where(suggestions.c.source == "model", mine, cells.c.value != suggestions.c.value)
-    )
+    unknown = fine.c.known < len(ids)
+    if len(ids) == 1:  # how many kinds of a class are known says nothing of one of them
+        known = sa.select(cells.c.fine_id).where(cells.c.kind_id == ids[0], cells.c.value.is_not(None))
+        unknown = fine.c.id.not_in(known)
     rank = sa.case(
-        (fine.c.id.in_(contradicted), 0),
+        (fine.c.id.in_(_contradicted(chosen)), 0),
         (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DISAGREES)), 1),
         (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DOUBTFUL)), 2),
-        (fine.c.known < len(ids), 3),
+        (unknown, 3),
         else_=4,
     )
     return [rank, fine.c.position, fine.c.id]

@@ -50,7 +50,7 @@ from finegraph.labelling.records import (
     Progress,
     SuggestionPage,
 )
-from finegraph.labelling.rows import fine_ids
+from finegraph.labelling.rows import fine_ids, short
 from finegraph.labelling.safe_csv import defuse_csv
 from finegraph.labelling.suggesting import read_suggestions
 from finegraph.labelling.tables import batches, cells, fine, meta, notes, votes
@@ -112,10 +112,11 @@ class StoreReader(StoreAccess):
         Args:
             search: words that must all occur in the name; case and accents do not count.
             kind: the kind that `show` and `label` speak of; None for any.
-            show: `all`, `unknown`, `known`, `disagreement`, `low_confidence`, `noted` or `suggested`.
+            show: `all`, `unknown`, `known`, `disagreement`, `low_confidence`, `noted`, `suggested`, or `contradicted`:
+                the model sees something else on the photos.
             label: only classes that have this label in `kind`.
             order: as in the graph, by name, or those that need attention first: photos contradict the labels, people
-                disagree, the model doubts, something is unknown.
+                disagree, the model doubts, something is unknown; of contradicted ones, the surest first.
             offset: how many to leave out.
             limit: how many to give at the most.
             kinds: which cells to give; None for all.
@@ -239,7 +240,7 @@ class StoreReader(StoreAccess):
             last = store_version(connection)
             for version in (one, last if two is None else two):
                 if not 0 <= version <= last:
-                    raise InputError(f"there is no version {version}; versions go from 0 to {last}")
+                    raise InputError(f"there is no version {short(version)}; versions go from 0 to {last}")
             return diff_versions(connection, catalogue, one, last if two is None else two)
 
         return self._ask(question)
@@ -298,7 +299,7 @@ class StoreReader(StoreAccess):
 
         Raises:
             GraphError: the graph holds something that CSV cannot.
-            InputError: there is no such format, or not of an earlier version.
+            InputError: there is no such format, not of an earlier version, or no such version.
         """
         if format not in FORMATS:
             raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")

@@ -29,6 +29,8 @@ class Record:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):  # most are; asking for a mapping takes far longer
+        return value
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, Mapping):
@@ -144,7 +146,7 @@ class Edit(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Record):
-    """One action: one or many edits that are undone together."""
+    """One action: one or many edits that are undone together; `version` is that of the store after it."""
 
     number: int
     action: str
@@ -155,6 +157,7 @@ class Batch(Record):
     undoes: int | None
     undone: bool
     can_undo: bool
+    version: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 
-from finegraph.errors import unknown_name
+from finegraph.errors import InputError, unknown_name
 from finegraph.labelling.plan import NO_VOTE, Image, Key
 from finegraph.labelling.tables import beliefs, cells, fine, kinds, labels, notes, photo_labels, votes
 
@@ -31,6 +31,8 @@ _ONE_CELL = {
 }
 _ONE_FINE = sa.select(fine.c.id).where(fine.c.name == sa.bindparam("the_name"), fine.c.removed == 0)
 _ONE_NAME = sa.select(fine.c.name).where(fine.c.id == sa.bindparam("the_id"))
+_LARGEST = 2**53
+"""The largest number that anybody may ask for; the numbers of the store are far below."""
 _NEAR = 20_000
 """Among how many names near matches of an unknown one are looked for."""
 
@@ -59,6 +61,21 @@ def _upserting(on_sqlite: bool, table: sa.Table, names: tuple[str, ...], keep: f
     keys = [column.name for column in table.primary_key]
     changed = {name: insert.excluded[name] for name in names if name not in (*keys, *keep)}
     return insert.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+def check_number(what: str, number: int) -> None:
+    """Raise where a number is larger than any database could hold.
+
+    Raises:
+        InputError: saying what the number is of.
+    """
+    if not 0 <= number <= _LARGEST:
+        raise InputError(f"{what}: expected a number of 0 to {_LARGEST}, got {short(number)}")
+
+
+def short(number: int) -> str:
+    """A number for a message, however large."""
+    return str(number) if abs(number) < 10**20 else "one of more than 20 digits"
 
 
 def next_number(connection: Connection, column: sa.Column[int]) -> int:

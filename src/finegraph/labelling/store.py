@@ -22,15 +22,17 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from finegraph.data.storage.durable import sync_folder
 from finegraph.errors import ConflictError, InputError, LabelStoreError, UnknownNameError
 from finegraph.graph import LabelGraph
-from finegraph.labelling.catalogue import Catalogue
+from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.changes import StructureChange, change_name
 from finegraph.labelling.columns import columns_of
 from finegraph.labelling.contents import add_content, add_photos
 from finegraph.labelling.decisions import plan_decisions, plan_note, plan_photo
 from finegraph.labelling.graphs import first_import, is_empty, plan_text
 from finegraph.labelling.history import result_made, result_of
+from finegraph.labelling.import_preview import preview_import
 from finegraph.labelling.importing import plan_import
 from finegraph.labelling.label_studio import Content
 from finegraph.labelling.log import carry_out, check_person, find_batch, request_digest, write_first
@@ -39,8 +41,8 @@ from finegraph.labelling.plan import Plan
 from finegraph.labelling.previews import preview_of
 from finegraph.labelling.proposals import Proposal
 from finegraph.labelling.reading import StoreReader
-from finegraph.labelling.records import CellValue, Conflict, Decision, EditResult, Preview
-from finegraph.labelling.rows import fine_ids
+from finegraph.labelling.records import CellValue, Conflict, Decision, Diff, EditResult, Preview
+from finegraph.labelling.rows import check_number, fine_ids
 from finegraph.labelling.structure import plan_change
 from finegraph.labelling.suggesting import accepted, keep_beliefs, keep_suggestions
 from finegraph.labelling.tables import edits
@@ -206,6 +208,7 @@ class LabelStore(StoreReader):
         """Undo one edit of an action; see `undo`."""
 
         def planning(connection: Connection, catalogue: Catalogue, _: str) -> Plan:
+            check_number("edit", number)
             row = connection.execute(edits.select().where(edits.c.number == number)).first()
             if row is None:
                 raise InputError(f"there is no edit number {number} in the log")
@@ -249,10 +252,13 @@ class LabelStore(StoreReader):
 
     def import_graph(self, graph: LabelGraph, *, person: str, edit_id: str) -> EditResult:
         """Make the store hold this graph: fill it, or edit what differs. Only the first import cannot be undone."""
-        # Kinds that people see as single ones stay so, even where they could now be a group.
-        single = {kind.name for kind in self.kinds() if kind.mode == "one"}
-        content = Content(graph.fine, columns_of(graph, single))
-        return self._import(content, graph.digest, person, edit_id)
+        return self._import(self._content(graph), graph.digest, person, edit_id)
+
+    def _content(self, graph: LabelGraph) -> Content:
+        """A graph in the columns of the store."""
+        # Kinds that people see as single ones stay so, even where they could now be a group; and groups stay groups.
+        single, groups = ({kind.name for kind in self.kinds() if kind.mode == mode} for mode in ("one", "all"))
+        return Content(graph.fine, columns_of(graph, single, groups))
 
     def import_content(self, content: Content, *, person: str, edit_id: str) -> EditResult:
         """Take over what a Label Studio file holds: graph, votes, notes and image-level labels; it is one action."""
@@ -260,6 +266,16 @@ class LabelStore(StoreReader):
         photos = [vars(photo) for photo in content.photos]
         request = [content.graph.digest, content.votes, settled, content.notes, photos]
         return self._import(content, request, person, edit_id)
+
+    def preview_import(self, found: LabelGraph | Content) -> Diff:
+        """What `import_graph` or `import_content` would change; nothing is written."""
+        content = found if isinstance(found, Content) else self._content(found)
+
+        def question(connection: Connection, catalogue: Catalogue) -> Diff:
+            plan, kinds = _plan_content(connection, catalogue, content, "")
+            return preview_import(connection, catalogue, content, plan, kinds)
+
+        return self._ask(question)
 
     def _import(self, content: Content, request: Any, person: str, edit_id: str) -> EditResult:
         """Make the store hold a graph and what came with it; `request` is what a repeated call is compared by."""
@@ -282,8 +298,7 @@ class LabelStore(StoreReader):
             return result_of(connection, catalogue, number)
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
-            plan, numbers, kinds = plan_import(connection, catalogue, content.fine, content.columns, name)
-            add_content(connection, plan, content, numbers, kinds, name)
+            plan, _ = _plan_content(connection, catalogue, content, name)
             plan.text = plan_text(plan)
             return plan
 
@@ -314,19 +329,35 @@ class LabelStore(StoreReader):
             raise LabelStoreError(f"{target}: there is a file already; a backup replaces nothing, so name another")
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            source = sqlite3.connect(f"file:{self._database.file}?mode=ro", uri=True)
-            copy = sqlite3.connect(temporary)
-            try:
-                source.backup(copy, pages=4096)
-                copy.execute("PRAGMA journal_mode=DELETE")
-            finally:
-                copy.close()
-                source.close()
+            _copy(self._database.file, temporary)
             with open(temporary, "rb+") as handle:
                 os.fsync(handle.fileno())
             os.link(temporary, target)
+            sync_folder(target.parent)
         except (OSError, sqlite3.Error) as error:
             raise LabelStoreError(f"{target}: the backup could not be written: {error}") from error
         finally:
             temporary.unlink(missing_ok=True)
         return target
+
+
+def _plan_content(
+    connection: Connection, catalogue: Catalogue, content: Content, person: str
+) -> tuple[Plan, dict[str, KindEntry]]:
+    """The plan of taking over what a file holds, and the kinds after it."""
+    plan, numbers, kinds = plan_import(connection, catalogue, content.fine, content.columns, person)
+    add_content(connection, plan, content, numbers, kinds, person)
+    return plan, kinds
+
+
+def _copy(file: Path, target: Path) -> None:
+    """Copy a SQLite file while it is written to, and see that the copy is a store."""
+    # As a URI, since a file name may hold `#`, `?` or `%`, which would end the name or stand for something else.
+    with (
+        contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,
+        contextlib.closing(sqlite3.connect(target)) as copy,
+    ):
+        source.backup(copy, pages=4096)
+        copy.execute("PRAGMA journal_mode=DELETE")
+        if copy.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() is None:
+            raise sqlite3.DatabaseError("the copy holds no store")

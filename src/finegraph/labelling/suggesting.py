@@ -1,7 +1,8 @@
 """Suggestions in the store: kept beside the cells, listed with the present state, accepted as one action.
 
 They follow from photos, models and names and can be made anew, so they are not part of the log; accepting them is. A
-suggestion that the cell already follows is not listed. Contradictions come first.
+suggestion that the cell already follows is not listed. Contradictions come first. One that is made again keeps its
+number, and no other ever gets it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.log import confidence
 from finegraph.labelling.proposals import SOURCES, Proposal
 from finegraph.labelling.records import Decision, Suggestion, SuggestionPage
-from finegraph.labelling.rows import fine_ids, in_parts, next_number, upsert
-from finegraph.labelling.tables import beliefs, cells, fine, kinds, suggestions
+from finegraph.labelling.rows import check_number, fine_ids, in_parts, next_number, short, upsert
+from finegraph.labelling.tables import beliefs, cells, fine, kinds, meta, suggestions
 from finegraph.labelling.values import dump, value_text
 
 _AT_ONCE = 20_000
 _SMALLEST = 0.001
 """Probabilities below this are not kept."""
+_LAST_NUMBER = "suggestion"
+"""The row of `meta` with the last number of a suggestion."""
+_NUMBERS = sa.select(suggestions.c.number, suggestions.c.kind_id, suggestions.c.fine_id, suggestions.c.value)
 _SAME = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
 _TABLES = (
     suggestions.outerjoin(cells, _SAME)
@@ -36,27 +40,40 @@ _CONTRADICTS = sa.case((cells.c.value.is_not(None), 0), else_=1)
 def keep_suggestions(connection: Connection, catalogue: Catalogue, source: str, proposals: Iterable[Proposal]) -> int:
     """Replace all suggestions of a source; how many there are now."""
     refuse_unknown("source", [source], SOURCES)
-    connection.execute(sa.delete(suggestions).where(suggestions.c.source == source))
+    mine = suggestions.c.source == source
+    known = {(row.kind_id, row.fine_id, row.value): row.number for row in connection.execute(_NUMBERS.where(mine))}
+    number = first = _next_suggestion(connection)
+    connection.execute(sa.delete(suggestions).where(mine))
     listed = list(proposals)
     ids = fine_ids(connection, {proposal.fine for proposal in listed})
-    number = next_number(connection, suggestions.c.number)
     rows = []
-    for place, proposal in enumerate(listed):
+    for proposal in listed:
         kind = catalogue.kind(proposal.kind)
+        value = kind.encode(proposal.value)
+        own = known.pop((kind.id, ids[proposal.fine], value), None)
         rows.append(
             {
-                "number": number + place,
+                "number": number if own is None else own,
                 "kind_id": kind.id,
                 "fine_id": ids[proposal.fine],
-                "value": kind.encode(proposal.value),
+                "value": value,
                 "source": source,
                 "score": float(proposal.score),
                 "reason": proposal.reason,
             }
         )
+        number += own is None
     for start in range(0, len(rows), _AT_ONCE):
         connection.execute(sa.insert(suggestions), rows[start : start + _AT_ONCE])
+    if number > first:
+        upsert(connection, meta, [{"key": _LAST_NUMBER, "value": str(number - 1)}])
     return len(rows)
+
+
+def _next_suggestion(connection: Connection) -> int:
+    """A number that no suggestion ever had: a page may still show one that is gone, and would accept another."""
+    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _LAST_NUMBER))
+    return max(next_number(connection, suggestions.c.number), int(kept or 0) + 1)
 
 
 def keep_beliefs(
@@ -100,7 +117,10 @@ def read_suggestions(
 ) -> SuggestionPage:
     """A page of suggestions; see `LabelStore.suggestions`."""
     if offset < 0 or not 0 < limit <= _AT_ONCE:
-        raise InputError(f"expected an offset of 0 or more and 1 to {_AT_ONCE} suggestions, got {offset} and {limit}")
+        raise InputError(
+            f"expected an offset of 0 or more and 1 to {_AT_ONCE} suggestions, got {short(offset)} and {short(limit)}"
+        )
+    check_number("offset", offset)
     differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
     where = [fine.c.removed == 0, kinds.c.removed == 0, differs, suggestions.c.score >= least]
     if kind is not None:
@@ -156,6 +176,8 @@ def accepted(
         InputError: a suggestion that there is not, or two for one cell.
     """
     found: dict[int, Suggestion] = {}
+    for number in numbers:
+        check_number("suggestion", number)
     for part in in_parts(set(numbers)):
         query = _columns().where(suggestions.c.number.in_(part), fine.c.removed == 0, kinds.c.removed == 0)
         found.update((row.number, _suggestion(catalogue, row)) for row in connection.execute(query))

@@ -1,13 +1,14 @@
 """Undo: the pictures of an action, swapped. It is an action itself, so it is logged and can be undone (that is redo).
 
-What was changed again since is not overwritten: the undo is refused with both values. Where somebody else has come to
-the same decision, their decision stays and only the vote of the undone one goes. Cost: linear in the edits undone.
+What was changed again since, or settled, is not overwritten: the undo is refused with both values. Where somebody else
+has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. Cost: linear in
+the edits undone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,10 +16,10 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.catalogue import Catalogue
-from finegraph.labelling.plan import NO_VOTE, Image, Key, Plan, compared
+from finegraph.labelling.plan import Image, Key, Plan, compared
 from finegraph.labelling.records import Conflict
-from finegraph.labelling.rows import current_images, fine_names, load_votes
-from finegraph.labelling.tables import batches, edits, undone
+from finegraph.labelling.rows import check_number, current_images, fine_names, load_votes
+from finegraph.labelling.tables import batches, edits, undone, votes
 
 _MOST_CONFLICTS = 100
 
@@ -36,6 +37,7 @@ def plan_undo(connection: Connection, catalogue: Catalogue, batch: int, only: in
         InputError: there is no such action, it is undone already, or it is the first import.
         ConflictError: something that it changed was changed again since.
     """
+    check_number("action", batch)
     action = connection.execute(sa.select(batches).where(batches.c.number == batch)).first()
     if action is None:
         raise InputError(f"there is no action number {batch} in the log")
@@ -70,7 +72,7 @@ def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequen
     before = {key_of(row): _image(row.before) for row in rows}
     voters = {key: list(image["votes"]) for key, image in after.items() if key.target == "cell" and image is not None}
     present = current_images(connection, after, voters)
-    kept = _agreed(connection, after)
+    kept = _agreed(connection, {key_of(row): (row.number, after[key_of(row)]) for row in rows})
     changed = []
     for row in rows:
         key = key_of(row)
@@ -93,22 +95,34 @@ def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequen
         )
 
 
-def _agreed(connection: Connection, after: Mapping[Key, Image | None]) -> dict[Key, Image]:
-    """Cells whose value somebody else has voted for too: what of their picture stays."""
-    single = {key: image for key, image in after.items() if key.target == "cell" and image and len(image["votes"]) == 1}
+def _agreed(connection: Connection, after: Mapping[Key, tuple[int, Image | None]]) -> dict[Key, Image]:
+    """Cells whose value somebody else has voted for after the edit: what of their picture stays."""
+    by_kind: dict[int, dict[Key, tuple[int, Image]]] = {}
+    for key, (number, image) in after.items():
+        # An edit without votes, such as an import, has set the value as well.
+        if key.target == "cell" and image and (not image["votes"] or image["value"] in image["votes"].values()):
+            by_kind.setdefault(key.kind_id or 0, {})[key] = (number, image)
     found: dict[Key, Image] = {}
-    by_kind: dict[int, list[Key]] = {}
-    for key in single:
-        by_kind.setdefault(key.kind_id or 0, []).append(key)
-    for kind_id, keys in by_kind.items():
-        given = load_votes(connection, kind_id, [key.fine_id or 0 for key in keys])
-        for key in keys:
-            image = single[key]
-            [(person, vote)] = image["votes"].items()
-            others = [name for name, said in given.get(key.fine_id or 0, {}).items() if name != person and said == vote]
-            if others and vote is not NO_VOTE and vote == image["value"]:
-                found[key] = {"value": vote, "by": others[0], "at": image["at"]}
+    for kind_id, own in by_kind.items():
+        given = load_votes(connection, kind_id, [key.fine_id or 0 for key in own])
+        for key, (number, image) in own.items():
+            said = given.get(key.fine_id or 0, {})
+            others = {name for name, vote in said.items() if name not in image["votes"] and vote == image["value"]}
+            if others and (later := _voted_after(connection, key, number, others)):
+                found[key] = {"value": image["value"], **later}
     return found
+
+
+def _voted_after(connection: Connection, key: Key, number: int, people: Collection[str]) -> Image | None:
+    """Who of some people was the last to vote on a cell after an edit, and when."""
+    mine = (edits.c.fine_id == key.fine_id) & (edits.c.kind_id == key.kind_id) & (edits.c.target == "cell")
+    query = sa.select(edits.c.after).where(mine, edits.c.number > number).order_by(edits.c.number.desc())
+    for text in connection.scalars(query):
+        for name in json.loads(text)["votes"]:
+            if name in people:
+                vote = (votes.c.fine_id == key.fine_id) & (votes.c.kind_id == key.kind_id) & (votes.c.person == name)
+                return {"by": name, "at": connection.scalar(sa.select(votes.c.at).where(vote))}
+    return None
 
 
 def key_of(row: Row[Any]) -> Key:

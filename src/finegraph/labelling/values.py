@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,8 +73,10 @@ def _weighted(content: object, where: str) -> Cell:
         raise InputError(f"{where}: expected weights by label, got {type(content).__name__}")
     weights = []
     for label, weight in content.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            raise InputError(f"{where}: the weight of {label!r} must be a finite number above 0, got {weight!r}")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= sys.float_info.max:
+            huge = isinstance(weight, int) and weight > sys.float_info.max
+            got = "a larger number than can be kept" if huge else repr(weight)
+            raise InputError(f"{where}: the weight of {label!r} must be a finite number above 0, got {got}")
         weights.append(float(weight))
     total = math.fsum(weights)
     if not total < math.inf or min(weights) / total == 0:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import LabelStoreError
-from finegraph.labelling.database import Database, translated
+from finegraph.labelling.database import WAIT, Database, translated
 
 Answer = TypeVar("Answer")
 Job = Callable[[Connection], Any]
@@ -94,8 +94,8 @@ class Writer:
             try:
                 first = self._jobs.get(timeout=None if idle else _IDLE)
             except queue.Empty:
-                idle = True
-                self._checkpoint(least=1)
+                self._checkpoint(least=1, wait=False)
+                idle = self._database.wal_size() == 0  # a reader may have been in the way; then try again
                 continue
             idle = False
             waiting, last = self._together(first)
@@ -146,15 +146,19 @@ class Writer:
             else:
                 future.set_exception(failure)
 
-    def _checkpoint(self, least: int) -> None:
-        """Move the WAL into the file, as far as readers allow."""
+    def _checkpoint(self, least: int, *, wait: bool = True) -> None:
+        """Move the WAL into the file, as far as readers allow; only at the end they may be waited for."""
         if not self._database.sqlite or self._database.wal_size() < least or self._database.writers is None:
             return
         with contextlib.suppress(sa.exc.DBAPIError):  # there is nothing to lose; the next one will do it
             raw = self._database.writers.raw_connection()
             try:
                 cursor = raw.cursor()
+                if not wait:
+                    cursor.execute("PRAGMA busy_timeout=0")
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)" if least == 1 else "PRAGMA wal_checkpoint(PASSIVE)")
+                cursor.fetchall()
+                cursor.execute(f"PRAGMA busy_timeout={int(1000 * WAIT)}")
                 cursor.close()
             finally:
                 raw.close()

@@ -6,6 +6,7 @@ fixed seed. Cost: linear in the photos, and the bootstrap of each figure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,7 @@ class Figure:
         verdicts: whether each difference is better, worse or none.
         percent: whether it is a share.
         more_is_better: whether larger is better.
+        infinite: how many photos of each run have an infinite value; such a run has no mean.
     """
 
     name: str
@@ -47,32 +49,47 @@ class Figure:
     verdicts: tuple[str | None, ...]
     percent: bool = True
     more_is_better: bool = True
+    infinite: tuple[int, ...] = ()
 
 
 def on_common_photos(runs: Sequence[RunResults]) -> list[RunResults]:
-    """The runs with the photos alone that all of them answered, in the same order.
+    """The runs with the photos alone that all of them answered, in the same order; one run alone stays as it is.
+
+    A photo that is listed several times, with a box for each object, counts once for each.
 
     Raises:
         InputError: they have not the same fine labels, or no photo in common, or other true labels.
     """
     first = runs[0]
+    if len(runs) == 1:
+        return [first]
     for run in runs[1:]:
         if run.graph.fine != first.graph.fine:
             raise InputError(
                 f"expected runs with the same fine labels, but {run.name!r} has {len(run.graph):,} and {first.name!r} "
                 f"{len(first.graph):,} of them, or in another order; report on them one by one"
             )
-    places = [{path: place for place, path in enumerate(run.photos)} for run in runs]
-    common = [path for path in first.photos if all(path in place for place in places[1:])]
+    places = [{photo: place for place, photo in enumerate(_told_apart(run))} for run in runs]
+    common = [photo for photo in places[0] if all(photo in place for place in places[1:])]
     if not common:
         raise InputError("the runs were evaluated on different photos; evaluate them on the same ones to compare them")
-    chosen = [_chosen(run, [place[path] for path in common]) for run, place in zip(runs, places, strict=True)]
+    chosen = [_chosen(run, [place[photo] for photo in common]) for run, place in zip(runs, places, strict=True)]
     for run in chosen[1:]:
         if (run.arrays["fine"] != chosen[0].arrays["fine"]).any():
             raise InputError(
                 f"the photos of {run.name!r} and {first.name!r} have other true labels; evaluate both again"
             )
     return chosen
+
+
+def _told_apart(run: RunResults) -> list[tuple[str, int]]:
+    """The path of each photo that was answered, and how many photos of that path are listed before it."""
+    listed: list[tuple[str, int]] = []
+    before = Counter[str]()
+    for path in run.about["photos"]:
+        listed.append((path, before[path]))
+        before[path] += 1
+    return [listed[number] for number in run.arrays["sample"].tolist()]
 
 
 def _chosen(run: RunResults, rows: list[int]) -> RunResults:
@@ -112,11 +129,13 @@ def _figure(
     """One figure, where NaN stands for photos that cannot be judged."""
     means, differences, verdicts = [], [], []
     base = values[baseline]
+    infinite = [0 if own is None else int(np.isinf(own).sum()) for own in values]
     for number, own in enumerate(values):
-        judged = None if own is None else own[~np.isnan(own)]
+        judged = None if own is None or infinite[number] else own[~np.isnan(own)]
         means.append(None if judged is None or not len(judged) else bootstrap_interval(judged))
         difference = None
-        if own is not None and base is not None and number != baseline:
+        finite = not infinite[number] and not infinite[baseline]
+        if own is not None and base is not None and number != baseline and finite:
             both = ~(np.isnan(own) | np.isnan(base))
             difference = paired_bootstrap_interval(own[both], base[both]) if both.any() else None
         differences.append(difference)
@@ -128,6 +147,7 @@ def _figure(
         verdicts=tuple(verdicts),
         percent=percent,
         more_is_better=more_is_better,
+        infinite=tuple(infinite),
     )
 
 
@@ -143,6 +163,5 @@ def _kind_shares(run: RunResults, kind: str) -> Values:
 
 
 def _losses(run: RunResults, known: NDArray[np.bool_]) -> Values:
-    """Minus the log probability of the truth; an impossible truth cannot be averaged and is left out."""
-    loss = -run.arrays["log_prob"]
-    return np.where(known & np.isfinite(loss), loss, np.nan)
+    """Minus the log probability of the truth, infinite where the truth was held for impossible."""
+    return np.where(known, -run.arrays["log_prob"], np.nan)

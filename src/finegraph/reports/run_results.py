@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import InputError, RunFolderError, unknown_name
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.evaluation.results import EvaluationResult
@@ -91,7 +92,8 @@ def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Pat
     Args:
         run: the run or model folder.
         name: the evaluation; by default the last of `test`, `test-2` and so on; else the only one, or the last of one
-            name and its numbers, such as `val` and `val-2`.
+            name and its numbers, such as `val` and `val-2`; where there are others, those of the photos that the run
+            was validated on do not count.
 
     Raises:
         RunFolderError: there is no such run, or none of its evaluations can be shown.
@@ -109,18 +111,37 @@ def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Pat
         raise RunFolderError(f"{run}: there are no evaluations in this run; evaluate it first")
     if not full:
         raise RunFolderError(_without_details(folder / names[0]))
-    stems = {each: _stem(each) for each in full}
-    chosen = "test" if "test" in {stem for stem, _ in stems.values()} else stems[full[0]][0]
+    stems = {each: _stem(each, names) for each in full}
+    found = {stem for stem, _ in stems.values()}
+    if len(found) > 1 and "test" not in found:  # training leaves one of the validation photos; another is meant then
+        found = {stems[each][0] for each in full if not _of_validation(folder / each)} or found
+    chosen = "test" if "test" in found else min(found)
     same = [each for each in full if stems[each][0] == chosen]
-    if chosen != "test" and len(same) < len(full):
+    if chosen != "test" and len(found) > 1:
         raise InputError(f"{run}: there are several evaluations ({', '.join(full[:5])}); say which one to show")
     return folder / max(same, key=lambda each: stems[each][1])
 
 
-def _stem(name: str) -> tuple[str, int]:
-    """The name of an evaluation without the number that told it from an earlier one, and that number."""
+def _stem(name: str, names: Sequence[str]) -> tuple[str, int]:
+    """The name of an evaluation without the number that told it from an earlier one, and that number.
+
+    A number that stands for itself, as in the splits `fold-1` and `fold-2`, is part of the name: there is no `fold`.
+    """
     stem, _, number = name.rpartition("-")
-    return (stem, int(number)) if stem and number.isdecimal() else (name, 1)
+    return (stem, int(number)) if stem in names and number.isdecimal() else (name, 1)
+
+
+def _of_validation(folder: Path) -> bool:
+    """Whether an evaluation of a run is of the photos that the run was validated on."""
+    run = _run_of(folder)
+    if run is None:
+        return False
+    return EvaluationResult.read(folder / "result.json").split == (_settings(run).get("val_split") or DEFAULT_VAL)
+
+
+def _run_of(folder: Path) -> Path | None:
+    """The run that an evaluation belongs to; None where it is of a model folder, whatever is beside that."""
+    return folder.parent.parent if folder.parent.name == "evaluations" else None
 
 
 def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = None) -> RunResults:
@@ -150,6 +171,7 @@ def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = No
     if result.graph != graph.digest:
         raise RunFolderError(f"{folder}: result.json and graph.json do not belong together; evaluate again")
     _check_arrays(folder, arrays, graph, len(about["photos"]))
+    run_folder = _run_of(folder)
     return RunResults(
         name=name,
         evaluation=folder.name,
@@ -160,7 +182,7 @@ def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = No
         thumbnails=sets["photos"],
         gallery=sets["gallery"],
         similar=sets["similar"],
-        settings=_settings(folder.parent.parent),
+        settings={} if run_folder is None else _settings(run_folder),
     )
 
 

@@ -63,6 +63,7 @@ def _figure_row(figure: Figure) -> dict[str, Any]:
         "differences": [interval(one, signed=True) for one in figure.differences],
         "verdicts": list(figure.verdicts),
         "less": not figure.more_is_better,
+        "infinite": list(figure.infinite),
     }
 
 
@@ -321,6 +322,8 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
                 "notes": run.about.get("notes", []),
                 "bad": [{"path": one.path, "reason": one.reason} for one in result.bad_photos[:MOST_BAD]],
                 "bad_count": len(result.bad_photos),
+                "bad_training": run.about.get("bad_training_photos", [])[:MOST_BAD],
+                "bad_training_count": len(run.about.get("bad_training_photos", [])),
             }
         )
     return listed

@@ -49,10 +49,17 @@ def _fit_times(study: StudyResults) -> dict[str, str] | None:
 
 
 def _means(study: StudyResults, metric: str) -> tuple[str, dict[str, float]]:
-    """The largest amount that a time was measured for, and its mean for each method there."""
+    """The largest amount that a time was measured for, and its mean for each method there.
+
+    Of several ways to cut photos the first counts: the others have times of their own.
+    """
     rows = study.of(metric)
     last = (amounts(rows) or [""])[-1]
-    return last, {row.method: row.numbers["mean"] or 0.0 for row in rows if row.text["amount"] == last}
+    means: dict[str, float] = {}
+    for row in rows:
+        if row.text["amount"] == last:
+            means.setdefault(row.method, row.numbers["mean"] or 0.0)
+    return last, means
 
 
 def _with(amount: str) -> str:
@@ -64,9 +71,19 @@ def _place(study: StudyResults, place: str) -> dict[str, Any]:
     rows = study.of("top1", place)
     return {
         "name": place,
+        "means": _means_words({row.text["interval"] for row in study.rows if row.place == place}),
         "curve": _curve(rows, place),
         "tables": [_table(study.of(metric, place), metric) for metric in study.metrics(place)],
     }
+
+
+def _means_words(intervals: set[str]) -> str:
+    """What means and intervals are over: draws of photos or, where there is one draw, the photos it is judged on."""
+    over_draws, over_photos = "t over draws" in intervals, "bootstrap over photos" in intervals
+    if over_photos and not over_draws:
+        return "One draw of training photos; 95 % intervals are a bootstrap over the evaluated photos."
+    text = "Means over draws with 95 % intervals."
+    return text + " Where there is one draw, they are a bootstrap over the evaluated photos." * over_photos
 
 
 def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:

@@ -67,7 +67,7 @@ class Index:
         load_faiss()
         path = Path(folder)
         for _ in range(_TRIES):
-            stamp = _stamp(path)
+            stamp = state_stamp(path)
             state = read_state(path)
             try:
                 index = cls(path, state)
@@ -75,7 +75,7 @@ class Index:
                 return index
             except FileNotFoundError as error:
                 # Between the two readings somebody may have merged segments; then the state is another one by now.
-                if read_state(path).generation == state.generation:
+                if read_state(path).is_same(state):
                     raise IndexFolderError(f"{error.filename}: the file is missing; {AGAIN}") from error
         raise IndexFolderError(f"{path}: the index changes all the time; try again when nothing writes to it")
 
@@ -92,9 +92,13 @@ class Index:
 
     def is_current(self) -> bool:
         """Whether nothing was changed since it was opened; nearly always this is one look at the time of a file."""
-        if self._stamp is not None and self._stamp == _stamp(self.folder):
+        stamp = state_stamp(self.folder)
+        if stamp is not None and stamp == self._stamp:
             return True
-        return read_state(self.folder).generation == self.state.generation
+        if not read_state(self.folder).is_same(self.state):
+            return False
+        self._stamp = stamp  # written again with the same content
+        return True
 
     def refuse_other(self, model: PhotoClassifier, path: str | os.PathLike[str] = "") -> None:
         """Raise where another model made this index.
@@ -215,7 +219,7 @@ class Index:
         return others if only is None else only & others
 
 
-def _stamp(folder: Path) -> tuple[int, int, int] | None:
+def state_stamp(folder: Path) -> tuple[int, int, int] | None:
     """What tells one state file from another without reading it; None where there is none."""
     try:
         status = os.stat(folder / STATE)

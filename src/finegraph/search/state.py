@@ -105,7 +105,7 @@ class IndexState:
     """What an index consists of.
 
     Attributes:
-        generation: how many changes there were before; tells two states apart.
+        generation: how many changes there were before.
         complete: whether all photos that it was made of are in; an index whose making was interrupted is not.
         model: what made the vectors.
         graph: the file of the label graph.
@@ -147,6 +147,13 @@ class IndexState:
     def next(self, **changes: Any) -> IndexState:
         """The state after a change."""
         return replace(self, generation=self.generation + 1, **changes)
+
+    def is_same(self, other: IndexState) -> bool:
+        """Whether this is the very same index, by the checksums of its files and what was removed.
+
+        The generation alone does not tell: an index that was made anew may have had as many changes as the old one.
+        """
+        return self.to_dict() == other.to_dict()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""

@@ -34,6 +34,7 @@ class Admission:
         megabytes: how much all their uploads may take together.
         per_client: how many photos of one client may be in it; by default half of all, and for clients on this machine
             all.
+        largest: how many bytes a request may bring at the most.
 
     Attributes:
         inside: how many photos are in it now.
@@ -41,8 +42,8 @@ class Admission:
         open: whether anything is let in; False while the server stops.
     """
 
-    def __init__(self, photos: int, megabytes: int, per_client: int | None = None) -> None:
-        self._most, self._most_bytes = photos, megabytes << 20
+    def __init__(self, photos: int, megabytes: int, per_client: int | None = None, *, largest: int = 32 << 20) -> None:
+        self._most, self._most_bytes, self._largest = photos, megabytes << 20, largest
         self._bounds_here = per_client is not None
         self._share = per_client if per_client is not None else max(1, photos // 2)
         self.inside, self.refused, self.open = 0, 0, True
@@ -51,21 +52,22 @@ class Admission:
         self._seconds_per_photo, self._last = 0.05, time.monotonic()
 
     @contextmanager
-    def enter(self, size: int, client: str = HERE) -> Iterator[Ticket]:
+    def enter(self, size: int | None, client: str = HERE) -> Iterator[Ticket]:
         """Let a request in for the time of a `with` block.
 
         Args:
-            size: how many bytes it brings; what it does not say counts as nothing until it has come.
+            size: how many bytes it brings; one that does not say (None) counts as the largest, which it may be.
             client: whose it is, as `client_name` says.
 
         Raises:
             ProblemError: the server is full or stopping, or the client has its share already.
         """
+        size = self._largest if size is None else size
         if not self.open:
             raise ProblemError("not-ready", "The server is stopping.", {"retry-after": "5"})
         if self.full_for(client) or (self._bytes and self._bytes + size > self._most_bytes):
             raise self.refuse(client)
-        ticket = Ticket(self, size, client)
+        ticket = Ticket(self, client)
         self._count(client, 1)
         self._bytes += size
         try:
@@ -120,8 +122,8 @@ class Admission:
 class Ticket:
     """The place of one request in the server."""
 
-    def __init__(self, admission: Admission, size: int, client: str) -> None:
-        self._admission, self.size, self.client, self.photos = admission, size, client, 1
+    def __init__(self, admission: Admission, client: str) -> None:
+        self._admission, self.client, self.photos = admission, client, 1
 
     def count(self, photos: int) -> None:
         """Say how many photos the request holds, once that is known.

@@ -33,6 +33,9 @@ from finegraph.model.predictions import PredictionSettings, UnknownFlag, describ
 from finegraph.web.decode_lane import Pixels
 from finegraph.web.problems import ProblemError
 
+_BYTES_BESIDE, _BYTES_PER_LABEL = 64 << 10, 48
+"""How large a question with scores may be: for each label its score and, as evidence, its name with a number."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
@@ -188,6 +191,13 @@ class ServedModel:
         if len(values) != fine + coarse or not np.isfinite(values).all():
             raise InputError(f"scores: expected {fine + coarse} finite numbers, got {len(values)} or others")
         return Scores(values[:fine], values[fine:] if coarse else None)
+
+    @cached_property
+    def most_given_bytes(self) -> int:
+        """The largest body with scores and evidence; what is larger is none."""
+        graph = self.model.graph
+        labels = len(graph) + sum(len(graph.kind(name).labels) for name in graph.kinds)
+        return _BYTES_BESIDE + _BYTES_PER_LABEL * labels
 
     @cached_property
     def _coarse_count(self) -> int:

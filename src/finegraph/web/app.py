@@ -75,9 +75,9 @@ def _health_routes(state: ServerState) -> APIRouter:
         return HealthBody(status="live")
 
     @router.get("/health/ready", responses=problem_responses("not-ready"))
-    def ready() -> HealthBody:
+    async def ready() -> HealthBody:
         """Whether the server can answer about photos now."""
-        if not state.ready:
+        if not state.ready or not state.pool.is_ready():
             raise ProblemError("not-ready", "The workers are not there yet, or no longer.", {"retry-after": "1"})
         return HealthBody(status="ready")
 

@@ -9,6 +9,7 @@ the job, not to a place in a batch.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ import torch
 from finegraph.model import Prediction
 from finegraph.web.answering import Ask, Scores, ServedModel
 from finegraph.web.decode_lane import Pixels
+
+_LOG = logging.getLogger("finegraph.web")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Batcher:
         self._waiting: deque[tuple[Job, asyncio.Future[Done]]] = deque()
         self._changed = threading.Condition()
         self._closed = False
+        self._free = 0  # threads that wait for photos
         self._running: list[threading.Thread] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -96,22 +100,33 @@ class Batcher:
         return await future
 
     def _run(self) -> None:
-        """One thread: batch after batch until it is closed and nothing waits."""
+        """One thread: batch after batch until it is closed and nothing waits. No error ends it: others wait for it."""
         torch.set_num_threads(1)
         assert self._loop is not None
-        self._first()
+        try:
+            self._first()
+        except Exception:
+            _LOG.exception("the model failed before its first photo; photos are tried all the same")
         while batch := self._take():
-            self._told(len(batch))
-            found = _outcomes([job for job, _ in batch])
+            try:
+                self._told(len(batch))
+                found = _outcomes([job for job, _ in batch])
+            except Exception as error:
+                found = [error] * len(batch)
             pairs = [(future, outcome) for (_, future), outcome in zip(batch, found, strict=True)]
             self._loop.call_soon_threadsafe(_tell, pairs)
 
     def _take(self) -> list[tuple[Job, asyncio.Future[Done]]]:
-        """This thread's share of what waits, all for one model; nothing when it is closed."""
+        """This thread's share of what waits, all for one model; nothing when it is closed.
+
+        Threads that are free share it; a thread that is the only one takes all, since large batches are quicker.
+        """
         with self._changed:
+            self._free += 1
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            share = min(self._batch_size, -(-len(self._waiting) // self._threads))
+            share = min(self._batch_size, -(-len(self._waiting) // self._free))
+            self._free -= 1
             batch: list[tuple[Job, asyncio.Future[Done]]] = []
             while len(batch) < share and self._waiting:
                 if batch and self._waiting[0][0].model is not batch[0][0].model:

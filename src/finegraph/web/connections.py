@@ -1,7 +1,8 @@
 """Connections with bounds: how many there are, and how long a request may take to come and an answer to be taken.
 
 Whoever opens connections and sends a byte now and then, or never reads its answer, takes a place that others need. So
-a head has some seconds from its first byte, or from the connection, a body some more, and an answer must be read on.
+a head has some seconds from its first byte, or from the connection, a body some more, and an answer must be read on,
+also one that is small or the last: a connection that is closed waits for its client to take the rest, and not for ever.
 What is not HTTP or comes too late is answered as a problem, like everything else. Cost: one timer for each connection.
 """
 
@@ -33,7 +34,7 @@ class ConnectionLimits:
     body_seconds: float = 35.0
     """How long its body may take."""
     stalled_seconds: float = 30.0
-    """How long a client may read nothing of an answer that waits."""
+    """How long an answer that waits for its client, or what is left of it when the connection is closed, may wait."""
     of_client: Counter[str] = field(default_factory=Counter)
     """How many connections each client has now."""
 
@@ -48,6 +49,7 @@ class BoundedConnection(H11Protocol):
         self._phase: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
         self.who = HERE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
@@ -66,6 +68,8 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
         self._enter(None)
         self.resume_writing()
+        if self._closing is not None:
+            self._closing.cancel()
         self.limits.of_client[self.who] -= 1
         if not self.limits.of_client[self.who]:
             del self.limits.of_client[self.who]
@@ -79,6 +83,17 @@ class BoundedConnection(H11Protocol):
         """See what is to come, such as the rest of a body that nobody reads."""
         super().on_response_complete()
         self.follow()
+        self._bound_closing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close it, as no other request came."""
+        super().timeout_keep_alive_handler()
+        self._bound_closing()
+
+    def shutdown(self) -> None:
+        """Close it once it is answered, as the server stops."""
+        super().shutdown()
+        self._bound_closing()
 
     def follow(self) -> None:
         """Set the clock when another part of a request is awaited than before."""
@@ -109,12 +124,27 @@ class BoundedConnection(H11Protocol):
                 ProblemError("timeout", f"The {phase} of the request took longer than {seconds:g} seconds to arrive.")
             )
         else:
-            self.transport.close()
+            self.close()
 
     def end_with(self, problem: ProblemError) -> None:
-        """Answer with a problem and close."""
-        self.transport.write(problem_bytes(problem, {"connection": "close"}))
+        """Answer with a problem and close; where another answer has begun, only close."""
+        cycle = self.cycle
+        begun = cycle is not None and not cycle.response_complete
+        if not (begun and cycle.response_started):
+            self.transport.write(problem_bytes(problem, {"connection": "close"}))
+        if begun:
+            cycle.disconnected = True  # what the route says now would come as a second answer
+            cycle.message_event.set()
+        self.close()
+
+    def close(self) -> None:
+        """Close it, once the client has taken what is written or has had the time to."""
         self.transport.close()
+        self._bound_closing()
+
+    def _bound_closing(self) -> None:
+        if self.transport.is_closing() and self._closing is None and self.transport.get_write_buffer_size():
+            self._closing = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
         """What is not HTTP is answered like other bad requests."""

@@ -1,8 +1,9 @@
 """Worker processes of one kind that decode photos, each killed and replaced when a photo keeps or breaks it.
 
 A photo waits for a free worker of its lane, so no more photos are decoded at once than the lane has workers. A worker
-that dies or hangs costs its own photo and nobody else's. Cost: two copies of the file and of the small picture through
-pipes, far less than the decoding itself.
+that dies or hangs costs its own photo and nobody else's; one that died before it was asked costs none. Where no new one
+can be started, that is tried again until it works; meanwhile the lane says that it has none. Cost: two copies of the
+file and of the small picture through pipes, far less than the decoding itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import sys
@@ -21,11 +23,19 @@ from jaxtyping import UInt8
 
 from finegraph.errors import ImageFileError
 from finegraph.web.decode_worker import READY
+from finegraph.web.problems import ProblemError
 
 Pixels = UInt8[np.ndarray, "height width channel"]
 _A_MOMENT = 1.0
 """How long a worker that has closed its end may take to be gone, in seconds."""
 _OUT_OF_TIME = -getattr(signal, "SIGPROF", 27)
+_STARTING = 60.0
+"""How long a worker may take to be ready, in seconds."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
+"""How long after a failed start the next is tried, in seconds; each time twice as long."""
+_SECRETS = ("FINEGRAPH_TOKEN",)
+"""What a worker that a photo has broken must not know."""
+_LOG = logging.getLogger("finegraph.web")
 
 
 class LargePhoto(Exception):  # noqa: N818  # no error: it goes to another lane
@@ -48,6 +58,7 @@ class Lane:
         megabytes: how much memory a worker may take beyond what it needs when idle.
         computing: for how many seconds a worker may compute on one photo.
         waiting: after how many seconds a worker that does not answer is given up.
+        queueing: after how many seconds a photo that no worker became free for is refused.
 
     Attributes:
         processes: those that run.
@@ -55,8 +66,9 @@ class Lane:
         inside: how many photos are in this lane, waiting or being decoded.
     """
 
-    def __init__(self, workers: int, megabytes: int, computing: float, waiting: float) -> None:
-        self._workers, self._megabytes, self._computing, self._waiting = workers, megabytes, computing, waiting
+    def __init__(self, workers: int, megabytes: int, computing: float, waiting: float, queueing: float) -> None:
+        self._workers, self._megabytes = workers, megabytes
+        self._computing, self._waiting, self._queueing = computing, waiting, queueing
         self._idle: asyncio.LifoQueue[Process] = asyncio.LifoQueue()
         self._replacing: set[asyncio.Task[None]] = set()
         self.processes: set[Process] = set()
@@ -86,12 +98,33 @@ class Lane:
         Raises:
             ImageFileError: it is no photo, broken, too large, or takes too long.
             LargePhoto: it is for another lane.
+            ProblemError: no worker became free for too long.
         """
         self.inside += 1
         try:
-            return await self._decode(await self._idle.get(), content, name, job)
+            return await self._decode(await self._free(), content, name, job)
         finally:
             self.inside -= 1
+
+    def has_worker(self) -> bool:
+        """Whether any worker is there; those that died since they were asked last are replaced."""
+        for worker in [self._idle.get_nowait() for _ in range(self._idle.qsize())][::-1]:
+            if worker.returncode is None:
+                self._idle.put_nowait(worker)
+            else:
+                self._give_up(worker)
+        return any(worker.returncode is None for worker in self.processes)
+
+    async def _free(self) -> Process:
+        """A worker that lives and has nothing to do."""
+        try:
+            async with asyncio.timeout(self._queueing):
+                while (worker := await self._idle.get()).returncode is not None:
+                    self._give_up(worker)
+                return worker
+        except TimeoutError:
+            detail = f"No process that decodes photos became free within {self._queueing:g} seconds."
+            raise ProblemError("overloaded", detail, {"retry-after": "5"}) from None
 
     async def _decode(self, worker: Process, content: bytes, name: str, job: dict[str, Any]) -> Pixels:
         usable = False
@@ -118,11 +151,15 @@ class Lane:
             if usable:
                 self._idle.put_nowait(worker)
             else:
-                self.killed += 1
-                task = asyncio.get_running_loop().create_task(self._replace(worker))
-                self._replacing.add(task)  # a task that nobody holds may be collected
-                task.add_done_callback(self._replacing.discard)
+                self._give_up(worker)
         return pixels
+
+    def _give_up(self, worker: Process) -> None:
+        """Let a worker be replaced while others go on."""
+        self.killed += 1
+        task = asyncio.get_running_loop().create_task(self._replace(worker))
+        self._replacing.add(task)  # a task that nobody holds may be collected
+        task.add_done_callback(self._replacing.discard)
 
     async def _ask(self, worker: Process, content: bytes, job: dict[str, Any]) -> Pixels:
         assert worker.stdin is not None
@@ -143,25 +180,38 @@ class Lane:
         return np.frombuffer(data, dtype=np.uint8).reshape(answer["height"], answer["width"], 3)
 
     async def _replace(self, worker: Process) -> None:
-        """End a worker and put a new one in its place, while others go on."""
+        """End a worker and put a new one in its place, however often that must be tried."""
         await self._stop(worker)
-        self._idle.put_nowait(await self._start())
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                self._idle.put_nowait(await self._start())
+                return
+            except Exception as error:  # no memory, no file, no thread: all of them may be there again later
+                _LOG.error("no process that decodes photos could be started; next try in %g s: %s", pause, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _start(self) -> Process:
         """A worker that is ready; its start is not part of any photo's time."""
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # the working folder may hold any file, also one called json.py
             *("-m", "finegraph.web.decode_worker", str(self._megabytes)),
             stdin=PIPE,
             stdout=PIPE,
             stderr=asyncio.subprocess.DEVNULL,  # decoders may print what a file makes them print
-            env=environment,
+            env={**environment, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # a Ctrl-C is for the server, which lets its workers finish
         )
         self.processes.add(worker)
         assert worker.stdout is not None
-        if await worker.stdout.readline() != READY:
+        line = b""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STARTING):
+                line = await worker.stdout.readline()
+        if line != READY:
             await self._stop(worker)
             raise OSError("a worker that decodes photos could not be started; see whether the machine has memory left")
         return worker

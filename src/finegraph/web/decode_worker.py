@@ -31,6 +31,8 @@ SCANS_PER_PIXEL = 16
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MOST_MARKERS = 1000
 _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
+_WITHOUT_LENGTH = (_START, 0x01)
+"""Markers that stand alone; a length read behind them would lead past others."""
 
 
 def limit_process(megabytes: int) -> None:
@@ -109,7 +111,7 @@ def jpeg_scans(content: bytes) -> int:
             return max(1, scans)
         scans += found[0][1] == _SCAN
         place = found.end()
-        if found[0][1] != _START:
+        if found[0][1] not in _WITHOUT_LENGTH:
             place += max(2, int.from_bytes(content[place : place + 2], "big"))
     return MOST_SCANS + 1
 

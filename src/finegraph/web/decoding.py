@@ -28,6 +28,8 @@ class DecodingSettings:
     """A photo whose decoding computes for longer is given up and its worker killed, in seconds."""
     seconds: float = 10.0
     """A worker that has not answered after so many seconds is killed, whatever it does."""
+    queueing: float = 30.0
+    """A photo that no worker became free for in so many seconds is refused."""
     megabytes: int = 64
     """How much memory a worker may take beyond what it needs when idle; what needs more is a large photo."""
     large_megabytes: int = 144
@@ -47,7 +49,7 @@ class DecodingPool:
 
     def __init__(self, settings: DecodingSettings) -> None:
         self._settings = settings
-        times = (settings.computing, settings.seconds)
+        times = (settings.computing, settings.seconds, settings.queueing)
         self._quick = Lane(settings.workers, settings.megabytes, *times)
         self._large = Lane(1, settings.large_megabytes, *times)
 
@@ -65,6 +67,10 @@ class DecodingPool:
         """How many workers had to be killed or died so far."""
         return self._quick.killed + self._large.killed
 
+    def is_ready(self) -> bool:
+        """Whether there is a worker for every photo that may come."""
+        return all([self._quick.has_worker(), self._large.has_worker()])  # both are asked: each sees to its own
+
     async def decode(self, content: bytes, name: str, views: ViewSettings) -> Pixels:
         """The picture that views are cut from.
 
@@ -75,7 +81,7 @@ class DecodingPool:
 
         Raises:
             ImageFileError: it is no photo, broken, too large, or takes too long.
-            ProblemError: too many large photos wait already.
+            ProblemError: too many large photos wait already, or no worker became free.
         """
         settings = self._settings
         job = {

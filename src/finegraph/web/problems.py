@@ -60,6 +60,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     "too-many": ProblemKind(429, "You ask for more than your share", "Wait for your answers; try after Retry-After."),
     "internal": ProblemKind(500, "The server has a fault", "Try again; if it stays, look into the server's log."),
     "overloaded": ProblemKind(503, "The server is busy", "Try again after the seconds in Retry-After."),
+    "index-changed": ProblemKind(503, "The index cannot be opened", "Try again later; the server's log says why."),
     "not-ready": ProblemKind(503, "The server is starting or stopping", "Try again in a moment."),
 }
 """All problems by the end of their type, `urn:finegraph:problem:NAME`."""

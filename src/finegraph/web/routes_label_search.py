@@ -32,7 +32,7 @@ def label_search_routes(state: ServerState) -> APIRouter:
     @router.get(
         "/v1/search",
         response_model=LabelSearchBody,
-        responses=problem_responses("no-index", "unknown-name", "input", "too-many", "overloaded"),
+        responses=problem_responses("no-index", "unknown-name", "input", "too-many", "overloaded", "index-changed"),
     )
     async def search_label(
         request: Request,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from finegraph.errors import ImageFileError
@@ -18,6 +20,7 @@ from finegraph.web.answering import Ask, ServedModel
 from finegraph.web.batching import Done
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.schemas import MOST_TOP, GivenBody, GivenRequest, PredictBody, multipart
+from finegraph.web.security import check_length, limited
 from finegraph.web.state import ServerState
 from finegraph.web.uploads import Photo, read_upload
 from finegraph.web.words import answer_words
@@ -82,24 +85,49 @@ def predict_routes(state: ServerState) -> APIRouter:
         known = {kind: list(labels) for kind, labels in given.items()}
         return JSONResponse({"model": model.id, "given": known, "photos": photos, "bad": bad})
 
-    @router.post(
-        "/v1/given",
-        response_model=GivenBody,
-        responses=problem_responses("input", "evidence", "other-model", "too-many", "overloaded"),
-    )
-    async def given(request: Request, body: GivenRequest) -> Response:
+    async def given(body: GivenRequest) -> Response:
         """Answer about a photo again with other evidence, exactly and without the photo, from the scores it had."""
-        with state.admission.enter(len(body.scores), client_of(request)):
-            model = state.model
-            evidence: dict[str, object] = {
-                kind: set(value) if isinstance(value, list) else value for kind, value in body.given.items()
-            }
-            settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain)
-            known = {kind: value for kind, value in evidence.items() if value is not None}
-            prediction = await asyncio.to_thread(_again, model, body, known, settings)
+        model = state.model
+        evidence: dict[str, object] = {
+            kind: set(value) if isinstance(value, list) else value for kind, value in body.given.items()
+        }
+        settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain)
+        known = {kind: value for kind, value in evidence.items() if value is not None}
+        prediction = await asyncio.to_thread(_again, model, body, known, settings)
         return JSONResponse({"model": model.id, "prediction": prediction_content(0, prediction, known, body.scores)})
 
+    router.add_api_route(
+        "/v1/given",
+        given,
+        methods=["POST"],
+        response_model=GivenBody,
+        responses=problem_responses("input", "evidence", "other-model", "too-many", "overloaded"),
+        route_class_override=_admitted(state),
+    )
     return router
+
+
+def _admitted(state: ServerState) -> type[APIRoute]:
+    """Routes that let a request in before its body is read, which may be as large as a question with scores."""
+
+    class Admitted(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def admit(request: Request) -> Response:
+                most, size = state.model.most_given_bytes, body_size(request)
+                check_length(request.headers, most)
+                with state.admission.enter(most if size is None else size, client_of(request)):
+                    bounded = Request(request.scope, limited(request.receive, most))
+                    try:
+                        await bounded.body()
+                    except ClientDisconnect:
+                        raise ProblemError("bad-request", "The request ended early.") from None
+                    return await handle(bounded)
+
+            return admit
+
+    return Admitted
 
 
 def _again(
@@ -157,7 +185,7 @@ def client_of(request: Request) -> str:
     return client_name(request.client.host if request.client else None)
 
 
-def body_size(request: Request) -> int:
-    """How many bytes a request says it brings."""
+def body_size(request: Request) -> int | None:
+    """How many bytes a request says it brings; None where it does not, or comes in chunks, whatever it says."""
     length = request.headers.get("content-length", "")
-    return int(length) if length.isdigit() else 0
+    return int(length) if length.isdigit() and "transfer-encoding" not in request.headers else None

@@ -17,7 +17,7 @@ from finegraph.web.pictures import thumbnail
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.routes_predict import body_size, client_of, look_at_all, refuse_all_bad
 from finegraph.web.schemas import MOST_TOP, SearchBody, multipart
-from finegraph.web.searching import SearchAsk
+from finegraph.web.searching import PhotoIndex, SearchAsk
 from finegraph.web.state import ServerState
 from finegraph.web.uploads import Upload, read_upload
 from finegraph.workflows.predict import parse_given
@@ -47,15 +47,13 @@ def search_routes(state: ServerState) -> APIRouter:
         "/v1/search",
         response_model=SearchBody,
         responses=problem_responses(
-            "no-index", "timeout", "media-type", "photo", "input", "evidence", "too-many", "overloaded"
+            "no-index", "timeout", "media-type", "photo", "input", "evidence", "too-many", "overloaded", "index-changed"
         ),
         openapi_extra=multipart(FIELDS, state.settings.photos_per_request),
     )
     async def search(request: Request) -> Response:
         """The photos of the index that are most similar to each photo, filtered and re-ranked as asked."""
-        index = state.index
-        if index is None:
-            raise ProblemError("no-index", "This server was started without an index.")
+        _index_of(state)  # before anything is read
         with state.admission.enter(body_size(request), client_of(request)) as ticket:
             upload = await read_upload(
                 request,
@@ -64,13 +62,14 @@ def search_routes(state: ServerState) -> APIRouter:
                 seconds=state.settings.upload_seconds,
             )
             ticket.count(len(upload.photos))
-            model = state.model
+            # Both at one moment: while the photos came, another model may have taken over, with another index.
+            model, index = state.model, _index_of(state)
             ask = _ask(upload, model.model.graph)
             outcomes = await look_at_all(state, upload.photos, model, None)
             good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
             bad = refuse_all_bad(upload.photos, outcomes)
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
-            hits = await asyncio.to_thread(index.search, model, scores, ask)
+            hits = await asyncio.to_thread(index.search, model, scores, ask, reopen=index is state.index)
         photos = [
             {"number": number, "photo": upload.photos[number].name, "hits": hit_contents(state, found)}
             for number, found in zip(good, hits, strict=True)
@@ -94,6 +93,13 @@ def search_routes(state: ServerState) -> APIRouter:
         )
 
     return router
+
+
+def _index_of(state: ServerState) -> PhotoIndex:
+    """The index that is searched now."""
+    if state.index is None:
+        raise ProblemError("no-index", "This server was started without an index.")
+    return state.index
 
 
 def _ask(upload: Upload, graph: LabelGraph) -> SearchAsk:

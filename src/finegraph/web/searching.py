@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,14 @@ import numpy as np
 
 from finegraph.errors import FinegraphError
 from finegraph.web.answering import Scores, ServedModel
+from finegraph.web.problems import ProblemError
 
 if TYPE_CHECKING:
     from finegraph.search import Hit, Index
 
 _LOG = logging.getLogger("finegraph.web")
+_AGAIN = 30.0
+"""An index that could not be opened is tried again after so many seconds, or as soon as it changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +43,16 @@ class SearchAsk:
 
 
 class PhotoIndex:
-    """An open index that the served model made; opened again when somebody changed it."""
+    """An open index that the served model made; opened again when somebody changed it.
+
+    Where what is there now cannot be opened, or is of another model, searches are refused and that is remembered: a
+    whole index is not read again for every search.
+    """
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self._opening = threading.Lock()
+        self._failed: tuple[object, float] | None = None  # the state of the folder, and when to try again
 
     def __len__(self) -> int:
         return len(self._index)
@@ -64,10 +73,20 @@ class PhotoIndex:
         index.refuse_other(model.model)
         return cls(index)
 
-    def search(self, model: ServedModel, scores: Sequence[Scores], ask: SearchAsk) -> list[list[Hit]]:
+    def search(
+        self, model: ServedModel, scores: Sequence[Scores], ask: SearchAsk, *, reopen: bool = True
+    ) -> list[list[Hit]]:
         """What is most similar to photos, the best first.
 
+        Args:
+            model: the model that made the scores, and the index.
+            scores: those of the photos.
+            ask: what is asked.
+            reopen: whether the index is opened again if it changed; not for a request that began before another model
+                took over, as the folder may hold that one's index by now.
+
         Raises:
+            ProblemError: the index changed and cannot be opened again.
             UnknownNameError: a kind or a label that the graph does not have.
             EvidenceError: what is given cannot be true.
         """
@@ -78,7 +97,8 @@ class PhotoIndex:
             known = model.ask(ask.given).given.apply(model.tempered(scores), range(len(scores)))
             factors = condition_factors(known, same=ask.same, other=ask.other)
         vectors = np.stack([row.feature for row in scores if row.feature is not None])
-        return self._current(model).search(
+        index = self._current(model) if reopen else self._index
+        return index.search(
             vectors,
             count=ask.count,
             where=ask.where,
@@ -92,6 +112,7 @@ class PhotoIndex:
         """What is most similar to the mean of the photos of a fine label, the best first.
 
         Raises:
+            ProblemError: the index changed and cannot be opened again.
             UnknownNameError: no such label, or a kind that the graph does not have.
             InputError: no photo of the label is in the index.
         """
@@ -110,15 +131,33 @@ class PhotoIndex:
         )
 
     def _current(self, model: ServedModel) -> Index:
-        """The index as it is now; the one that is open where the new one cannot be read."""
+        """The index as it is now.
+
+        Raises:
+            ProblemError: it changed and cannot be opened again, or another model made the new one.
+        """
         from finegraph.search import Index
+        from finegraph.search.index import state_stamp
 
         with self._opening:
+            stamp = state_stamp(self._index.folder)
+            if self._failed is not None and self._failed[0] == stamp and time.monotonic() < self._failed[1]:
+                raise _cannot_open()
             try:
                 if not self._index.is_current():
                     index = Index.open(self._index.folder)
                     index.refuse_other(model.model)
                     self._index = index
             except (FinegraphError, OSError) as error:
-                _LOG.error("the index could not be opened again, the old one is searched: %s", error)
+                self._failed = stamp, time.monotonic() + _AGAIN
+                _LOG.error("the index was changed and cannot be opened again, searches are refused: %s", error)
+                raise _cannot_open() from error
+            self._failed = None
             return self._index
+
+
+def _cannot_open() -> ProblemError:
+    detail = (
+        "The index was changed; what is there now is not whole, or another model made it than the one that is served."
+    )
+    return ProblemError("index-changed", detail, {"retry-after": f"{_AGAIN:.0f}"})

@@ -131,7 +131,7 @@ class Guard:
         try:
             self._check_host(headers)
             self._check_origin(scope["method"], headers)
-            self._check_size(headers)
+            check_length(headers, self._security.most_bytes)
             answer = self._check_token(scope, headers)
         except ProblemError as problem:
             answer = problem.response()
@@ -139,7 +139,7 @@ class Guard:
             await answer(scope, receive, send_with_headers)
             return
         try:
-            await self._app(scope, self._limited(receive), send_with_headers)
+            await self._app(scope, limited(receive, self._security.most_bytes), send_with_headers)
         except Exception as error:
             if started:
                 raise  # half an answer is out; only closing the connection tells
@@ -162,11 +162,6 @@ class Guard:
                 "origin", f"The Origin header is {str(origin)[:80]!r}; only pages of this server may do this."
             )
 
-    def _check_size(self, headers: Headers) -> None:
-        length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._security.most_bytes:
-            raise ProblemError("too-large", _too_large(self._security.most_bytes))
-
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
         """None where the request may go on; otherwise what is answered: a cookie for a page, or where to sign in."""
         security, path = self._security, scope["path"]
@@ -187,19 +182,27 @@ class Guard:
             return HTMLResponse((files("finegraph.web") / "page" / "sign_in.html").read_text(encoding="utf-8"), 401)
         raise ProblemError("token", "The token is missing or wrong.", {"www-authenticate": "Bearer"})
 
-    def _limited(self, receive: Receive) -> Receive:
-        """The body, refused as soon as it is too large; it need not say its length beforehand."""
-        left = self._security.most_bytes
 
-        async def limited() -> Message:
-            nonlocal left
-            message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise ProblemError("too-large", _too_large(self._security.most_bytes))
-            return message
+def check_length(headers: Headers, most: int) -> None:
+    """Raise where a request says that it is larger than so many bytes."""
+    length = headers.get("content-length", "0")
+    if length.isdigit() and int(length) > most:
+        raise ProblemError("too-large", _too_large(most))
 
-        return limited
+
+def limited(receive: Receive, most: int) -> Receive:
+    """The body, refused as soon as it is larger than so many bytes; it need not say its length beforehand."""
+    left = most
+
+    async def receive_limited() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise ProblemError("too-large", _too_large(most))
+        return message
+
+    return receive_limited
 
 
 def host_name(header: str) -> str:

@@ -91,6 +91,7 @@ def make_server(state: ServerState) -> Server:
         connections=settings.connections,
         head_seconds=settings.head_seconds,
         body_seconds=settings.upload_seconds + _AFTER_UPLOADS,
+        stalled_seconds=settings.stalled_seconds,
     )
     paths, most = ("/v1/predict", "/v1/search"), settings.security.most_bytes
     return Server(

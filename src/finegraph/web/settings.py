@@ -43,6 +43,8 @@ class ServeSettings:
     """How long the head of a request may take to arrive."""
     upload_seconds: float = 30.0
     """How long its photos may take to arrive."""
+    stalled_seconds: float = 30.0
+    """How long an answer may wait for a client that does not read it."""
     stop_seconds: float = 30.0
     """How long requests may take to finish when the server stops."""
 

@@ -37,8 +37,8 @@ class ServerState:
     def __init__(self, settings: ServeSettings, model: ServedModel, index: PhotoIndex | None = None) -> None:
         self.settings, self.model, self.index = settings, model, index
         self.pool = DecodingPool(settings.decoding)
-        megabytes = (_UPLOADS * settings.security.most_bytes) >> 20
-        self.admission = Admission(settings.queue, megabytes, settings.per_client)
+        largest = settings.security.most_bytes
+        self.admission = Admission(settings.queue, (_UPLOADS * largest) >> 20, settings.per_client, largest=largest)
         self.statistics = Statistics(
             lambda: self.admission.inside, lambda: self.admission.refused, lambda: self.pool.killed
         )

@@ -20,6 +20,8 @@ from finegraph.web.problems import ProblemError
 
 MOST_FIELDS = 200
 MOST_FIELD_BYTES = 64 << 10
+MOST_DIGITS = 18
+"""More are no number that is asked for, and Python refuses to read very many."""
 MOST_NAME = 200
 """Names of files are cut to this many characters."""
 
@@ -55,7 +57,9 @@ class Upload(NamedTuple):
     def whole(self, name: str, default: int, least: int, most: int) -> int:
         """A field that is a whole number."""
         text = self.one(name, str(default))
-        if not text.isascii() or not text.removeprefix("-").isdigit() or not least <= int(text) <= most:
+        digits = text.removeprefix("-")
+        sound = text.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS
+        if not sound or not least <= int(text) <= most:
             raise InputError(f"{name}: expected a whole number from {least} to {most}, got {text[:40]!r}")
         return int(text)
 

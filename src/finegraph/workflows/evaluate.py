@@ -206,6 +206,7 @@ def _details(
         cache=place.cache,
         box=found.result.box,
         threads=workers,
+        run=None if place.settings is None else place.model.absolute().parent,
     )
 
 

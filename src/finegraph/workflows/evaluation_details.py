@@ -41,9 +41,12 @@ from finegraph.workflows.similar_photos import (
     similar_of_stored,
     similar_of_training,
 )
-from finegraph.workflows.training_data import read_training_data
+from finegraph.workflows.stored_labels import is_store, labels_of_run
+from finegraph.workflows.training_data import TrainingData, read_training_data
 
 FORMAT, VERSION = "finegraph.evaluation.details", 1
+BAD_TRAINING = "bad_training_photos"
+"""Among the facts of a model: the training photos that could not be read, each with the reason."""
 MOST_THUMBNAILS = 10_000
 """Of more photos than this only some are kept as small pictures: those answered wrongly first."""
 
@@ -67,7 +70,8 @@ def gather_details(
     cache: Cache,
     box: bool,
     threads: int | None = None,
-    train: Samples | None = None,
+    run: Path | None = None,
+    data: TrainingData | None = None,
     known: TrainingFeatures | None = None,
 ) -> FoundDetails:
     """Everything that a report needs beside the figures.
@@ -81,12 +85,20 @@ def gather_details(
         cache: where features are stored; False for nowhere.
         box: whether photos were cut to their boxes.
         threads: how many threads make pictures.
-        train: the photos that the model was trained on; by default they are listed again, as the settings say.
+        run: the folder of the run, with its own copy of what a label store said.
+        data: the photos that the model was trained and validated on; by default they are listed again, as the settings
+            say. Those that could not be read then are left out.
         known: the features of both, where training has just computed them; by default they are looked up in `cache`.
     """
     notes: list[str] = []
-    if train is None:
-        train = _training_photos(settings, notes)
+    if data is None:
+        data = _training_photos(settings, run, notes)
+    bad = classifier.about.get(BAD_TRAINING, {})
+    train = None if data is None else data.train.only(lambda sample: os.fspath(sample.path) not in bad)
+    if known is not None:
+        train = known.trained.samples
+    if settings is not None and data is not None and data.val is not None:
+        notes += _chosen_by(settings, samples, data.val)
     arrays = {**results.arrays(), **details.arrays()}
     wrong = set(results.sample[results.right == 0].tolist())
     gallery = details.gallery.tolist()
@@ -119,6 +131,7 @@ def gather_details(
         "versions": _versions(),
         "training": None if train is None else _training_counts(train, classifier.graph, notes),
         "photos": [os.fspath(sample.path) for sample in samples],
+        "bad_training_photos": [{"path": path, "reason": reason} for path, reason in bad.items()],
         "similar": None if train is None else [_named(train[number]) for number in used],
         "notes": notes,
     }
@@ -157,16 +170,36 @@ def _named(sample: Sample) -> dict[str, str | None]:
     return {"path": os.fspath(sample.path), "label": sample.label}
 
 
-def _training_photos(settings: TrainSettings | None, notes: list[str]) -> Samples | None:
+def _training_photos(settings: TrainSettings | None, run: Path | None, notes: list[str]) -> TrainingData | None:
     """The photos that the run was trained with; None, and a note, where they are not known any more."""
     if settings is None or not settings.data:
         notes.append("The model is in no run folder, so it is not known which photos it was trained with.")
         return None
+    stored = None
     try:
-        return read_training_data(settings).train
+        if run is not None and settings.graph is not None and is_store(settings.graph):
+            stored = labels_of_run(run, settings.graph)
+        return read_training_data(settings, stored)
     except (FinegraphError, OSError) as error:
         notes.append(f"The list of the training photos cannot be read any more: {error}")
         return None
+
+
+def _chosen_by(settings: TrainSettings, samples: Samples, val: Samples) -> list[str]:
+    """A note where the evaluated photos had a say in what the model is."""
+    what = ""
+    if settings.tune == "all" and settings.numbers().epochs > 1:
+        what = "the best epoch"
+    elif settings.tune == "head" and settings.choose:
+        what = "the strengths of the priors"
+    validated = {sample.path for sample in val}
+    count = sum(sample.path in validated for sample in samples)
+    if not what or not count:
+        return []
+    which = "These photos" if count == len(samples) else f"{count:,} of these photos"
+    return [
+        f"{which} also chose {what} in training, so the figures may be better than on photos that had no part in it."
+    ]
 
 
 def _training_counts(train: Samples, graph: LabelGraph, notes: list[str]) -> dict[str, Any] | None:

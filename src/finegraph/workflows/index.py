@@ -342,7 +342,7 @@ def _refuse_finished(folder: Path, way: str, project: int | None) -> None:
     if state.complete:
         raise IndexFolderError(f"{folder}: there is an index already; add photos to it, or choose another folder")
     wanted = state.dimensions if state.projection is not None else None
-    if state.way != way or (state.segments and wanted != project):
+    if state.way != way or ((state.segments or state.projection) and wanted != project):
         raise IndexFolderError(
             f"{folder}: making this index was interrupted, and it was begun with other settings (way {state.way!r}, "
             f"projection to {wanted or 'no fewer'} dimensions); go on with these, or remove the folder and begin again"

@@ -96,6 +96,7 @@ def remove_photos(
     *,
     labels: Sequence[str] = (),
     missing: bool = False,
+    most_missing: bool = False,
 ) -> int:
     """Remove photos from an index; their files are not touched.
 
@@ -104,13 +105,14 @@ def remove_photos(
         photos: paths of photos, or of folders: all photos below.
         labels: fine labels, all photos of which go.
         missing: whether photos go whose file is not there any more.
+        most_missing: whether they go even if that is more than half of the photos, as when a disk is not mounted.
 
     Returns:
         How many were removed.
 
     Raises:
         IndexFolderError: there is no index, or it cannot be written.
-        InputError: nothing to remove was named, or a photo that is not in the index.
+        InputError: nothing to remove was named, a photo that is not in the index, or more than half are missing.
         UnknownNameError: a label that no photo has.
     """
     if not photos and not labels and not missing:
@@ -121,11 +123,13 @@ def remove_photos(
         for label in labels:
             if label not in known:
                 raise unknown_name("fine label", label, known, "in the index")
-        wanted = {
-            identity
-            for identity, place in places.items()
-            if writer.segment(place).label(place.row) in set(labels) or (missing and not os.path.exists(identity[0]))
-        }
+        named = set(labels)
+        wanted = {identity for identity, place in places.items() if writer.segment(place).label(place.row) in named}
+        if missing:
+            gone = [identity for identity in places if not os.path.exists(identity[0])]
+            if 2 * len(gone) > len(places) and not most_missing:
+                raise InputError(_most_are_missing(os.fspath(folder), gone[0][0], len(gone), len(places)))
+            wanted.update(gone)
         for photo in photos:
             path = os.path.abspath(photo)
             found = [one for one in places if one[0] == path or one[0].startswith(path + os.sep)]
@@ -233,6 +237,13 @@ def _check_photos(
             done += 1
             if progress is not None:
                 progress(done, total)
+
+
+def _most_are_missing(folder: str, photo: str, gone: int, total: int) -> str:
+    return (
+        f"{folder}: expected most photos of the index to be there, got {gone} of {total} whose file is missing, such "
+        f"as {photo}; see whether the disk with the photos is there, or say that they are to be removed even so"
+    )
 
 
 def _segments(path: Path, state: IndexState) -> list[Segment]:

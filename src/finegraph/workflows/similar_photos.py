@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache as cache_once
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.model.features import Features
-from finegraph.model.features.cache import default_cache_folder
+from finegraph.model.features.cache import FeatureCache, default_cache_folder
 from finegraph.model.features.keys import photo_key
 from finegraph.model.features.work import Source
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -97,11 +98,21 @@ def similar_of_stored(
     views = classifier.views
     stored = Source(classifier.network.backbone, views, "centre", root, "auto").cache
 
+    @cache_once
+    def of_ten() -> FeatureCache:
+        return Source(classifier.network.backbone, views, "ten", root, "auto").cache
+
+    def row_of(key: bytes) -> Matrix | None:
+        row = stored.get(key)
+        if row is None and (ten := of_ten().get(key)) is not None:
+            row = ten[: stored.size]  # the first of ten views is the centre
+        return row
+
     def rows(photos: Mapping[int, Sample], how: ViewSettings) -> tuple[list[int], Matrix]:
         found = {}
         for number, sample in photos.items():
             try:
-                row = stored.get(photo_key(sample.path.read_bytes(), sample.box if how.box else None))
+                row = row_of(photo_key(sample.path.read_bytes(), sample.box if how.box else None))
             except (OSError, ValueError):
                 continue
             if row is not None:
@@ -115,6 +126,9 @@ def similar_of_stored(
         numbers, others = rows(dict(enumerate(train[start : start + _ROWS], start=start)), views)
         seen += len(numbers)
         best, which = _nearest(best, which, features, others, np.array(numbers, dtype=np.int32))
+    if not asked:
+        notes.append("Similar training photos are left out: the features of the evaluated photos are not stored.")
+        return None
     if not seen:
         notes.append("Similar training photos are left out: their features are not stored any more.")
         return None

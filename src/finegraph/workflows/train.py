@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.evaluation_details import BAD_TRAINING
 from finegraph.workflows.similar_photos import TrainingFeatures
 from finegraph.workflows.stored_labels import (
     StoredLabels,
@@ -165,6 +166,7 @@ def _train(
     views = make_views(settings, network)
     classifier, known = None, None
     result: dict[str, Any] = {"model": None, "finished": True, "figures": {}, "strengths": None, "bad": []}
+    bad: dict[str, str] = {}
     if settings.tune == "head":
         tuned = tune_head(network, data, views, settings, ranks, _stages(watcher, ranks))
         if tuned is not None:
@@ -174,6 +176,7 @@ def _train(
                 watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
             strengths = {**asdict(tuned.fit), "kind_weight": tuned.fit.kind_weights(data.graph)}
             result.update(figures=tuned.figures, strengths=strengths, bad=[str(error) for error in tuned.bad])
+            bad = {error.path: error.reason for error in tuned.bad}
             known = tuned.known
     else:
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
@@ -181,10 +184,11 @@ def _train(
         result["finished"] = trained is not None
         if trained is not None:
             result.update(figures=trained.figures, bad=list(trained.bad))
+            bad = dict.fromkeys(trained.bad, "it could not be read")
     result["model"] = str(folder.model) if result["finished"] else None
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
         # A model that is there already may have been calibrated since.
-        about = _about(settings, data, result)
+        about = _about(settings, data, result, bad)
         classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about)
         classifier.save(folder.model)
     return result, classifier, known
@@ -194,8 +198,10 @@ def _report(trained: Trained, device: torch.device, progress: Callable[[int, int
     """Write the report of a run that is complete; what goes wrong now is said, and takes nothing away from it."""
     try:
         return {"report": report_trained(trained, device, progress)}
-    except (FinegraphError, OSError, MemoryError) as error:
-        return {"report_fault": str(error) or type(error).__name__}
+    except (FinegraphError, OSError) as error:
+        return {"report_fault": str(error)}
+    except Exception as error:  # whatever it is, the model is saved, and hours of training must not look like a failure
+        return {"report_fault": f"{type(error).__name__}: {error}" if str(error) else type(error).__name__}
 
 
 def _read_store(
@@ -275,8 +281,11 @@ def _stages(watcher: TrainWatcher, ranks: Ranks) -> Stage:
     return lambda name: lambda done, total: None
 
 
-def _about(settings: TrainSettings, data: TrainingData, result: dict[str, Any]) -> dict[str, Any]:
+def _about(
+    settings: TrainSettings, data: TrainingData, result: dict[str, Any], bad: Mapping[str, str]
+) -> dict[str, Any]:
     """The facts for the model card."""
+    unread = {path: bad[path] for path in dict.fromkeys(os.fspath(one.path) for one in data.train) if path in bad}
     return {
         "finegraph": __version__,
         "data": settings.data,
@@ -284,4 +293,5 @@ def _about(settings: TrainSettings, data: TrainingData, result: dict[str, Any]) 
         "settings": settings.to_dict(),
         "figures": {f"val_{name}": value for name, value in result["figures"].items()},
         "strengths": result["strengths"] or {},
+        **({BAD_TRAINING: unread} if unread else {}),
     }

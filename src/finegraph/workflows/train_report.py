@@ -97,7 +97,7 @@ def report_trained(
         cache=False,
         box=found.result.box,
         threads=trained.settings.workers,
-        train=trained.data.train if known is None else known.trained.samples,
+        data=trained.data,
         known=known,
     )
     stem = default_name(trained.split, 1, None, False)

@@ -12,7 +12,7 @@ function picture(photo, large) {
   const data = page.thumbs[photo];
   if (!data) return el("div", { class: "no-photo" }, "no picture kept");
   const truth = page.truth[photo] < 0 ? "an unknown label" : page.fine[page.truth[photo]];
-  return el("img", { src: `data:image/jpeg;base64,${data}`, alt: large ? `Test photo of ${truth}` : "" });
+  return el("img", { src: `data:image/jpeg;base64,${data}`, alt: large ? `Evaluated photo of ${truth}` : "" });
 }
 
 function openViewer() {
@@ -46,7 +46,7 @@ function photoButton(photo, run) {
   const share = answers.topProbability[photo * answers.places];
   return el("button", { type: "button", class: "photo", onclick: () => showPhoto(photo) },
     picture(photo, false),
-    el("span", null, el("span", { class: `mark ${right ? "yes" : "no"}` }, right ? "✓ " : "✗ "),
+    el("span", null, truth < 0 ? null : el("span", { class: `mark ${right ? "yes" : "no"}` }, right ? "✓ " : "✗ "),
       name_(page.fine[answers.predicted[photo]]), " ", el("span", { class: "number" }, percent(share))),
     right || truth < 0 ? null : el("span", null, "truth: ", name_(page.fine[truth])),
     el("span", { class: "file" }, name_(page.names[photo])));

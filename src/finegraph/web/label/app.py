@@ -9,12 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.responses import Response
 
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.conflicts import install_conflicts
 from finegraph.web.label.exchange import exchange_routes
+from finegraph.web.label.identity import only_for
 from finegraph.web.label.looking_back import looking_back_routes
 from finegraph.web.label.photos import photo_routes
 from finegraph.web.label.reading import reading_routes
@@ -43,8 +44,10 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
     install_problems(app)
     install_conflicts(app, session)
-    for routes in (reading_routes, writing_routes, looking_back_routes, exchange_routes, photo_routes):
+    for routes in (reading_routes, looking_back_routes, photo_routes):
         app.include_router(routes(session))
+    for routes in (writing_routes, exchange_routes):
+        app.include_router(routes(session), dependencies=[Depends(only_for(session.store))])
 
     @app.get("/")
     def page() -> Response:

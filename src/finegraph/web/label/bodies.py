@@ -59,9 +59,9 @@ class Note(Edit):
 
 
 class PhotoLabel(Edit):
-    """The label of a kind that one photo shows."""
+    """The label of a kind that one photo shows; the photo by its number."""
 
-    photo: Annotated[int, Field(ge=0)]
+    photo: Annotated[str, Field(min_length=1, max_length=100)]
     kind: Name
     value: Value = None
     seen: int

@@ -2,7 +2,7 @@
 
 A choice needs the version of what it replaces, and a photo its number on the page. Where the store does not say them,
 as for an undo, they are read here together with the value, so that the person chooses between values that fit
-together. Cost: a question per conflict, of which there are at most a hundred.
+together. Cost: a question per conflict; of an action with very many, the first hundred are told and `total` counts all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from finegraph.workflows.label import LabelSession
 
 Json = dict[str, Any]
+MOST_TOLD = 100
+"""How many conflicts of one action are told; nobody chooses more often than that in a row."""
 
 
 def install_conflicts(app: FastAPI, session: LabelSession) -> None:
@@ -32,8 +34,9 @@ def install_conflicts(app: FastAPI, session: LabelSession) -> None:
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, ConflictError)
-        found = await run_in_threadpool(lambda: [_complete(session, photos, one) for one in error.conflicts])
-        return ProblemError("conflict", str(error), conflicts=found).response()
+        told = error.conflicts[:MOST_TOLD]
+        found = await run_in_threadpool(lambda: [_complete(session, photos, one) for one in told])
+        return ProblemError("conflict", str(error), conflicts=found, total=len(error.conflicts)).response()
 
     app.add_exception_handler(ConflictError, answer)
 
@@ -47,6 +50,8 @@ def _complete(session: LabelSession, photos: PhotoNumbers, conflict: Conflict) -
             found |= _present(now) | {"number": photos.number(conflict.photo)}
         elif conflict.what == "cell" and conflict.fine is not None and conflict.kind is not None:
             found |= _present(session.store.cell(conflict.fine, conflict.kind))
+        elif conflict.what == "note" and conflict.fine is not None:
+            found |= _present_note(session, conflict.fine)
     return found
 
 
@@ -55,3 +60,9 @@ def _present(cell: CellState | None) -> Json:
     if cell is None:
         return {}
     return {"theirs": cell.to_dict()["value"], "version": cell.version, "by": cell.by, "at": cell.at}
+
+
+def _present_note(session: LabelSession, fine: str) -> Json:
+    """What the note of a class is now; who wrote it is told by the store."""
+    row = session.store.one_class(fine)
+    return {"theirs": row.note, "version": row.note_version}

@@ -1,42 +1,30 @@
-"""The classes whose photos contradict their labels, as a list like any other.
+"""The classes whose photos contradict their labels, as a list like any other: the surest first.
 
-The store lists contradictions cell by cell; here they become classes, each once, in the same order: the surest first.
-The list is kept until the store changes. Cost: linear in the contradictions.
+The store answers it with one query. Only what a model sees on photos counts, not what a name suggests. Cost: linear in
+the suggestions of the model.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from finegraph.labelling import LabelStore
 
-MOST = 20_000
-"""The most contradictions that are looked at."""
-
 
 class Contradicted:
-    """Lists of contradicted classes, per kind, for the present version of a store."""
+    """Lists of the contradicted classes of a store."""
 
     def __init__(self, store: LabelStore) -> None:
-        self._store, self._version = store, -1
-        self._lists: dict[str | None, list[str]] = {}
-        self._lock = threading.Lock()
-
-    def names(self, kind: str | None) -> list[str]:
-        """The classes that are contradicted in a kind, or in any."""
-        version = self._store.version
-        with self._lock:
-            if version != self._version:
-                self._version, self._lists = version, {}
-            if kind not in self._lists:
-                found = self._store.suggestions(kind=kind, contradicting=True, limit=MOST).rows
-                self._lists[kind] = list(dict.fromkeys(one.fine for one in found))
-            return self._lists[kind]
+        self._store = store
 
     def page(self, kind: str | None, search: str, offset: int, limit: int) -> dict[str, Any]:
-        """Some of the classes, in the form of a page of the store."""
-        words = search.casefold().split()
-        names = [name for name in self.names(kind) if all(word in name.casefold() for word in words)]
-        rows = [self._store.one_class(name).to_dict() for name in names[offset : offset + limit]]
-        return {"rows": rows, "total": len(names), "offset": offset, "version": self._store.version}
+        """Some of the classes that are contradicted in a kind, or in any, with their cells of it."""
+        return self._store.classes(
+            kind=kind,
+            show="contradicted",
+            search=search,
+            order="attention",
+            offset=offset,
+            limit=limit,
+            kinds=None if kind is None else (kind,),
+        ).to_dict()

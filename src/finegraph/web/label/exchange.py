@@ -14,7 +14,6 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.json_reader import parse_json
 from finegraph.labelling import LabelStore, value_text
-from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import Content, parse_tasks
 from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.web.label.bodies import Import, ImportFile
@@ -40,10 +39,7 @@ def exchange_routes(session: LabelSession) -> APIRouter:
     @router.post("/import/preview")
     def preview(body: ImportFile) -> Json:
         found = read_content(body.name, body.text, store)
-        if isinstance(found, list):
-            diff = _photo_changes(store, found)
-        else:
-            diff = diff_graphs(store.graph(), found.graph if isinstance(found, Content) else found).to_dict()
+        diff = _photo_changes(store, found) if isinstance(found, list) else store.preview_import(found).to_dict()
         return {**diff, "total": len(diff["changes"]), "changes": diff["changes"][:MOST_LISTED]}
 
     @router.post("/import")

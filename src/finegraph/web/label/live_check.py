@@ -53,6 +53,8 @@ class LiveCheck:
             found = self._store.findings()
         except FinegraphError as error:  # the store is closing, or the graph has no classes left
             _LOG.warning("the graph check could not run: %s", error)
+        except Exception:  # a fault: said in full, and the next question tries again
+            _LOG.exception("the graph check failed")
         with self._lock:
             if found is not None:
                 self._found = (version, found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
+from finegraph.web.label.agreements import Agreements
 from finegraph.web.label.live_check import LiveCheck
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 def looking_back_routes(session: LabelSession) -> APIRouter:
     """The routes of a session that look back."""
     router = APIRouter(prefix="/api")
-    store, check = session.store, LiveCheck(session.store)
+    store, check, agreements = session.store, LiveCheck(session.store), Agreements(session.store)
 
     @router.get("/history")
     def history(
@@ -35,11 +36,7 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
     @router.get("/batches")
     def batches(person: str | None = None, before: int | None = None, limit: Limit = 50) -> Json:
         """The last actions, each with the version of the store that it made."""
-        found = []
-        for batch in store.batches(person=person, before=before, limit=limit):
-            last = store.history(batch=batch.number, limit=1)
-            found.append({**batch.to_dict(), "version": last[0].number if last else None})
-        return {"batches": found}
+        return {"batches": [batch.to_dict() for batch in store.batches(person=person, before=before, limit=limit)]}
 
     @router.get("/undoable")
     def undoable(person: str) -> Json:
@@ -57,7 +54,7 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
 
     @router.get("/agreement")
     def agreement(kind: str | None = None) -> Json:
-        return store.agreement(kind).to_dict()
+        return agreements.of(kind)
 
     @router.get("/findings")
     def findings(fine: str | None = None) -> Json:

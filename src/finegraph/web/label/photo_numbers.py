@@ -1,16 +1,21 @@
 """Photos by number. A request names a photo by its place in the data set, so no path ever comes from outside.
 
-The table is made once: linear in the photos.
+A page may outlive the server, and the next one at its address may show other photos. So a number has two parts, such as
+`1f0c2ab94d77-12`: a digest of the data set and the place in it. A number of another data set is refused, and what a
+browser keeps under it is never shown for another photo. The table is made once per session: linear in the photos.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from finegraph.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from finegraph.workflows.label import LabelSession, SessionPhoto
+
+_DIGEST = 12
 
 
 class PhotoNumbers:
@@ -19,28 +24,39 @@ class PhotoNumbers:
     def __init__(self, session: LabelSession) -> None:
         self._session = session
         self._samples = session.samples or ()
-        self._numbers = {sample.path: number for number, sample in enumerate(self._samples)}
+        self._places = {sample.path: place for place, sample in enumerate(self._samples)}
+        digest = hashlib.sha256()
+        for sample in self._samples:
+            digest.update(f"{sample.path}\0{sample.label}\0".encode("utf-8", "surrogateescape"))
+        self._digest = digest.hexdigest()[:_DIGEST]
 
-    def of_class(self, fine: str, limit: int | None = None) -> list[tuple[int, SessionPhoto]]:
+    def of_class(self, fine: str, limit: int | None = None) -> list[tuple[str, SessionPhoto]]:
         """The photos of a class with their numbers."""
-        return [(self._numbers[photo.path], photo) for photo in self._session.photos(fine, limit)]
+        return [(f"{self._digest}-{self._places[photo.path]}", photo) for photo in self._session.photos(fine, limit)]
 
-    def number(self, key: str) -> int:
+    def number(self, key: str) -> str:
         """The number of a photo by its key.
 
         Raises:
             UnknownNameError: the session has no such photo.
         """
-        return self._numbers[self._session.photo(key).path]
+        return f"{self._digest}-{self._places[self._session.photo(key).path]}"
 
-    def photo(self, number: int) -> SessionPhoto:
+    def photo(self, number: str) -> SessionPhoto:
         """The photo of a number.
 
         Raises:
-            UnknownNameError: no photo of a class has it.
+            UnknownNameError: no photo of a class has it, or it is a number of other photos than these.
         """
-        if 0 <= number < len(self._samples) and (fine := self._samples[number].label) is not None:
-            for other, photo in self.of_class(fine):
-                if other == number:
+        digest, _, place = number.rpartition("-")
+        if digest != self._digest:
+            raise UnknownNameError(
+                f"expected the number of a photo of this data set, {self._digest}-N, got {number!r}: other photos are "
+                "served now than when the page was loaded; load it again"
+            )
+        if place.isascii() and place.isdigit() and int(place) < len(self._samples):
+            fine = self._samples[int(place)].label
+            for other, photo in [] if fine is None else self.of_class(fine):
+                if other == f"{digest}-{int(place)}":
                     return photo
-        raise UnknownNameError(f"expected the number of one of {len(self._samples)} photos, got {number}")
+        raise UnknownNameError(f"expected the number of one of {len(self._samples)} photos, got {number!r}")

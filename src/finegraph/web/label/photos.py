@@ -34,10 +34,10 @@ class Thumbnails:
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most, self._bytes = most, 0
-        self._kept: OrderedDict[tuple[int, str], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, number: int, size: str, photo: SessionPhoto) -> bytes:
+    def get(self, number: str, size: str, photo: SessionPhoto) -> bytes:
         """The thumbnail of a photo as JPEG."""
         key = (number, size)
         with self._lock:
@@ -74,7 +74,7 @@ def photo_routes(session: LabelSession) -> APIRouter:
     photos, kept = PhotoNumbers(session), Thumbnails()
 
     @router.get("/photos/{number}/{size}")
-    def photo(number: int, size: Literal["small", "medium", "large"]) -> Response:
+    def photo(number: str, size: Literal["small", "medium", "large"]) -> Response:
         found = photos.photo(number)
         headers = {"cache-control": "private, max-age=3600"}
         return Response(kept.get(number, size, found), media_type="image/jpeg", headers=headers)

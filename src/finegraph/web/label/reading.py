@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 
 from finegraph.web.label.best_suggestions import BestSuggestions
 from finegraph.web.label.contradicted import Contradicted
+from finegraph.web.label.identity import store_identity
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ def reading_routes(session: LabelSession) -> APIRouter:
     router = APIRouter(prefix="/api")
     store, photos = session.store, PhotoNumbers(session)
     contradicted, suggested = Contradicted(store), BestSuggestions(store)
+    identity = store_identity(store)
 
     @router.get("/start")
     def start() -> Json:
         return {
             "name": session.name,
+            "store": identity,
             "version": store.version,
             "kinds": [kind.to_dict() for kind in store.kinds()],
             "progress": store.progress().to_dict(),
@@ -41,11 +44,6 @@ def reading_routes(session: LabelSession) -> APIRouter:
             "photos": session.samples is not None,
             "contradicted": store.suggestions(source="model", contradicting=True, limit=1).total > 0,
         }
-
-    @router.get("/kinds")
-    def kinds() -> Json:
-        found = [{**kind.to_dict(), "counts": store.label_counts(kind.name)} for kind in store.kinds()]
-        return {"kinds": found, "version": store.version}
 
     @router.get("/classes")
     def classes(

@@ -26,12 +26,17 @@ export function showAlbum(entries, chosen) {
   return list.replaceChildren(...entries.map((entry) => el("li", {}, entry.button)));
 }
 
+/** Why there is no answer: only some problems are the photo's own. */
+function failure(problem) {
+  return problem?.name === "photo" ? "Cannot be read" : problem && (problem.title ?? "No answer");
+}
+
 /** Say what is known of one photo of the list by now. */
 export function showEntry(entry) {
   if (!entry.button) return;
   const [best] = entry.plain?.top ?? [];
   entry.words.replaceChildren(
-    el("b", { textContent: best ? best.label : entry.problem ? "Cannot be read" : "…", title: best?.label ?? entry.problem?.detail ?? "" }),
+    el("b", { textContent: best?.label ?? failure(entry.problem) ?? "…", title: best?.label ?? entry.problem?.detail ?? "" }),
     el("span", { textContent: best ? percent(best.probability) : "" }),
   );
   entry.button.setAttribute("aria-label", `${entry.file.name}: ${best ? `${best.label}, ${percent(best.probability)}` : entry.words.textContent}`);

@@ -60,21 +60,23 @@ async function look(files) {
   await choose(entries[0]);
   if (files.length > MOST_PHOTOS) note(`The first ${MOST_PHOTOS} of ${files.length} photos are looked at.`);
   for (const entry of entries) {
-    if (own === album) await answerOf(entry).catch(() => {}); // the list says which cannot be read
+    if (own === album && !entry.problem) await answerOf(entry).catch(() => {}); // the list says which failed
   }
 }
 
-/** The answer without evidence, asked for once. */
+/** The answer without evidence, asked for until there is one or the photo is found to be bad. */
 function answerOf(entry) {
   const busy = (seconds) => entry === current && note(`The server is busy; it is asked again in ${seconds} s.`);
   entry.risk ??= risk();
   entry.answer ??= predict(entry.file, entry.risk, leaving.signal, busy).then(
     (plain) => {
       entry.plain = plain;
+      entry.problem = null;
       showEntry(entry);
     },
     (error) => {
       entry.problem = error;
+      if (error.name !== "photo") entry.answer = null; // a tap asks again: what failed may be over
       showEntry(entry);
       throw error;
     },
@@ -99,9 +101,23 @@ function choose(entry) {
     }
     signal.throwIfAborted();
     note();
-    show(entry.risk === risk() ? entry.plain : await again(entry.plain.scores, known, risk(), signal));
+    show(entry.risk === risk() ? entry.plain : await answerNow(entry, signal));
     if (model.index > 0) showSimilar(await search(entry.file, signal));
   });
+}
+
+/** The answer with what is known now: from the scores, or from the photo where another model is served by now. */
+async function answerNow(entry, signal) {
+  const now = risk();
+  try {
+    return await again(entry.plain.scores, known, now, signal);
+  } catch (error) {
+    if (error.name !== "other-model") throw error;
+    entry.plain = await predict(entry.file, now, signal);
+    entry.risk = now;
+    showEntry(entry);
+    return again(entry.plain.scores, known, now, signal);
+  }
 }
 
 /** Ask again with what is known now. */
@@ -110,13 +126,7 @@ function update() {
   if (!entry?.plain) return undefined;
   if (shown) showKinds(shown, entry.plain); // what was tapped shows before the answer comes
   return quietly(async (signal) => {
-    try {
-      show(await again(entry.plain.scores, known, risk(), signal));
-    } catch (error) {
-      if (error.name !== "other-model") throw error;
-      entry.plain = await predict(entry.file, risk(), signal); // the model was replaced meanwhile
-      show(await again(entry.plain.scores, known, risk(), signal));
-    }
+    show(await answerNow(entry, signal));
     note();
   });
 }

@@ -15,6 +15,11 @@ export class Problem extends Error {
 export const person = () => localStorage.getItem(PERSON);
 export const setPerson = (name) => localStorage.setItem(PERSON, name);
 
+let store = null;
+
+/** The store that this page is of; what the page sends is for no other. */
+export const setStore = (identity) => (store = identity);
+
 async function ask(path, { patience = 15000, ...options } = {}) {
   let answer;
   try {
@@ -37,6 +42,7 @@ export async function get(path, query = {}) {
 /** Send something that changes the labels. */
 export async function post(path, body) {
   const headers = { Accept: "application/json", "Content-Type": "application/json" };
+  if (store) headers["Finegraph-Store"] = store;
   return (await ask(path, { method: "POST", headers, body: JSON.stringify(body), patience: 60000 })).json();
 }
 

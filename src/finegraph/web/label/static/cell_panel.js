@@ -1,6 +1,7 @@
 // All that is known of one cell: who decided what, suggestions with their reasons, findings, its kind's progress.
 
 import { button, count, el, fill, percent, when } from "./dom.js";
+import { bindings, keyName, withKey } from "./keys.js";
 import { showHistory } from "./history.js";
 import { cellOf, progressOf, shownValue } from "./model.js";
 import { inWords, same } from "./values.js";
@@ -13,7 +14,7 @@ export class CellPanel {
 
   draw() {
     const { view } = this;
-    if (!view.kind) return fill(this.root, el("p", { class: "muted" }, "There are no kinds yet. Press m to add one."));
+    if (!view.kind) return fill(this.root, el("p", { class: "muted" }, `There are no kinds yet. Press ${keyName(bindings().names)} to add one.`));
     const { fine } = view.row;
     const cell = cellOf(fine, view.kind.name);
     fill(
@@ -22,7 +23,7 @@ export class CellPanel {
       this.votes(cell),
       this.suggestions(view.row.suggestions.filter((one) => one.kind === view.kind.name)),
       this.findings(view.row.findings.filter((one) => one.kind === view.kind.name || one.kind === null)),
-      button("History (h)", () => showHistory(fine, view.kind.name), { class: "quiet" }),
+      button(withKey("History", "history"), () => showHistory(fine, view.kind.name), { class: "quiet" }),
     );
   }
 
@@ -53,7 +54,7 @@ export class CellPanel {
       ),
     );
     const title = cell.disagreement ? "They disagree" : cell.resolved ? "Settled" : "Decided by";
-    const hint = cell.disagreement && el("p", { class: "hint" }, "r settles it with the value shown.");
+    const hint = cell.disagreement && el("p", { class: "hint" }, `${keyName(bindings().resolve)} settles it with the value shown.`);
     return el("section", { class: cell.disagreement ? "votes warn" : "votes" }, el("h3", {}, title), el("ul", {}, rows), hint);
   }
 
@@ -66,7 +67,7 @@ export class CellPanel {
         el("div", { class: "row" }, el("strong", {}, inWords(one.value)), el("span", { class: "muted" }, `${Math.round(100 * one.score)} %`)),
         el("meter", { min: 0, max: 1, value: one.score, "aria-label": "score" }),
         el("p", { class: "reason" }, one.reason),
-        button(index === 0 ? "Accept (s)" : "Accept", () => this.view.accept(one), { class: "small" }),
+        button(index === 0 ? withKey("Accept", "accept") : "Accept", () => this.view.accept(one), { class: "small" }),
       ),
     );
     return el("section", {}, el("h3", {}, "Suggestions"), el("ul", {}, rows));

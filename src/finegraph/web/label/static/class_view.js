@@ -9,6 +9,7 @@ import { count, el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
+import { withKey } from "./keys.js";
 import { act, cellOf, changed, conflictOf, decide, forgetConflict, isPending, model, putCells, shownValue } from "./model.js";
 import { groupOf, keyed, optionButtons } from "./options.js";
 import { openNames } from "./names_dialog.js";
@@ -33,7 +34,6 @@ export class ClassView {
       class: "note",
       rows: "2",
       "aria-label": "Note",
-      placeholder: "A note on this class (n)",
       maxlength: "10000",
       onkeydown: (event) => this.noteKey(event),
       onblur: () => this.saveNote(),
@@ -46,11 +46,11 @@ export class ClassView {
     this.list = new ClassList(list, (fine) => this.load(fine));
   }
 
-  /** Show the view, at a class if one is named. */
-  async open(fine) {
+  /** Show the view, at a class if one is named; `quietly` leaves a note that is being written alone. */
+  async open(fine, quietly = false) {
     this.list.begin(model.contradicted);
     await this.list.list.reset();
-    if (!fine || !(await this.load(fine))) return this.list.go(Math.max(0, Math.min(this.list.index, this.list.list.total - 1)));
+    if (!fine || !(await this.load(fine, quietly))) return this.list.go(Math.max(0, Math.min(this.list.index, this.list.list.total - 1)));
     this.list.place(this.row);
   }
 
@@ -65,7 +65,11 @@ export class ClassView {
     const row = await this.ahead.take(fine).catch((problem) => say(problem.message, { fault: true }));
     if (this.wanted !== fine) return false; // a later one was asked for meanwhile
     this.loading = false;
-    if (!row) return false;
+    if (!row) {
+      changed("lost");
+      if (this.row) this.list.place(this.row);
+      return false;
+    }
     putCells(Object.values(row.cells));
     const other = this.row?.fine !== fine;
     row.findings = other ? [] : this.row.findings;
@@ -94,12 +98,21 @@ export class ClassView {
   /** Go on in the list; keys wait until the class is there. */
   async go(step) {
     this.loading = true;
-    const went = await this.list.go(this.list.index + step).catch(() => false);
+    const went = await this.list.go(this.list.index + step).catch((problem) => {
+      say(problem.message, { fault: true });
+      changed("lost");
+      return false;
+    });
     if (!went) {
       this.loading = false;
       changed("ready");
     }
     return went;
+  }
+
+  /** Whether a cell is in sight, and with it a conflict about it. */
+  shows(fine) {
+    return this.row?.fine === fine && this.wanted === fine;
   }
 
   get kind() {
@@ -120,6 +133,7 @@ export class ClassView {
       el("h1", {}, fine),
       el("p", { class: "muted" }, place, model.photos && ` · ${count(photos, "photo")}`),
     );
+    this.note.placeholder = withKey("A note on this class", "note");
     this.strip.draw();
     this.kindRows = model.kinds.map((kind, index) => this.drawKind(kind, index));
     const rows = [];
@@ -208,7 +222,7 @@ export class ClassView {
       "div",
       { class: "conflict", role: "alert", onclick: stop },
       el("p", {}, `Not saved: ${by ?? "somebody"} has changed this meanwhile.`),
-      el("div", { class: "row" }, side("You", yours, "Keep mine", keep), side(by ?? "Theirs", theirs, "Take theirs (Enter)", () => this.takeTheirs(conflict))),
+      el("div", { class: "row" }, side("You", yours, "Keep mine", keep), side(by ?? "Theirs", theirs, withKey("Take theirs", "save"), () => this.takeTheirs(conflict))),
     );
   }
 
@@ -320,7 +334,7 @@ export class ClassView {
     if (what === "saved") this.afterSave(detail);
     if (what === "refused") this.afterRefusal(detail);
     if (what === "others" && detail.edits.some((edit) => edit.fine === fine || edit.photo)) this.load(fine, true);
-    if (what === "names") this.open();
+    if (what === "names") this.open(detail.classes ? undefined : fine, true);
   }
 
   afterSave({ edit, answer, places }) {

@@ -1,11 +1,12 @@
 // What somebody else has changed meanwhile: both values, of which the person chooses one. Closing leaves theirs.
 //
-// Decisions on classes show a conflict at their cell. Here are those of labels of photos, of undoing, accepting and
-// settling, whose cells may be out of sight, and of notes of a class that is not open any more.
+// A decision shows its conflict at its cell. Here are those whose cell is out of sight by now, those of labels of photos,
+// of undoing, accepting and settling, and of notes of a class that is not open any more.
 
 import { button, el, fill, when } from "./dom.js";
 import { openDialog } from "./dialogs.js";
-import { act, cellOf, decide, putCells } from "./model.js";
+import { withKey } from "./keys.js";
+import { act, cellOf, changed, decide, forgetConflict, putCells } from "./model.js";
 import { inWords } from "./values.js";
 
 const CHOOSABLE = ["cell", "photo", "note"];
@@ -15,7 +16,7 @@ export const canChoose = (conflict) => CHOOSABLE.includes(conflict.what) && conf
 
 /** Let the person choose; `message` says what could not be done. */
 export function openConflicts(edit, conflicts, message) {
-  const { body, close } = openDialog("Changed by somebody else");
+  const { body, close, dialog } = openDialog("Changed by somebody else");
   let left = conflicts.length;
   const lines = conflicts.map((conflict) => {
     const line = el("section", { class: "conflict" });
@@ -27,29 +28,39 @@ export function openConflicts(edit, conflicts, message) {
     return line;
   });
   fill(body, el("p", {}, `Nothing was changed: ${message}.`), edit.path === "/api/undo" && undoHint(), lines);
-  body.querySelector(".conflict button:last-of-type")?.focus();
+  // The window opens while somebody types: the next key must not choose for them.
+  dialog.tabIndex = -1;
+  dialog.focus();
 }
 
 const placeOf = ({ photo, fine, kind, what }) => `${photo ?? fine}, ${kind ?? what}`;
 
-const undoHint = () => el("p", { class: "hint" }, "If the action had other edits too, undo them in the history of their cells (h).");
+const undoHint = () => el("p", { class: "hint" }, withKey("If the action had other edits too, undo them in the history of their cells", "history"));
 
 function both(conflict, chosen) {
   const { yours, theirs, by, at } = conflict;
   const keep = () => {
     keepMine(conflict);
-    chosen(inWords(yours));
+    chosen(inWords(told(conflict, yours)));
+  };
+  const take = () => {
+    forgetConflict(conflict.fine, conflict.kind);
+    changed("cells");
+    chosen(inWords(told(conflict, theirs)));
   };
   return [
     el("p", {}, el("strong", {}, placeOf(conflict))),
     el(
       "div",
       { class: "row" },
-      side("Yours", yours, "Keep mine", keep),
-      side([by ?? "Theirs", at && ` ${when(at)}`].filter(Boolean).join(""), theirs, "Take theirs", () => chosen(inWords(theirs))),
+      side("Yours", told(conflict, yours), "Keep mine", keep),
+      side([by ?? "Theirs", at && ` ${when(at)}`].filter(Boolean).join(""), told(conflict, theirs), "Take theirs", take),
     ),
   ];
 }
+
+/** A value in words, or the text of a note. */
+const told = (conflict, value) => (conflict.what === "note" ? { text: value || "no note" } : value);
 
 /** One of both values, with the button that chooses it. */
 export function side(who, value, action, onclick) {
@@ -59,7 +70,7 @@ export function side(who, value, action, onclick) {
 /** Decide again, now that the other value was seen. */
 function keepMine({ what, fine, kind, number, yours, theirs, version }) {
   if (what === "photo") return act("/api/photo", { photo: number, kind, value: yours, seen: version });
-  if (what === "note") return act("/api/note", { fine, text: yours, seen: version });
+  if (what === "note") return act("/api/note", { fine, text: yours ?? "", seen: version });
   putCells([{ ...cellOf(fine, kind), value: theirs, version }]);
   return decide([[fine, kind, yours]]);
 }

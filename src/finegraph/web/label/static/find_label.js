@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { openDialog, say } from "./dialogs.js";
+import { bindings, keyName } from "./keys.js";
 import { act, kindNamed, saver } from "./model.js";
 
 const SHOWN = 50;
@@ -21,7 +22,7 @@ export function findLabel(kind, pick) {
     act("/api/apply", { change: { change: "add_label", kind: kind.name, name: entry.label } });
     await saver.settled();
     if (kindNamed(kind.name)?.labels.includes(entry.label)) pick(entry.label);
-    else say(`Press = again to choose ${entry.label}.`);
+    else say(`Press ${keyName(bindings().find)} again to choose ${entry.label}.`);
   };
   const draw = () => {
     const rows = entries.map((entry, index) =>

@@ -6,6 +6,7 @@ import { count, el, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
+import { withKey } from "./keys.js";
 import { act, cellOf, changed, conflictOf, decide, forgetConflict, isPending, kindNamed, model, progressOf, putCells, shownValue } from "./model.js";
 import { openNames } from "./names_dialog.js";
 import { keyed, narrow, optionButtons } from "./options.js";
@@ -156,7 +157,7 @@ export class GridView {
       { class: "conflict slim", role: "alert" },
       `Not saved: ${by ?? "somebody"} chose ${inWords(theirs)}. `,
       el("button", { type: "button", class: "small", onclick: keep }, `Keep ${inWords(yours)}`),
-      el("button", { type: "button", class: "small", onclick: () => this.takeTheirs(conflict) }, "Take theirs (Enter)"),
+      el("button", { type: "button", class: "small", onclick: () => this.takeTheirs(conflict) }, withKey("Take theirs", "save")),
     );
   }
 
@@ -170,6 +171,11 @@ export class GridView {
 
   get row() {
     return this.list.row(this.at);
+  }
+
+  /** Whether a cell is in sight, and with it a conflict about it. */
+  shows(fine, kind) {
+    return kind === this.kindName && this.list.inSight((row) => row?.fine === fine);
   }
 
   focus(index) {

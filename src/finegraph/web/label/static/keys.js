@@ -79,6 +79,9 @@ export function meaning(event) {
   return choice < 0 ? null : { choice, more: event.shiftKey };
 }
 
+/** A text with the key of an action in brackets. */
+export const withKey = (text, action) => `${text} (${keyName(bindings()[action])})`;
+
 /** A key as it is written on keyboards. */
 export function keyName(key) {
   const names = { ArrowDown: "↓", ArrowUp: "↑", ArrowRight: "→", ArrowLeft: "←", Escape: "Esc", " ": "Space" };

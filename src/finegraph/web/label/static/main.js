@@ -105,12 +105,15 @@ function turnTheme() {
   theme(next);
 }
 
-/** After names have changed, load everything anew. */
-async function reload() {
+/** After names have changed, load everything anew; `classes`: those of classes too, so that the open one may be gone. */
+async function reload(classes) {
   forgetCells();
   await loadStart().catch(() => {});
-  changed("names");
+  changed("names", { classes });
 }
+
+const ofClasses = ({ edits, more }) => more || edits.some((edit) => edit.target === "fine" || edit.target === "graph");
+const mayBeOfClasses = ({ edit, answer }) => answer.names && !(edit.path === "/api/apply" && !edit.body.change.change.includes("fine"));
 
 /** Whether an action changed more cells than its answer lists. */
 const notAllTold = ({ edits, cells }) => edits > 1 && edits > cells.length;
@@ -118,20 +121,23 @@ const notAllTold = ({ edits, cells }) => edits > 1 && edits > cells.length;
 onChange((what, detail) => {
   if (what === "save") return showState(detail);
   if (what === "ready") return drain();
-  if (what === "others" && detail.names) return reload();
+  if (what === "lost") return waiting.splice(0); // these keys were for a class that did not come
+  if (what === "others" && detail.names) return reload(ofClasses(detail));
   if (what === "saved" && (detail.answer.names || notAllTold(detail.answer))) {
     say(detail.answer.text);
-    return reload();
+    return reload(mayBeOfClasses(detail));
   }
   if (what === "refused") showConflicts(detail);
   views[current].changed(what, detail);
 });
 
-/** Show conflicts that no view shows: a decision shows them at its cell, a note that is open takes both texts. */
+/** Show conflicts that no view shows: a cell in sight shows that of a decision, a note that is open takes both texts. */
 function showConflicts({ edit, problem, conflicts }) {
   const noteIsOpen = edit.path === "/api/note" && current === "class" && views.class.row?.fine === edit.body.fine;
-  if (edit.path === "/api/decide" || noteIsOpen || !conflicts.length) return;
-  const open = conflicts.filter(canChoose);
+  const inSight = ({ fine, kind }) => edit.path === "/api/decide" && views[current].shows(fine, kind);
+  const hidden = conflicts.filter((conflict) => !inSight(conflict));
+  if (noteIsOpen || !hidden.length) return;
+  const open = hidden.filter(canChoose);
   if (open.length) openConflicts(edit, open, problem.message);
   else say(`Not saved: ${problem.message}`, { fault: true });
 }

@@ -4,7 +4,7 @@
 // refuses it. `seen` is the version that the person was looking at when deciding; for a cell that this page has just
 // changed itself, it is the version that this change made.
 
-import { get, person, post } from "./api.js";
+import { get, person, post, setStore } from "./api.js";
 import { say } from "./dialogs.js";
 import { Saver } from "./saving.js";
 
@@ -12,6 +12,7 @@ const key = (fine, kind) => `${fine}\u0000${kind}`;
 
 export const model = {
   name: "",
+  store: null,
   kinds: [],
   progress: { kinds: [], people: [], classes: 0 },
   version: 0,
@@ -27,13 +28,17 @@ const ownBatches = new Set();
 let followed = 0;
 
 /** Call a function whenever something that is shown may have changed. `what` is "cells", "saved", "refused", "others",
- * "names", "progress", "save" or "ready"; where `detail.places` is given, only these cells have changed. */
+ * "names", "progress", "save", "ready" or "lost" (what keys wait for did not come); where `detail.places` is given, only these cells have changed. */
 export const onChange = (listener) => listeners.add(listener);
 export const changed = (what, detail) => listeners.forEach((listener) => listener(what, detail));
 
 /** Load what every view needs. */
 export async function loadStart() {
-  Object.assign(model, await get("/api/start"));
+  const start = await get("/api/start");
+  if (model.store !== null && model.store !== start.store) return location.reload(); // another store is served by now
+  Object.assign(model, start);
+  setStore(model.store);
+  saver.open(model.store);
   followed = model.version;
 }
 
@@ -77,11 +82,8 @@ export const isPending = (fine, kind) => pending.has(key(fine, kind));
 export const conflictOf = (fine, kind) => conflicts.get(key(fine, kind));
 export const forgetConflict = (fine, kind) => conflicts.delete(key(fine, kind));
 
-/** Forget all cells, after names have changed. */
-export function forgetCells() {
-  cells.clear();
-  conflicts.clear();
-}
+/** Forget all cells, after names have changed. Conflicts stay: nobody has chosen between their values yet. */
+export const forgetCells = () => cells.clear();
 
 // ---- saving ----------------------------------------------------------------------------------------------------------
 
@@ -90,7 +92,11 @@ export const saver = new Saver(
   (edit, answer) => saved(edit, answer),
   (edit, problem) => refused(edit, problem),
 );
-saver.prepare = (edit) => {
+saver.prepare = async (edit) => {
+  if (edit.path === "/api/undo" && edit.body.number === undefined) {
+    edit.body.batch ??= (await get("/api/undoable", { person: edit.body.person })).batch;
+    if (edit.body.batch === null) return say("You have nothing to undo.");
+  }
   for (const cell of edit.body.cells ?? []) {
     const mine = own.get(key(cell.fine, cell.kind));
     if (cell.follows && mine > cell.seen) cell.seen = mine;
@@ -142,7 +148,8 @@ export function decide(changes) {
   const body = { person: person(), cells: [] };
   for (const [fine, kind, value] of changes) {
     const place = key(fine, kind);
-    body.cells.push({ fine, kind, value, seen: cellOf(fine, kind).version, follows: pending.has(place) });
+    const follows = pending.has(place) || saver.waiting.some((edit) => edit.path === "/api/undo");
+    body.cells.push({ fine, kind, value, seen: cellOf(fine, kind).version, follows });
     pending.set(place, { value });
     conflicts.delete(place);
   }
@@ -154,21 +161,8 @@ export function decide(changes) {
 /** Another action of this person, saved like a decision. */
 export const act = (path, body) => saver.add(path, { person: person(), ...body });
 
-let undoing = Promise.resolve();
-
-/** Undo the last action of this person; one after the other, and only when everything before is saved. */
-export function undo() {
-  undoing = undoing.then(undoOnce).catch((problem) => say(`Not undone: ${problem.message}`, { fault: true }));
-  return undoing;
-}
-
-async function undoOnce() {
-  await saver.settled();
-  const { batch } = await get("/api/undoable", { person: person() });
-  if (batch === null) return say("You have nothing to undo.");
-  act("/api/undo", { batch });
-  await saver.settled();
-}
+/** Undo the last action of this person. It waits in line with the edits: which one it is shows when its turn comes. */
+export const undo = () => act("/api/undo", {});
 
 /** Something that is asked and answered at once, such as a preview. */
 export const askServer = (path, body) => post(path, body);
@@ -190,6 +184,6 @@ export async function follow() {
     if (!edits.length) continue;
     loadProgress();
     const names = edits.some((edit) => ["fine", "kind", "label", "graph"].includes(edit.target));
-    changed("others", { edits, names: names || found.more });
+    changed("others", { edits, names: names || found.more, more: found.more });
   }
 }

@@ -1,7 +1,7 @@
 // The labels of a kind as buttons, with the keys that choose them.
 
 import { button, el } from "./dom.js";
-import { choiceKeys, keyName } from "./keys.js";
+import { bindings, choiceKeys, keyName } from "./keys.js";
 import { labelsIn, weightOf } from "./values.js";
 
 const FEW = 8;
@@ -50,7 +50,7 @@ export function optionButtons(kind, value, { open, suggested = [], pick, find, f
   const rest = kind.labels.length - shown.length;
   const empty = held.size === 0 && value?.all_of && el("span", { class: "muted" }, "none of them");
   const unknown = held.size === 0 && !value && !all && el("span", { class: "muted" }, "unknown");
-  const others = open ? button(`${rest} more: =`, find, { class: "quiet small more" }) : el("span", { class: "muted more" }, `of ${kind.labels.length}`);
+  const others = open ? button(`${rest} more: ${keyName(bindings().find)}`, find, { class: "quiet small more" }) : el("span", { class: "muted more" }, `of ${kind.labels.length}`);
   return [unknown, empty, ...buttons, rest > 0 && others];
 }
 

@@ -2,6 +2,7 @@
 
 import { el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
+import { bindings, keyName } from "./keys.js";
 import { act, model } from "./model.js";
 import { choose, inWords } from "./values.js";
 
@@ -61,7 +62,7 @@ export class PhotoStrip {
         {},
         el("strong", {}, photo.key),
         el("span", {}, `${this.view.kind?.name}: ${label === null ? "as the class" : inWords(label)}`),
-        el("span", { class: "muted" }, "Keys now label this photo. p or Esc goes back to the class."),
+        el("span", { class: "muted" }, `Keys now label this photo. ${keyName(bindings().photos)} or ${keyName(bindings().back)} goes back to the class.`),
       ),
     );
   }

@@ -1,13 +1,19 @@
 // Autosave: edits are sent one after the other in the order in which they were made, each under its own number.
 //
 // An edit that could not be sent stays, is shown as "not saved" and is sent again under the same number, so that it
-// happens once however often it is sent. What is waiting is kept in the browser and survives a reload. A refusal is
-// final: a conflict goes to whoever made the edit, with both values.
+// happens once however often it is sent. A refusal is final: a conflict goes to whoever made the edit, with both values.
+//
+// What is waiting is kept in the browser and survives a reload: a list per store and page. A page marks its list as left
+// when it goes, and says now and then that it is still there; the next page of the same store takes lists over that were
+// left. Should two pages send the same list, every edit happens once all the same.
 
 import { newEditId, post } from "./api.js";
 
-const STORE = "finegraph.waiting";
+const KEPT = "finegraph.waiting";
 const LONGEST_PAUSE = 8000;
+const SIGN_OF_LIFE = 5000;
+/** After how many milliseconds without a sign of life a page is gone; timers of hidden pages run once a minute only. */
+const GONE = 180000;
 
 export class Saver {
   /**
@@ -16,13 +22,41 @@ export class Saver {
    * @param {(edit: object, problem: Error) => void} refused
    */
   constructor(show, done, refused) {
-    Object.assign(this, { show, done, refused, waiting: this.kept(), busy: false, pause: 500, reason: "" });
-    this.prepare = (edit) => edit;
+    Object.assign(this, { show, done, refused, waiting: [], busy: false, pause: 500, reason: "" });
+    this.prepare = async (edit) => edit;
     addEventListener("beforeunload", (event) => this.waiting.length && event.preventDefault());
     addEventListener("online", () => this.retry());
   }
 
-  /** Queue an edit; `prepare` may complete its body when it is sent for the first time. Returns its number. */
+  /** Keep what waits under a store from now on, and take over what pages of it have left; once. */
+  open(store) {
+    if (this.store) return;
+    this.store = store;
+    this.own = `${KEPT}.${store}.${newEditId()}`;
+    addEventListener("pagehide", () => this.keep(true));
+    addEventListener("pageshow", (event) => event.persisted && location.reload()); // its list is another page's by now
+    setInterval(() => {
+      this.keep();
+      this.takeOver();
+    }, SIGN_OF_LIFE);
+    this.takeOver();
+  }
+
+  /** Take over the lists of pages of this store that are gone. */
+  takeOver() {
+    const lists = Object.keys(localStorage).filter((name) => name.startsWith(`${KEPT}.${this.store}.`) && name !== this.own);
+    for (const name of lists) {
+      const { left, at, edits } = read(name);
+      if (!left && Date.now() - at < GONE) continue;
+      const have = new Set(this.waiting.map((edit) => edit.body.edit));
+      this.waiting.push(...edits.filter((edit) => !have.has(edit.body.edit)));
+      this.keep();
+      localStorage.removeItem(name);
+      this.run();
+    }
+  }
+
+  /** Queue an edit; `prepare` completes its body when it is sent for the first time. Returns its number. */
   add(path, body) {
     const edit = { path, body: { ...body, edit: newEditId() }, sent: false };
     this.waiting.push(edit);
@@ -56,23 +90,28 @@ export class Saver {
     while (this.waiting.length) {
       this.tell();
       const edit = this.waiting[0];
-      if (!edit.sent) {
-        edit.body = this.prepare(edit).body;
-        edit.sent = true;
-        this.keep();
-      }
-      const answer = await post(edit.path, edit.body).catch((problem) => problem);
+      const answer = await this.send(edit).catch((problem) => problem);
       if (answer instanceof Error && passing(answer)) {
         this.wait(answer);
         break;
       }
       this.drop(edit);
       this.tell(); // before what it changes is drawn, which takes longer
-      this.tellOutcome(edit, answer);
+      if (answer) this.tellOutcome(edit, answer);
     }
     this.busy = false;
     this.tell();
     if (this.idle) this.idlers.splice(0).forEach((resolve) => resolve());
+  }
+
+  /** Send an edit; answers nothing where `prepare` finds that there is nothing to do. */
+  async send(edit) {
+    if (!edit.sent) {
+      if (!(await this.prepare(edit))) return undefined;
+      edit.sent = true;
+      this.keep();
+    }
+    return post(edit.path, edit.body);
   }
 
   tellOutcome(edit, answer) {
@@ -102,26 +141,27 @@ export class Saver {
     this.show({ name, waiting: this.waiting.length, reason: this.reason });
   }
 
-  keep() {
-    if (this.idle) return localStorage.removeItem(STORE);
+  keep(left = false) {
+    if (this.idle) return localStorage.removeItem(this.own);
     try {
-      localStorage.setItem(STORE, JSON.stringify(this.waiting));
+      localStorage.setItem(this.own, JSON.stringify({ left, at: Date.now(), edits: this.waiting }));
     } catch {
       // An import may be larger than what a browser keeps; it is sent all the same, but does not survive a reload.
     }
   }
+}
 
-  kept() {
-    try {
-      const found = JSON.parse(localStorage.getItem(STORE) ?? "[]");
-      return Array.isArray(found) ? found.filter((edit) => edit?.path?.startsWith("/api/") && edit.body?.edit) : [];
-    } catch {
-      return [];
-    }
+/** A list that a page has kept; one that cannot be read is empty. */
+function read(name) {
+  try {
+    const { left, at, edits } = JSON.parse(localStorage.getItem(name));
+    return { left, at, edits: edits.filter((edit) => edit?.path?.startsWith("/api/") && edit.body?.edit) };
+  } catch {
+    return { left: true, at: 0, edits: [] };
   }
 }
 
-/** Whether a refusal may be gone the next time: the server is away, busy, or wants to know who asks. */
-function passing({ status = 0 }) {
-  return status === 0 || status === 401 || status === 408 || status === 429 || status >= 500;
+/** Whether a refusal may be gone the next time: the server is away, busy, has another store, or asks who it is. */
+function passing({ status = 0, body }) {
+  return status === 0 || (status === 409 && body.store) || status === 401 || status === 408 || status === 429 || status >= 500;
 }

@@ -3,6 +3,7 @@
 import { get, person } from "./api.js";
 import { button, count, el, fill, percent, when } from "./dom.js";
 import { act, model } from "./model.js";
+import { afterTyping } from "./typing.js";
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
 const cell = (...content) => el("td", {}, ...content);
@@ -16,6 +17,7 @@ export class TeamView {
     this.go = go;
     this.root = el("div", { class: "team-view", hidden: true });
     root.append(this.root);
+    document.addEventListener("visibilitychange", () => this.missed && this.again());
   }
 
   async open() {
@@ -101,7 +103,18 @@ export class TeamView {
 
   choose() {}
 
+  /** Whether a cell is in sight: none is here. */
+  shows() {
+    return false;
+  }
+
+  /** Load all anew, once for edits that come close together, and only while somebody looks. */
+  again = afterTyping(() => {
+    this.missed = document.hidden;
+    if (!this.missed && !this.root.hidden) this.open().catch(() => {});
+  }, 300);
+
   changed(what) {
-    if (["saved", "refused", "others", "names"].includes(what)) this.open().catch(() => {});
+    if (["saved", "refused", "others", "names"].includes(what)) this.again();
   }
 }

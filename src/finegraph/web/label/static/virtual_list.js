@@ -70,6 +70,13 @@ export class VirtualList {
     this.later();
   }
 
+  /** Whether a person sees the whole of a row of which `test(row)` is true. */
+  inSight(test) {
+    const { scrollTop, clientHeight } = this.holder;
+    const seen = (index) => index * this.rowHeight >= scrollTop && (index + 1) * this.rowHeight <= scrollTop + clientHeight;
+    return [...this.drawn].some(([index, { row }]) => test(row) && seen(index));
+  }
+
   /** Draw at the next frame, once however often it is asked for. */
   later() {
     if (this.waiting) return;

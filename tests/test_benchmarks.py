@@ -1,0 +1,70 @@
+"""What benchmarks conclude from what they measure: a miss must show, and must be the exit code."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from finegraph.data.findings import Finding
+from reports.made_up_runs import made_up_graph, make_run
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    """A benchmark as a module; where it looks for other modules is forgotten afterwards."""
+
+    def load(name):
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def test_every_command_is_started(benchmark):
+    module = benchmark("start")
+    found = [" ".join(words) for words in module.commands(module.get_command(module.app))]
+    assert {"", "train", "report", "evaluate", "study", "graph", "graph check", "data check"} <= set(found)
+    assert len(found) == len(set(found)) > 15
+
+
+def test_both_limits_of_extraction(benchmark):
+    module = benchmark("extraction")
+    assert module.verdict(3.0, module.QUICKER, at_least=True) == (True, "at least 3: reached")
+    assert module.verdict(2.9, module.QUICKER, at_least=True) == (False, "at least 3: NOT REACHED")
+    assert module.verdict(1.31, module.LONGER, at_least=False) == (False, "at most 1.3: NOT REACHED")
+
+
+@pytest.mark.parametrize(("limit", "words", "code"), [(1e6, "yes\n", 0), (0.0, "OVER THE LIMIT\n", 1)])
+def test_a_report_that_takes_too_long(benchmark, tmp_path, monkeypatch, capsys, limit, words, code):
+    module = benchmark("report")
+    run = make_run(tmp_path / "run", made_up_graph(), 20)
+    monkeypatch.setattr(module, "SMALL", limit)
+    monkeypatch.setattr(sys, "argv", ["report.py", "--run", str(run)])
+    assert module.main() == code
+    assert capsys.readouterr().out.endswith(words)
+
+
+@pytest.mark.filterwarnings("ignore")  # the decoders' remarks on what is broken
+def test_a_bad_file_that_only_the_check_names_is_a_miss(benchmark, tmp_path, monkeypatch):
+    module = benchmark("bad_files")
+    check = module.check_samples
+
+    def names_more(samples):
+        found = check(samples)
+        one = Finding(rule="bad-file", severity="error", message="of no kind", files=("nowhere.jpg",))
+        return replace(found, findings=(*found.findings, one))
+
+    monkeypatch.setitem(module.build.BACKBONES, "tiny", None)  # the drill registers its own, for itself
+    found = module.photos_drill(tmp_path, 12, seed=0)
+    assert found["named once, by both"] == found["bad"] > 0
+    monkeypatch.setattr(module, "check_samples", names_more)
+    (tmp_path / "again").mkdir()
+    found = module.photos_drill(tmp_path / "again", 12, seed=0)
+    assert found["named once, by both"] == found["bad"] - 1
