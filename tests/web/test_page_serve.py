@@ -2,6 +2,7 @@
 
 import base64
 import io
+from contextlib import contextmanager
 
 import pytest
 from PIL import Image
@@ -378,22 +379,29 @@ def test_a_kind_with_many_labels_has_a_picker_that_searches(page):
             assert "nothing to compare it with" in page.locator("#why").inner_text()
 
 
+@contextmanager
+def another_model(server):
+    """The server with a new model in the place of its own, for a while."""
+    old = server.state.model
+    with pytest.MonkeyPatch.context() as patch:
+        tiny.register(patch)
+        other = tiny.classifier(sample_menu(), seed=5)
+    server.state.model = ServedModel(other, "menu")
+    try:
+        yield other
+    finally:
+        server.state.model = old
+
+
 def test_a_new_model_meanwhile_is_met_with_the_same_photo(page, server, faults):
     open_page(page, server)
     content = photo_bytes(3)
     choose(page, content)
-    old = server.state.model
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            tiny.register(patch)
-            other = tiny.classifier(sample_menu(), seed=5)
-        server.state.model = ServedModel(other, "menu")
+    with another_model(server) as other:
         page.get_by_role("group", name="restaurant").get_by_text("Chef Yu").click()
         settle(page)
         prediction = other.predict(Image.open(io.BytesIO(content)), given={"restaurant": "Chef Yu"}, top=6)
         assert shown(page) == [(answer.label, percent(answer.probability)) for answer in prediction.top]
-    finally:
-        server.state.model = old
     faults.lines = [line for line in faults.lines if "409" not in line]
 
 
@@ -408,18 +416,11 @@ def test_a_new_model_meanwhile_is_met_when_another_photo_is_chosen(page, server,
     entries.nth(1).get_by_text(expected(server, contents[1])[0][1]).wait_for()
     page.select_option("#risk", "0.2")
     settle(page)
-    old = server.state.model
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            tiny.register(patch)
-            other = tiny.classifier(sample_menu(), seed=5)
-        server.state.model = ServedModel(other, "menu")
+    with another_model(server) as other:
         entries.nth(1).click()  # its answer is of another risk, and its scores are of the old model
         settle(page)
         prediction = other.predict(Image.open(io.BytesIO(contents[1])), top=6, risk=0.2)
         assert shown(page) == [(answer.label, percent(answer.probability)) for answer in prediction.top]
-    finally:
-        server.state.model = old
     faults.lines = [line for line in faults.lines if "409" not in line]
 
 

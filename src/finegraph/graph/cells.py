@@ -50,6 +50,11 @@ class CellError(GraphError):
         self.rule, self.message, self.hint = rule, message, hint
 
 
+def text_only(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula; reading takes the backslash away again."""
+    return "\\" + cell if cell.startswith(FORMULA_SIGNS) else cell
+
+
 def parse_cell(text: str) -> Cell | None:
     """What a cell says; None where it is empty, which means unknown.
 

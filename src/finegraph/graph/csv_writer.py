@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from finegraph.errors import GraphError
-from finegraph.graph.cells import FORMULA_SIGNS, escape_label, format_cell, format_name
+from finegraph.graph.cells import escape_label, format_cell, format_name, text_only
 from finegraph.graph.columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.csv_columns import LONGEST_CELL
 from finegraph.graph.csv_file import FINE, LABELS_ROW
@@ -57,13 +57,8 @@ def format_csv(graph: LabelGraph, *, safe: bool = False) -> str:
     rows += zip(fine, *(column.cells for column in columns), strict=True)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([_text_only(cell) for cell in row] if safe else row for row in rows)
+    writer.writerows([text_only(cell) for cell in row] if safe else row for row in rows)
     return text.getvalue()
-
-
-def _text_only(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return "\\" + cell if cell.startswith(FORMULA_SIGNS) else cell
 
 
 def _check(graph: LabelGraph, columns: Sequence[_Column]) -> None:

@@ -10,16 +10,17 @@ the syntax of graph files. Export then import gives the same labels. Cost: linea
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finegraph.errors import GraphError
-from finegraph.graph.cells import format_name, parse_name
+from finegraph.graph.cells import format_name, parse_name, text_only
 from finegraph.graph.csv_rows import rows as csv_rows
 from finegraph.graph.faults import FaultList
 from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.records import CellValue
-from finegraph.labelling.safe_csv import defused, format_rows
 from finegraph.labelling.values import parse_value_text, value_text
 
 _FIRST = ("path", "fine")
@@ -52,7 +53,10 @@ def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: b
     for (photo, fine), own in by_photo.items():
         cells = [value_text(own.get(kind)) for kind in used]
         lines.append([format_name(photo), "" if fine is None else format_name(fine), *cells])
-    return format_rows([defused(cell) for cell in line] if safe else line for line in lines)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([text_only(cell) for cell in line] if safe else line for line in lines)
+    return text.getvalue()
 
 
 def parse_photos(text: str, catalogue: Catalogue, path: str) -> list[PhotoLabel]:

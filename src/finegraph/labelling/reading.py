@@ -51,7 +51,6 @@ from finegraph.labelling.records import (
     SuggestionPage,
 )
 from finegraph.labelling.rows import fine_ids, short
-from finegraph.labelling.safe_csv import defuse_csv
 from finegraph.labelling.suggesting import read_suggestions
 from finegraph.labelling.tables import batches, cells, fine, meta, notes, votes
 
@@ -306,8 +305,7 @@ class StoreReader(StoreAccess):
         if format == "json":
             return canonical_json(self.graph(version)) + "\n"
         if format == "csv":
-            text = format_csv(self.graph(version))
-            return defuse_csv(text) if safe else text
+            return format_csv(self.graph(version), safe=safe)
         if format == "photos":
             labels = self.photo_labels(version)
             return format_photos([kind.name for kind in self.kinds()], labels, safe=safe)
