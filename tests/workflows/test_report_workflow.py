@@ -18,7 +18,7 @@ from finegraph.reports import figure_style
 from finegraph.reports.run_results import find_evaluation, read_run
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.report import write_report
-from finegraph.workflows.similar_photos import similar_of_stored
+from finegraph.workflows.similar_photos import FeatureSettings, similar_of_photos
 from reports.made_up_runs import made_up_graph, make_run
 
 
@@ -347,34 +347,49 @@ class TestEvaluationDetails:
         for number, parts in zip(results.arrays["gallery"].tolist(), results.arrays["parts"], strict=True):
             assert parts.sum() == pytest.approx(top[place[number], 0] - top[place[number], 1], abs=1e-4)
 
-    def test_without_stored_features_a_note_says_so(self, manifest, tmp_path):
-        run = make_trained_run(tmp_path / "run", manifest)
-        evaluate_run(run)
-        notes = read_run(run, "run").about["notes"]
-        assert notes == ["Similar training photos are left out: the features of this run are not stored."]
-        head = make_trained_run(tmp_path / "head", manifest, tune="head")
-        evaluate_run(head)
-        assert "their features are not stored any more" in read_run(head, "head").about["notes"][0]
-
-    def test_similar_photos_after_ten_views(self, manifest, tmp_path):
-        """The first of ten views is the centre, by which training photos are known."""
-        run = make_trained_run(tmp_path / "run", manifest, tune="head")
-        evaluate_run(run, split="train", details=False)
+    @pytest.mark.parametrize("tune", ["head", "all"])
+    def test_similar_photos_are_the_same_when_features_are_stored(self, manifest, tmp_path, tune):
+        run = make_trained_run(tmp_path / "run", manifest, tune=tune)
+        first = read_run(run, "run", evaluate_run(run).folder.name)
+        second = read_run(run, "run", evaluate_run(run).folder.name)
         ten = read_run(run, "run", evaluate_run(run, views=10).folder.name)
-        one = read_run(run, "run", evaluate_run(run).folder.name)
-        assert ten.about["notes"] == one.about["notes"] == []
-        named = [[each.about["similar"][place] for place in each.arrays["similar"][0]] for each in (ten, one)]
-        assert named[0] == named[1]
-        assert ten.arrays["similar_distances"] == pytest.approx(one.arrays["similar_distances"], abs=1e-4)
+        assert first.about["notes"] == second.about["notes"] == ten.about["notes"] == []
+        assert (run / "features").is_dir() == (tune == "all")  # features of this network are of no use to other runs
+        for other in (second, ten):
+            assert other.about["similar"] == first.about["similar"]
+            assert other.arrays["similar"].tolist() == first.arrays["similar"].tolist()
+            assert other.arrays["similar_distances"] == pytest.approx(first.arrays["similar_distances"], abs=1e-4)
 
-    def test_evaluated_photos_whose_features_are_not_stored(self, manifest, tmp_path):
-        run = make_trained_run(tmp_path / "run", manifest, tune="head")
-        evaluate_run(run, split="train", details=False)
+    @pytest.mark.parametrize(
+        ("lost", "note"),
+        [
+            ("train-*-0.png", "Similar photos were looked for among 16 of the 20 training photos."),
+            ("train-*", "Similar training photos are left out: the training photos cannot be read any more."),
+        ],
+    )
+    def test_training_photos_that_are_gone(self, manifest, tmp_path, lost, note):
+        run = make_trained_run(tmp_path / "run", manifest)
+        for path in manifest.parent.glob(lost):
+            path.unlink()
+        evaluate_run(run)
+        results = read_run(run, "run")
+        assert results.about["notes"] == [note]
+        assert ("similar" in results.arrays) == ("among" in note)
+
+    def test_evaluated_photos_that_are_gone(self, manifest, tmp_path):
+        run = make_trained_run(tmp_path / "run", manifest)
         samples, notes = read_samples(str(manifest)), []
         asked, train = samples.split("test"), samples.split("train")
         classifier = PhotoClassifier.load(run / "model")
-        assert similar_of_stored(classifier, asked, [0, 1], train, str(tmp_path / "cache"), False, notes) is None
-        assert notes == ["Similar training photos are left out: the features of the evaluated photos are not stored."]
+        stored = FeatureSettings(cache=str(tmp_path / "cache"))
+        asked[1].path.unlink()
+        found = similar_of_photos(classifier, asked, [0, 1], train, box=False, notes=notes, settings=stored)
+        assert (found.numbers[0] >= 0).all()
+        assert (found.numbers[1] == -1).all()
+        assert np.isnan(found.distances[1]).all()
+        assert notes == []
+        assert similar_of_photos(classifier, asked, [1], train, box=False, notes=notes, settings=stored) is None
+        assert notes == ["Similar training photos are left out: the evaluated photos cannot be read any more."]
 
     def test_a_model_of_its_own(self, manifest, tmp_path):
         run = make_trained_run(tmp_path / "run", manifest)

@@ -2,15 +2,21 @@
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
+from finegraph.data.transforms import make_view
 from finegraph.evaluation import photo_batches
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.graph import LabelGraph
 from finegraph.labelling import LabelStore
+from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.reports.run_results import read_run
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows import similar_photos
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.train import resume_settings, train_run
+from finegraph.workflows.training_data import read_training_data
 from training import tiny
 
 
@@ -77,7 +83,46 @@ def test_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path):
     assert result.report == str(tmp_path / "run/report.html")
     assert "photos of val" in watcher.stages
     assert read_run(tmp_path / "run", "run").result.top1 == pytest.approx(result.figures["top1"])
-    assert "features of this run are not stored" in (tmp_path / "run/report.html").read_text("utf-8")
+    assert "training photos" in watcher.stages
+    found = read_run(tmp_path / "run", "run")
+    assert found.about["notes"] == []
+    assert (found.arrays["similar"] >= 0).all()
+
+
+def test_similar_photos_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path, monkeypatch):
+    """Those that are nearest by the features of the trained network itself, computed once for all evaluations."""
+    own = settings(manifest, tune="all", epochs=1, batch_size=16)
+    train_run(own, Quiet(), run=tmp_path / "run", report=True)
+    found = read_run(tmp_path / "run", "run")
+    classifier = PhotoClassifier.load(tmp_path / "run/model")
+    network = classifier.network.double().eval()
+
+    def features(path):
+        pixels = make_view(Image.open(path).convert("RGB"), classifier.views, "centre")
+        with torch.no_grad():
+            return network.features(pixels.unsqueeze(0))[0][0].numpy()
+
+    train = [sample.path for sample in read_training_data(own).train]
+    known = np.stack([features(path) for path in train])
+    gallery = [found.photos[number] for number in found.arrays["gallery"]]
+    for path, distances in zip(gallery, found.arrays["similar_distances"], strict=True):
+        expected = np.sort(np.linalg.norm(known - features(path), axis=1))[:4]
+        np.testing.assert_allclose(distances, expected, atol=1e-3)
+
+    asked = []
+    extract = similar_photos.extract_features
+
+    def watched(*arguments, **more):
+        asked.append(extract(*arguments, **more))
+        return asked[-1]
+
+    monkeypatch.setattr(similar_photos, "extract_features", watched)
+    done = []
+    again = evaluate_run(tmp_path / "run", split="val", progress=lambda *counts: done.append(counts))
+    assert [(one.cached, len(one.samples)) for one in asked] == [(10, 10), (35, 35)]
+    assert done[-1] == (55, 55)  # the photos to validate on, those of the gallery, those that were trained on
+    second = read_run(tmp_path / "run", "run", again.folder.name)
+    np.testing.assert_array_equal(second.arrays["similar"], found.arrays["similar"])
 
 
 def test_bad_photos_are_left_out_and_named(tmp_path):
@@ -112,6 +157,7 @@ def test_bad_photos_of_a_network_that_was_trained_as_a_whole(tmp_path):
         about = read_run(tmp_path / "run", "run", name).about
         assert about["training"]["photos"] == 34
         assert [one["path"] for one in about["bad_training_photos"]] == [str(manifest.parent / "grey-0.png")]
+        assert not any("grey-0.png" in one["path"] for one in about["similar"])
 
 
 def test_a_label_store_that_is_gone(manifest, tmp_path):

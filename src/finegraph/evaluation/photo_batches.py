@@ -142,7 +142,7 @@ def _batches(
 ) -> Iterator[PhotoBatch]:
     """The posteriors of some photos, the first of which is number `start`, by their features."""
     bad += [BadPhoto(path=error.path, reason=error.reason) for error in features.bad]
-    numbers = _numbers(part, features.samples) + start
+    numbers = numbers_read(part, features.samples) + start
     for first in range(0, len(numbers), size):
         own = slice(first, first + size)
         coarse = None if features.coarse is None else _rows(features.coarse[own], views)
@@ -162,7 +162,7 @@ def _rows(features: Tensor, views: int) -> Tensor:
     return features if views == 1 else features.flatten(0, 1)
 
 
-def _numbers(samples: Samples, read: Samples) -> Int[Tensor, " batch"]:
+def numbers_read(samples: Samples, read: Samples) -> Int[Tensor, " batch"]:
     """Which of the samples were read; both are in the same order."""
     found: list[int] = []
     for number, sample in enumerate(samples):
@@ -183,3 +183,10 @@ class Told:
             return None
         progress = self.progress
         return lambda done, _: progress(start + done, self.total)
+
+    def more(self) -> Progress | None:
+        """For a loop over further photos, which come on top when all of these are done."""
+        if self.progress is None:
+            return None
+        progress = self.progress
+        return lambda done, total: progress(self.total + done, self.total + total)

@@ -6,6 +6,7 @@
               metrics.csv      a row per epoch
               checkpoints/     what is needed to go on
               evaluations/     results, one folder each
+              features/        of the training photos, where the whole network was trained; may be deleted
               model/           the trained model
 
 A folder with a `config.toml` is a run. Things are added to it and nothing is overwritten. Nothing here needs torch.

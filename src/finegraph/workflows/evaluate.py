@@ -31,6 +31,7 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import FoundDetails, gather_details
 from finegraph.workflows.evaluation_folder import check_name, default_name, write_evaluation
 from finegraph.workflows.evaluation_retrieval import judged_retrieval
+from finegraph.workflows.similar_photos import FeatureSettings, place_of_features
 from finegraph.workflows.stored_labels import is_store, labels_of_run
 from finegraph.workflows.training_data import uses_image_labels
 
@@ -153,7 +154,9 @@ def evaluate_run(
     about = {"model": os.fspath(run), "data": source, "split": split}
     found = found._replace(result=replace(_completed(found.result, about, calibrate, fit), retrieval=judged))
     stem = default_name(split, views, box, fit is not None)
-    kept_details = None if collector is None else _details(place, classifier, collector, found, evaluated, workers)
+    kept_details = None
+    if collector is not None:
+        kept_details = _details(place, classifier, collector, found, evaluated, workers, engine, told.more())
     folder = write_evaluation(place.evaluations, name, stem, found, evaluated, classifier, fit, kept_details)
     if save_calibration:
         classifier.save(place.model)
@@ -195,18 +198,25 @@ def _details(
     found: Evaluation,
     evaluated: Samples,
     workers: int | None,
+    engine: EngineName,
+    progress: Progress | None,
 ) -> FoundDetails:
     """What a report needs of an evaluation."""
+    run, features = None, None
+    if place.settings is not None:
+        run = place.model.absolute().parent
+        where = place_of_features(place.settings, run)
+        features = FeatureSettings(cache=where, threads=workers, engine=engine, progress=progress)
     return gather_details(
         classifier,
         collector.details(),
         found.samples,
         evaluated,
         settings=place.settings,
-        cache=place.cache,
+        features=features,
         box=found.result.box,
         threads=workers,
-        run=None if place.settings is None else place.model.absolute().parent,
+        run=run,
     )
 
 

@@ -5,8 +5,8 @@
                          details.safetensors       arrays of single photos
                          thumbnails.safetensors    small pictures
 
-So a report needs no photo, no model and no network. Similar training photos are looked up and never computed; see
-similar_photos.py. Cost: a few milliseconds per photo for its small pictures, and the search for similar photos.
+So a report needs no photo, no model and no network. Cost: a few milliseconds per photo for its small pictures, and the
+search for similar training photos; see similar_photos.py.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from finegraph.graph.text_file import write_text
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.similar_photos import (
-    Cache,
+    FeatureSettings,
     Similar,
     TrainingFeatures,
-    similar_of_stored,
+    similar_of_photos,
     similar_of_training,
 )
 from finegraph.workflows.stored_labels import is_store, labels_of_run
@@ -67,7 +67,7 @@ def gather_details(
     samples: Samples,
     *,
     settings: TrainSettings | None,
-    cache: Cache,
+    features: FeatureSettings | None,
     box: bool,
     threads: int | None = None,
     run: Path | None = None,
@@ -82,13 +82,13 @@ def gather_details(
         results: what was answered.
         samples: the photos that were evaluated.
         settings: of the run; None where the model is in none.
-        cache: where features are stored; False for nowhere.
+        features: where the features of training photos come from; None where they are known.
         box: whether photos were cut to their boxes.
         threads: how many threads make pictures.
         run: the folder of the run, with its own copy of what a label store said.
         data: the photos that the model was trained and validated on; by default they are listed again, as the settings
             say. Those that could not be read then are left out.
-        known: the features of both, where training has just computed them; by default they are looked up in `cache`.
+        known: the features of both, where training has just computed them.
     """
     notes: list[str] = []
     if data is None:
@@ -106,8 +106,8 @@ def gather_details(
     if known is not None:
         rows = {number: row for row, number in enumerate(results.sample.tolist())}
         similar = similar_of_training(known, [rows[number] for number in gallery])
-    elif train is not None:
-        similar = similar_of_stored(classifier, samples, gallery, train, cache, box, notes)
+    elif train is not None and features is not None:
+        similar = similar_of_photos(classifier, samples, gallery, train, box=box, notes=notes, settings=features)
     used: list[int] = []
     if similar is not None:
         used = sorted(set(similar.numbers[similar.numbers >= 0].tolist()))

@@ -1,33 +1,31 @@
 """The training photos that are most like a photo: those whose features are nearest to its own.
 
-Distances are Euclidean. Features come from where they are already: from the training that has just ended, or from the
-folder of stored features. They are never computed here; where there are none, a note says so. Cost: one product of the
-two matrices; with stored features also one pass over the files of the training photos, by whose content they are found.
+Distances are Euclidean. Features come from the training that has just ended, or from the folder of stored features;
+those that are not there yet are computed once and stored. Cost: one product of the two matrices and one pass over the
+files of the training photos, and for features that are not stored the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from functools import cache as cache_once
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.data.samples import Sample, Samples
+from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.model.features import Features
-from finegraph.model.features.cache import FeatureCache, default_cache_folder
-from finegraph.model.features.keys import photo_key
-from finegraph.model.features.work import Source
+from finegraph.evaluation.photo_batches import Told, numbers_read
+from finegraph.model.features import Features, extract_features
+from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.settings import TrainSettings
 
 SIMILAR = 4
 """How many similar training photos are kept of each photo."""
 _ROWS = 4096
-Cache = str | Literal[False] | None
 Matrix = NDArray[np.float32]
 
 
@@ -52,6 +50,33 @@ class TrainingFeatures(NamedTuple):
     scale: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeatureSettings:
+    """Where the features of training photos are stored, and how those are computed that are not.
+
+    Attributes:
+        cache: the folder; None for that of the user.
+        threads: how many photos are worked on at the same time.
+        engine: what computes; see `extract_features`.
+        progress: is told how many of how many photos are done.
+    """
+
+    cache: str | None
+    threads: int | None = None
+    engine: EngineName = "auto"
+    progress: Callable[[int, int], None] | None = None
+
+
+def place_of_features(settings: TrainSettings, run: Path) -> str | None:
+    """Where the features of training photos are stored: with the run where its network was trained, as no other has it.
+
+    Args:
+        settings: of the run.
+        run: its folder.
+    """
+    return settings.cache if settings.tune == "head" else str(run)
+
+
 def similar_of_training(known: TrainingFeatures, rows: list[int]) -> Similar:
     """Similar photos by features that are in memory.
 
@@ -68,77 +93,66 @@ def similar_of_training(known: TrainingFeatures, rows: list[int]) -> Similar:
     return Similar(which, np.where(which < 0, np.float32(np.nan), best * np.float32(known.scale)))
 
 
-def similar_of_stored(
+def similar_of_photos(
     classifier: PhotoClassifier,
     samples: Samples,
     gallery: list[int],
     train: Samples,
-    cache: Cache,
+    *,
     box: bool,
     notes: list[str],
+    settings: FeatureSettings,
 ) -> Similar | None:
-    """Similar photos by stored features.
+    """Similar photos by features that are stored, or computed now.
 
     Args:
-        classifier: whose features are looked for.
+        classifier: whose features are compared.
         samples: the photos that were evaluated.
         gallery: the numbers of those that are asked about.
         train: the photos that were trained on.
-        cache: where features are stored; None for the folder of the user, False for nowhere.
         box: whether the evaluated photos were cut to their boxes.
         notes: takes in what could not be found.
+        settings: where features are stored, and how they are computed.
 
     Returns:
-        None where no features are stored.
+        None where no photo could be read.
     """
-    if cache is False:
-        notes.append("Similar training photos are left out: the features of this run are not stored.")
+    if not gallery or not len(train):
         return None
-    root = default_cache_folder() if cache is None else Path(cache)
-    views = classifier.views
-    stored = Source(classifier.network.backbone, views, "centre", root, "auto").cache
+    total = len(gallery) + len(train)
 
-    @cache_once
-    def of_ten() -> FeatureCache:
-        return Source(classifier.network.backbone, views, "ten", root, "auto").cache
+    def features(photos: Samples, views: ViewSettings, start: int) -> tuple[NDArray[np.int32], Matrix]:
+        found = extract_features(
+            classifier.network,
+            photos,
+            views,
+            coarse=False,
+            cache=settings.cache,
+            threads=settings.threads,
+            engine=settings.engine,
+            on_bad_file="skip",
+            progress=Told(settings.progress, total).part(start),
+        )
+        return numbers_read(photos, found.samples).numpy().astype(np.int32), found.fine.numpy()
 
-    def row_of(key: bytes) -> Matrix | None:
-        row = stored.get(key)
-        if row is None and (ten := of_ten().get(key)) is not None:
-            row = ten[: stored.size]  # the first of ten views is the centre
-        return row
-
-    def rows(photos: Mapping[int, Sample], how: ViewSettings) -> tuple[list[int], Matrix]:
-        found = {}
-        for number, sample in photos.items():
-            try:
-                row = row_of(photo_key(sample.path.read_bytes(), sample.box if how.box else None))
-            except (OSError, ValueError):
-                continue
-            if row is not None:
-                found[number] = row
-        return list(found), np.stack(list(found.values())) if found else np.zeros((0, stored.size), np.float32)
-
-    asked, features = rows({number: samples[number] for number in gallery}, replace(views, box=box))
+    chosen = Samples([samples[number] for number in sorted(gallery)], samples.source)  # which is in this order anyway
+    read, own = features(chosen, replace(classifier.views, box=box), 0)
+    asked = np.argsort(gallery, kind="stable")[read]
     best, which = _none(len(asked))
     seen = 0
-    for start in range(0, len(train) if asked else 0, _ROWS):
-        numbers, others = rows(dict(enumerate(train[start : start + _ROWS], start=start)), views)
+    for start in range(0, len(train), _ROWS):
+        numbers, others = features(train[start : start + _ROWS], classifier.views, len(gallery) + start)
         seen += len(numbers)
-        best, which = _nearest(best, which, features, others, np.array(numbers, dtype=np.int32))
-    if not asked:
-        notes.append("Similar training photos are left out: the features of the evaluated photos are not stored.")
-        return None
-    if not seen:
-        notes.append("Similar training photos are left out: their features are not stored any more.")
+        best, which = _nearest(best, which, own, others, numbers + np.int32(start))
+    if not len(asked) or not seen:
+        what = "training photos" if len(asked) else "evaluated photos"
+        notes.append(f"Similar training photos are left out: the {what} cannot be read any more.")
         return None
     if seen < len(train):
         notes.append(f"Similar photos were looked for among {seen:,} of the {len(train):,} training photos.")
-    place = {number: row for row, number in enumerate(asked)}
-    chosen = [place.get(number, -1) for number in gallery]
-    far, nothing = _none(1)
-    which, best = np.concatenate([which, nothing]), np.concatenate([best, far])
-    return Similar(which[chosen], np.where(which < 0, np.nan, best)[chosen])
+    far, nothing = _none(len(gallery))  # a photo that cannot be read any more has none
+    far[asked], nothing[asked] = best, which
+    return Similar(nothing, np.where(nothing < 0, np.float32(np.nan), far))
 
 
 def _none(count: int) -> tuple[Matrix, NDArray[np.int32]]:

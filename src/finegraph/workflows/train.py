@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -141,7 +141,7 @@ def train_run(
     held_out = settings.val_split or DEFAULT_VAL if data.val is not None else None
     if report and result["finished"] and ranks.first and held_out is not None:
         trained = Trained(folder=folder, settings=quick, classifier=classifier, data=data, split=held_out, known=known)
-        result |= _report(trained, device, _stages(watcher, ranks)(f"photos of {held_out}"))
+        result |= _report(trained, device, _stages(watcher, ranks))
     return TrainResult(
         **result,
         run=str(folder.path),
@@ -194,10 +194,10 @@ def _train(
     return result, classifier, known
 
 
-def _report(trained: Trained, device: torch.device, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def _report(trained: Trained, device: torch.device, stage: Stage) -> dict[str, Any]:
     """Write the report of a run that is complete; what goes wrong now is said, and takes nothing away from it."""
     try:
-        return {"report": report_trained(trained, device, progress)}
+        return {"report": report_trained(trained, device, stage)}
     except (FinegraphError, OSError) as error:
         return {"report_fault": str(error)}
     except Exception as error:  # whatever it is, the model is saved, and hours of training must not look like a failure

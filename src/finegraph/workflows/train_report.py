@@ -3,7 +3,7 @@
 The photos are judged as `evaluate_run` does it, and the evaluation is kept with the run. But nothing is read or
 computed twice: the list of photos, the network and, where the head alone was tuned, the features of all photos are
 still there. Cost: the small pictures, and a second for the rest; where the whole network was trained also the network
-on the validation photos.
+on the validation photos and, to find similar ones, on the training photos.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import gather_details
 from finegraph.workflows.evaluation_folder import default_name, write_evaluation
 from finegraph.workflows.report import DEFAULT_NAME, write_report
-from finegraph.workflows.similar_photos import TrainingFeatures
+from finegraph.workflows.similar_photos import FeatureSettings, TrainingFeatures, place_of_features
 from finegraph.workflows.training_data import TrainingData
+from finegraph.workflows.tune_head import Stage
 
 _GALLERY = 80
 """How many photos of each sort are explained; fewer than an evaluation explains, as people wait for the end here."""
@@ -49,9 +50,7 @@ class Trained:
     known: TrainingFeatures | None
 
 
-def report_trained(
-    trained: Trained, device: torch.device, progress: Callable[[int, int], None] | None = None
-) -> str | None:
+def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str | None:
     """Judge a trained model on its validation photos and write the report of that.
 
     A report that is there is kept where nothing new was trained: it may show more by now.
@@ -59,7 +58,7 @@ def report_trained(
     Args:
         trained: the model.
         device: where the network computes.
-        progress: is told how many of how many photos are done.
+        stage: is told how many of how many photos are done, by the name of the stage.
 
     Returns:
         The page; None where there are no validation photos.
@@ -81,7 +80,7 @@ def report_trained(
         classifier,
         samples,
         details=collector,
-        progress=progress,
+        progress=stage(f"photos of {trained.split}"),
         known=None if known is None else known.judged,
         workers=trained.settings.workers,
         on_bad_file=trained.settings.on_bad_file,
@@ -94,7 +93,7 @@ def report_trained(
         found.samples,
         samples,
         settings=trained.settings,
-        cache=False,
+        features=None if known is not None else _features(trained, stage("training photos")),
         box=found.result.box,
         threads=trained.settings.workers,
         data=trained.data,
@@ -103,3 +102,9 @@ def report_trained(
     stem = default_name(trained.split, 1, None, False)
     folder = write_evaluation(trained.folder.evaluations, None, stem, found, samples, classifier, None, details)
     return write_report([trained.folder.path], page, evaluation=folder.name).path
+
+
+def _features(trained: Trained, progress: Callable[[int, int], None]) -> FeatureSettings:
+    """Where the features of training photos come from when they are not in memory."""
+    where = place_of_features(trained.settings, trained.folder.path)
+    return FeatureSettings(cache=where, threads=trained.settings.workers, progress=progress)

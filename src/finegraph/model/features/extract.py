@@ -60,6 +60,7 @@ def extract_features(
     views: ViewSettings,
     *,
     view: OneOrTen = "centre",
+    coarse: bool = True,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
     threads: int | None = None,
     batch_size: int = 32,
@@ -74,6 +75,7 @@ def extract_features(
         samples: the photos.
         views: how photos are cut and scaled.
         view: "centre" for one view of each photo, "ten" for the centre, the corners and their mirrors.
+        coarse: whether the backbone of the coarse labels is asked too, where there is one.
         cache: the folder where features are stored and looked for; by default that of the user, see
             `default_cache_folder`. False for none.
         threads: how many photos are worked on at the same time; by default as many as torch has threads.
@@ -92,7 +94,8 @@ def extract_features(
     threads = torch.get_num_threads() if threads is None else threads
     if threads < 1 or batch_size < 1:
         raise InputError(f"threads and batch_size: expected at least 1, got {threads} and {batch_size}")
-    backbones = [part for part in (network.backbone, network.coarse_backbone) if part is not None]
+    second = network.coarse_backbone if coarse else None
+    backbones = [part for part in (network.backbone, second) if part is not None]
     for backbone in backbones:
         check_engine(engine, backbone)
     bad = BadFiles(on_bad_file)
