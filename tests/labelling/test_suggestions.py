@@ -116,6 +116,20 @@ def test_contradictions_come_first_and_what_is_followed_is_not_listed(store):
         store.suggestions(source="luck")
 
 
+def test_the_surest_suggestion_of_some_classes(store, new_id):
+    """What a list of classes shows beside each; a class that is gone by now is no reason to fail."""
+    proposals_for(store)
+    best = store.best_suggestions("with", ["kung pao @ B", "mapo tofu @ A", "gone"])
+    assert {fine: one.text for fine, one in best.items()} == {"kung pao @ B": "pork"}
+    assert best["kung pao @ B"] == store.suggestions(kind="with").rows[0]
+    assert [one.text for one in store.best_suggestions("dish", ["mapo tofu @ A", "kung pao @ A"]).values()] == [
+        "kung pao"
+    ]
+    store.accept([best["kung pao @ B"].number], person="ann", edit_id=new_id())
+    assert store.best_suggestions("with", ["kung pao @ B"])["kung pao @ B"].text == "tofu"
+    assert store.best_suggestions("with", []) == {}
+
+
 def test_accepting_many_is_one_action_and_one_undo(store, menu, new_id):
     proposals_for(store)
     chosen = store.suggestions(source="model").rows

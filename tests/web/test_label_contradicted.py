@@ -28,6 +28,7 @@ def test_only_photos_contradict_and_the_surest_come_first(client):
     for asked in ({}, {"kind": "dish"}):
         page = client.get("/api/classes", params={"show": "contradicted", **asked}).json()
         assert ([row["fine"] for row in page["rows"]], page["total"]) == (["soup", "café"], 2)
+    assert [row["suggestion"]["value"] for row in page["rows"]] == ["x", "y"]
     page = client.get("/api/classes", params={"show": "contradicted", "limit": 1, "offset": 1}).json()
     assert ([row["fine"] for row in page["rows"]], page["total"]) == (["café"], 2)
 

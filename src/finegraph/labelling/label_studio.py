@@ -67,28 +67,32 @@ def format_tasks(
     settled: Mapping[str, Sequence[str]],
 ) -> str:
     """A store as Label Studio JSON, a line per task."""
-    tasks: list[dict[str, Any]] = []
+    lines: list[str] = []  # as text at once: of 100,000 classes the tasks are millions of objects
+
+    def add(data: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
+        lines.append(json.dumps({"data": data, "annotations": annotations}, ensure_ascii=False))
+
     for row, name in enumerate(fine):
         data: dict[str, Any] = {"fine": name}
         if name in notes:
             data["note"] = notes[name]
         if name in settled:
             data["settled"] = list(settled[name])
-        if not tasks:
+        if not lines:
             data["finegraph"] = [
                 {"name": c.name, "mode": c.mode, "unknown_prior": c.prior, "labels": list(c.labels)} for c in columns
             ]
         current = {column.name: column.value(row) for column in columns}
         annotations = [_annotation(None, {kind: v for kind, v in current.items() if v is not None}, "fine")]
         annotations += [_annotation(person, own, "fine") for person, own in votes.get(name, {}).items()]
-        tasks.append({"data": data, "annotations": annotations})
+        add(data, annotations)
     by_photo: dict[tuple[str, str | None], dict[str, CellValue]] = {}
     for one in photos:
         by_photo.setdefault((one.photo, one.fine), {})[one.kind] = one.value
     for (photo, label), own in by_photo.items():
         data = {"photo": photo} if label is None else {"photo": photo, "label": label}
-        tasks.append({"data": data, "annotations": [_annotation(None, own, "photo")]})
-    return "[\n" + ",\n".join(json.dumps(task, ensure_ascii=False) for task in tasks) + "\n]\n"
+        add(data, [_annotation(None, own, "photo")])
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def _annotation(person: str | None, own: Values, to_name: str) -> dict[str, Any]:

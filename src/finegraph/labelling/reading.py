@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -48,10 +48,11 @@ from finegraph.labelling.records import (
     KindInfo,
     LiveFinding,
     Progress,
+    Suggestion,
     SuggestionPage,
 )
 from finegraph.labelling.rows import fine_ids, short
-from finegraph.labelling.suggesting import read_suggestions
+from finegraph.labelling.suggesting import best_suggestions, read_suggestions
 from finegraph.labelling.tables import batches, cells, fine, meta, notes, votes
 
 Format = Literal["csv", "json", "label-studio", "photos"]
@@ -287,6 +288,10 @@ class StoreReader(StoreAccess):
                 limit=limit,
             )
         )
+
+    def best_suggestions(self, kind: str, fine: Collection[str]) -> dict[str, Suggestion]:
+        """The surest suggestion that the cell of a kind does not follow, for each of some classes that has one."""
+        return self._ask(lambda connection, catalogue: best_suggestions(connection, catalogue, kind, fine))
 
     def export_text(self, format: Format, *, safe: bool = True, version: int | None = None) -> str:
         """A state of the store as the text of a file.

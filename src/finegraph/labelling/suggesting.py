@@ -7,7 +7,7 @@ number, and no other ever gets it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -136,6 +136,22 @@ def read_suggestions(
     order = (_CONTRADICTS, suggestions.c.score.desc(), suggestions.c.number)
     query = _columns().where(*where).order_by(*order).limit(limit).offset(offset)
     return SuggestionPage(rows=tuple(_suggestion(catalogue, row) for row in connection.execute(query)), total=total)
+
+
+def best_suggestions(
+    connection: Connection, catalogue: Catalogue, kind: str, names: Collection[str]
+) -> dict[str, Suggestion]:
+    """The best suggestion for one kind of each class that has one; see `LabelStore.best_suggestions`."""
+    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
+    mine = suggestions.c.kind_id == catalogue.kind(kind).id
+    order = (suggestions.c.score.desc(), suggestions.c.number)
+    found: dict[str, Suggestion] = {}
+    for part in in_parts(names):
+        ids = sa.select(fine.c.id).where(fine.c.name.in_(part), fine.c.removed == 0)
+        query = _columns().where(mine, suggestions.c.fine_id.in_(ids), differs).order_by(*order)
+        for row in connection.execute(query):
+            found.setdefault(row.fine_name, _suggestion(catalogue, row))
+    return found
 
 
 def _columns() -> sa.Select[Any]:

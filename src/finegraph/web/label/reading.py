@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from finegraph.web.label.best_suggestions import BestSuggestions
 from finegraph.web.label.contradicted import Contradicted
 from finegraph.web.label.identity import store_identity
 from finegraph.web.label.photo_numbers import PhotoNumbers
@@ -29,7 +28,7 @@ def reading_routes(session: LabelSession) -> APIRouter:
     """The routes of a session that show labels."""
     router = APIRouter(prefix="/api")
     store, photos = session.store, PhotoNumbers(session)
-    contradicted, suggested = Contradicted(store), BestSuggestions(store)
+    contradicted = Contradicted(store)
     identity = store_identity(store)
 
     @router.get("/start")
@@ -62,11 +61,11 @@ def reading_routes(session: LabelSession) -> APIRouter:
             page = store.classes(
                 kind=kind, show=show, search=search, label=label, order=order, offset=offset, limit=limit, kinds=wanted
             ).to_dict()
-        best = {} if kind is None else suggested.of_kind(kind)
+        best = {} if kind is None else store.best_suggestions(kind, [row["fine"] for row in page["rows"]])
         for row in page["rows"]:
             first = photos.of_class(row["fine"], 1)
             row["photo"] = first[0][0] if first else None
-            row["suggestion"] = best.get(row["fine"])
+            row["suggestion"] = best[row["fine"]].to_dict() if row["fine"] in best else None
         return page
 
     @router.get("/class")
