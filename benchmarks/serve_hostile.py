@@ -41,6 +41,13 @@ def many_scans(width: int, height: int, hidden: bool = False) -> bytes:
     return content[:last] + (scan + b"\xff\x01" if hidden else b"") + scan * 2_000 + content[-2:]
 
 
+def progressive(width: int, height: int) -> bytes:
+    """A JPEG whose scans must all be in memory before the first pixel is there."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height)).save(buffer, "JPEG", progressive=True)
+    return buffer.getvalue()
+
+
 def webp(width: int, height: int) -> bytes:
     """A WebP without losses, of one colour."""
     buffer = io.BytesIO()
@@ -62,6 +69,7 @@ _BOMBS: tuple[Callable[[], bytes], ...] = (
     lambda: png(6_300, 6_300, 2, padding=1 << 20),
     lambda: many_scans(5_000, 4_000),
     lambda: many_scans(5_000, 4_000, hidden=True),
+    lambda: progressive(11_000, 10_900),
     lambda: webp(16_000, 16_000),
 )
 """Too large by its header, just below the limits, padded to look like a photo, of many scans."""

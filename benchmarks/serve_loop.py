@@ -45,7 +45,7 @@ def _same(model: str, paths: Sequence[Path], engine: str) -> Callable[[int, floa
     served.warm_up(BATCH)
     views, ask = served.model.views, served.ask()
     job = {"resize": views.resize, "keep_shape": views.keep_shape, "interpolation": views.interpolation}
-    job["most_pixels"] = DecodingSettings().most_pixels
+    job["most_pixels"] = job["most_jpeg_pixels"] = DecodingSettings().most_jpeg_pixels
 
     def answer(start: int) -> None:
         pictures = []

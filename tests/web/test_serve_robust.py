@@ -34,7 +34,8 @@ from finegraph.web.security import Security
 from serving import files, photo_bytes, running, until
 
 VIEWS = ViewSettings(size=24, resize=32)
-JOB = {"resize": 32, "keep_shape": False, "interpolation": "bilinear", "most_pixels": 40_000_000}
+MOST = {"most_pixels": 40_000_000, "most_jpeg_pixels": 120_000_000}
+JOB = {"resize": 32, "keep_shape": False, "interpolation": "bilinear", **MOST}
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -87,6 +88,51 @@ def test_bombs_are_refused_from_their_header():
         answer, pixels = decode(png(30_000, 30_000, rows=1), job)
         assert "30000 x 30000 pixels; at most 40 million are decoded" in answer["error"]
         assert pixels == b""
+
+
+def test_the_largest_photos_of_phones_are_answered_by_the_worker_for_large_ones():
+    def jpeg(width, height):
+        buffer = io.BytesIO()
+        Image.radial_gradient("L").resize((width, height)).save(buffer, "JPEG", quality=98)
+        return buffer.getvalue()
+
+    async def work(pool):
+        asked, decode_large = [], pool._large.decode
+        pool._large.decode = lambda content, name, job: asked.append(name) or decode_large(content, name, job)
+        for name, size in (("12.jpg", (4000, 3000)), ("50.jpg", (8160, 6120))):
+            pixels = await pool.decode(jpeg(*size), name, VIEWS)
+            assert pixels.shape == (32, 32, 3)
+            assert pixels[16, 16, 0] < 40  # the middle is dark, the corners are light
+            assert pixels[0, 0, 0] > 200
+        with pytest.raises(ImageFileError, match=r"12000 x 12000 pixels; at most 120 million are decoded"):
+            await pool.decode(jpeg(100, 100).replace(b"\x00\x64\x00\x64", b"\x2e\xe0\x2e\xe0"), "bomb.jpg", VIEWS)
+        return asked, pool.killed
+
+    assert with_pool(work) == (["50.jpg"], 0)
+
+
+@pytest.mark.parametrize(("subsampling", "bytes_per_pixel"), [(0, 6), (1, 4), (2, 3)])
+def test_a_jpeg_that_comes_in_many_scans_goes_where_there_is_memory_for_it(subsampling, bytes_per_pixel):
+    """All of it must be kept until the last scan; a decoder without the memory says that the photo is broken."""
+
+    def jpeg(width, height):
+        buffer = io.BytesIO()
+        picture = Image.radial_gradient("L").resize((width, height)).convert("RGB")
+        picture.save(buffer, "JPEG", quality=98, progressive=True, subsampling=subsampling)
+        return buffer.getvalue()
+
+    assert jpeg_scans(jpeg(640, 480))[1] == 640 * 480 * bytes_per_pixel
+    assert jpeg_scans(photo_bytes(1, "JPEG"))[1] == 0
+
+    async def work(pool):
+        found = await pool.decode(jpeg(2400, 2000), "photo.jpg", VIEWS)
+        with pytest.raises(ImageFileError, match="takes more memory than is allowed"):
+            await pool.decode(jpeg(4000, 3500), "huge.jpg", VIEWS)
+        return found
+
+    # Room for the first photo in the second worker only, and for the second one in none.
+    pixels = with_pool(work, megabytes=14, large_megabytes=16 + (2400 * 2000 * bytes_per_pixel >> 20))
+    assert pixels[16, 16, 0] < 40 < 200 < pixels[0, 0, 0]
 
 
 def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
@@ -242,19 +288,19 @@ def test_scans_of_a_jpeg_are_counted_and_too_many_refused():
     buffer = io.BytesIO()
     tiny.picture(1, width=64, height=64).save(buffer, "JPEG", progressive=True, exif=b"Exif\0\0\xff\xda\xff\xda")
     content = buffer.getvalue()
-    scans = jpeg_scans(content)
+    scans = jpeg_scans(content)[0]
     assert 5 <= scans <= 12
-    assert jpeg_scans(photo_bytes(1, "JPEG")) == 1
-    assert jpeg_scans(photo_bytes(1, "PNG")) == 0
-    assert jpeg_scans(content + b"\xff\xda" * 500) == scans  # what is behind the end, such as a film
+    assert jpeg_scans(photo_bytes(1, "JPEG"))[0] == 1
+    assert jpeg_scans(photo_bytes(1, "PNG"))[0] == 0
+    assert jpeg_scans(content + b"\xff\xda" * 500)[0] == scans  # what is behind the end, such as a film
     last = content.rindex(b"\xff\xda")
     many = content[:last] + content[last:-2] * 200 + content[-2:]
-    assert jpeg_scans(many) == scans + 199
+    assert jpeg_scans(many)[0] == scans + 199
     assert decode(many, JOB) == ({"error": "the JPEG has more than 100 scans; save it again in the usual way"}, b"")
     alone = content[:last] + content[last:-2] + b"\xff\x01" + content[last:-2] * 200 + content[-2:]
-    assert jpeg_scans(alone) == scans + 200  # what stands behind this marker is no length
+    assert jpeg_scans(alone)[0] == scans + 200  # what stands behind this marker is no length
     assert "more than 100 scans" in decode(alone, JOB)[0]["error"]
-    assert jpeg_scans(b"\xff\xd8\xff" + b"\xff\xe0\0\2" * 5000) > 100  # so many that nobody follows them
+    assert jpeg_scans(b"\xff\xd8\xff" + b"\xff\xe0\0\2" * 5000)[0] > 100  # so many that nobody follows them
 
 
 def test_malformed_uploads_are_all_refused_and_harm_nobody():

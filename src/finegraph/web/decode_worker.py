@@ -31,6 +31,10 @@ SCANS_PER_PIXEL = 16
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MOST_MARKERS = 1000
 _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""The markers before the size of the picture."""
+_OTHER_MEMORY = 12 << 20
+"""What decoding takes beside the file and the coefficients, in bytes, at the most."""
 _WITHOUT_LENGTH = (_START, 0x01)
 """Markers that stand alone; a length read behind them would lead past others."""
 
@@ -64,8 +68,9 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
     Args:
         content: the file.
-        job: `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, and `most_pixels`; with `quick_pixels` a
-            photo that takes as long as one with more pixels than this is left undone.
+        job: `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `most_pixels` and `most_jpeg_pixels`; with
+            `quick_pixels` a photo that takes as long as one with more pixels than this is left undone. `megabytes` is
+            what this process may take, where that is bounded.
 
     Returns:
         `width`, `height` and the pixels as RGB; or `error` with the reason and nothing; or `large` with the number of
@@ -73,11 +78,15 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """
     side, most, quick = job["resize"], job["most_pixels"], job.get("quick_pixels")
     try:
-        scans = jpeg_scans(content)
+        scans, kept = jpeg_scans(content)
         if scans > MOST_SCANS:
             return {"error": f"the JPEG has more than {MOST_SCANS} scans; save it again in the usual way"}, b""
         if quick is not None and scans:
-            quick = quick * SCANS_PER_PIXEL // scans
+            quick = min(quick * SCANS_PER_PIXEL // scans, most)
+        if scans:
+            most = job["most_jpeg_pixels"]
+        if "megabytes" in job and kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
+            raise MemoryError  # the decoder itself would say that the photo is broken
         limit = most if quick is None else min(most, quick)
         picture = decode_image(content, "photo", at_least=(side, side), most_pixels=limit).picture
         small = resized(picture, side, keep_shape=job["keep_shape"], interpolation=job["interpolation"])
@@ -97,23 +106,34 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     return {"error": "the photo takes more memory than is allowed; send a smaller one"}, b""
 
 
-def jpeg_scans(content: bytes) -> int:
-    """How often a JPEG goes over its pixels, more than `MOST_SCANS` where that is hidden; 0 for other formats.
+def jpeg_scans(content: bytes) -> tuple[int, int]:
+    """How often a JPEG goes over its pixels, and how many bytes it keeps meanwhile; 0 and 0 for other formats.
 
-    Only the markers of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
+    The number is more than `MOST_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers of
+    the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
     """
     if not content.startswith(b"\xff\xd8\xff"):
-        return 0
-    place, scans = 2, 0
+        return 0, 0
+    place, scans, size = 2, 0, 0
     for _ in range(_MOST_MARKERS):
         found = _MARKER.search(content, place)
         if found is None or found[0][1] == _END:
-            return max(1, scans)
+            return max(1, scans), size if scans > 1 else 0
         scans += found[0][1] == _SCAN
+        if found[0][1] in _FRAMES:
+            size = _coefficients(content[found.end() + 2 : found.end() + 8 + 3 * 255])
         place = found.end()
         if found[0][1] not in _WITHOUT_LENGTH:
             place += max(2, int.from_bytes(content[place : place + 2], "big"))
-    return MOST_SCANS + 1
+    return MOST_SCANS + 1, 0
+
+
+def _coefficients(frame: bytes) -> int:
+    """How many bytes the coefficients of a picture take, two for each, by the part of its header that has its size."""
+    height, width, parts = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big"), frame[5:6]
+    factors = [(one >> 4, one & 15) for one in frame[7 : 6 + 3 * (parts[0] if parts else 0) : 3]]
+    most = max((across for across, _ in factors), default=0) * max((down for _, down in factors), default=0)
+    return 2 * width * height * sum(across * down for across, down in factors) // most if most else 0
 
 
 def work(source: IO[bytes], sink: IO[bytes]) -> None:

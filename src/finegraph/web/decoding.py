@@ -35,7 +35,9 @@ class DecodingSettings:
     large_megabytes: int = 144
     """How much memory the worker for large photos may take."""
     most_pixels: int = 40_000_000
-    """A photo with more pixels is refused from its header alone."""
+    """A photo with more pixels is refused from its header alone, unless it is a JPEG."""
+    most_jpeg_pixels: int = 120_000_000
+    """The same of a JPEG, which is decoded smaller; phones make some of 50 and 108 million."""
     quick_pixels: int = 8_000_000
     """A photo with more pixels is a large one, unless it is a JPEG, which is decoded smaller."""
     pixels_per_byte: int = 250
@@ -89,13 +91,15 @@ class DecodingPool:
             "keep_shape": views.keep_shape,
             "interpolation": views.interpolation,
             "most_pixels": settings.most_pixels,
+            "most_jpeg_pixels": settings.most_jpeg_pixels,
         }
         try:
-            return await self._quick.decode(content, name, {**job, "quick_pixels": settings.quick_pixels})
+            quick = {"quick_pixels": settings.quick_pixels, "megabytes": settings.megabytes}
+            return await self._quick.decode(content, name, {**job, **quick})
         except LargePhoto as large:
             if large.pixels > settings.pixels_per_byte * len(content):
                 reason = f"a file of {len(content)} bytes with {large.pixels} pixels is no photo; send one of a camera"
                 raise ImageFileError(name, reason) from None
         if self._large.inside >= settings.large_waiting:
             raise ProblemError("overloaded", f"There are {self._large.inside} large photos in the server.", _RETRY)
-        return await self._large.decode(content, name, job)
+        return await self._large.decode(content, name, {**job, "megabytes": settings.large_megabytes})

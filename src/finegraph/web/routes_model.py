@@ -37,6 +37,7 @@ def model_routes(state: ServerState) -> APIRouter:
                 "bytes": settings.security.most_bytes,
                 "photos": settings.photos_per_request,
                 "pixels": settings.decoding.most_pixels,
+                "jpeg_pixels": settings.decoding.most_jpeg_pixels,
             },
         )
 
