@@ -109,8 +109,8 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def jpeg_scans(content: bytes) -> tuple[int, int]:
     """How often a JPEG goes over its pixels, and how many bytes it keeps meanwhile; 0 and 0 for other formats.
 
-    The number is more than `MOST_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers of
-    the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
+    The number is more than `MOST_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers
+    of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
     """
     if not content.startswith(b"\xff\xd8\xff"):
         return 0, 0
