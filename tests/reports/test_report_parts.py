@@ -9,14 +9,24 @@ import pytest
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.reports.cards import kind_answers
 from finegraph.reports.comparison import baseline_of, compare, on_common_photos
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.orders import confusions, order_by_coarse, order_by_confusion
-from finegraph.reports.page_data import REST, json_in_html, largest_parts, packed, packed_shares, short_names
-from finegraph.reports.report import report_page
+from finegraph.reports.page_data import (
+    REST,
+    json_in_html,
+    largest_parts,
+    packed,
+    packed_shares,
+    page_data,
+    short_names,
+)
+from finegraph.reports.reordered import in_order_of
+from finegraph.reports.report import compared, report_page
 from finegraph.reports.run_results import read_run
-from finegraph.reports.sections import accuracy_section, mistakes_section
+from finegraph.reports.sections import accuracy_section, calibration_section, mistakes_section
 from finegraph.reports.svg_charts import (
     Axis,
     Series,
@@ -161,6 +171,61 @@ class TestComparison:
         assert loss.differences == loss.verdicts == (None, None)
         page = report_page([odd])
         assert '<td class="num">– <span class="range">infinite for 2 photos</span></td>' in page
+
+    def test_how_many_photos_only_some_runs_answered(self, runs):
+        def without(run, rows):
+            kept = [row for row in range(150) if row not in rows]
+            arrays = {name: array[kept] if len(array) == 150 else array for name, array in run.arrays.items()}
+            return replace(run, arrays=arrays)
+
+        found = compared([without(runs[0], {1, 2, 3}), without(runs[1], {3, 4, 5})])
+        assert (len(found.runs[0].photos), found.left_out) == (145, 4)  # none answered the fourth
+        assert "lines in grey, and all that is said of calibration" in report_page([runs[0], without(runs[1], {1})])
+        assert "lines in grey" not in report_page(runs)
+
+    def test_fine_labels_in_another_order(self, runs):
+        """A baseline that was trained without a graph lists its labels by name."""
+        graph = runs[1].graph
+        shuffled = in_order_of(runs[1], np.random.default_rng(0).permutation(graph.fine).tolist())
+        assert shuffled.graph.fine != graph.fine
+        for kind in graph.kinds:
+            for label in graph.fine:
+                rows = [each.matrix(kind)[each.fine_index(label)] for each in (graph, shuffled.graph)]
+                np.testing.assert_array_equal(*rows)
+        arrays = runs[1].arrays
+        for name in ("fine", "predicted", "top_labels"):
+            told = [
+                [each.graph.fine[n] for n in each.arrays[name].reshape(-1).tolist()] for each in (runs[1], shuffled)
+            ]
+            assert told[0] == told[1]
+        fine = arrays["sure_level"] == 0
+        assert fine.any()
+        assert not fine.all()
+        assert [shuffled.graph.fine[n] for n in shuffled.arrays["sure_label"][fine]] == [
+            graph.fine[n] for n in arrays["sure_label"][fine]
+        ]
+        assert (shuffled.arrays["sure_label"][~fine] == arrays["sure_label"][~fine]).all()
+        counts = [dict(zip(e.graph.fine, e.about["training"]["fine"], strict=True)) for e in (runs[1], shuffled)]
+        assert counts[0] == counts[1]
+        assert report_page([runs[0], shuffled]) == report_page(runs)
+
+    def test_the_run_with_the_most_kinds_says_what_the_labels_are(self, runs):
+        """A baseline that knows no kinds hides none of those of the other run."""
+        plain = replace(
+            runs[1],
+            graph=runs[1].graph.only([]),
+            arrays={
+                **runs[1].arrays,
+                **{name: runs[1].arrays[name][:, :0] for name in runs[1].arrays if name.startswith("kinds_")},
+            },
+        )
+        data = page_data([plain, runs[0]], 0, 1)
+        assert [kind["name"] for kind in data["kinds"]] == list(runs[0].graph.kinds)
+        assert [each["kinds"][0] is None for each in data["runs"]] == [True, False]
+        [card, *_] = [kind_answers([plain, runs[0]], row) for row in range(3)]
+        assert [len(one["answers"]) for one in card] == [1] * len(card)
+        assert len(calibration_section([plain, runs[0]])) == len(calibration_section([runs[0], plain])) > 1
+        assert data["trainOf"] == runs[0].name
 
     def test_what_cannot_be_compared(self, runs, tmp_path):
         other = read_run(make_run(tmp_path / "other", made_up_graph(13), 30), "other")

@@ -1,5 +1,7 @@
 """A study that trains whole networks: its cells are trained by the code of training, stopped, resumed and measured."""
 
+import json
+import shutil
 import signal
 
 import jaxtyping
@@ -8,6 +10,7 @@ import pytest
 from finegraph.workflows.study.cells import plan
 from finegraph.workflows.study.fine_tuning import train_settings
 from finegraph.workflows.study.folder import StudyFolder
+from finegraph.workflows.study.photos import read_study_data
 from finegraph.workflows.study.run import run_study
 from finegraph.workflows.study.spec import study_of
 from training import tiny
@@ -86,6 +89,35 @@ def test_it_is_stopped_in_the_middle_and_ends_as_if_it_had_not_been(manifest, tm
     for cell in plan(study):
         assert (folder.runs / cell.name / "metrics.csv").is_file()
         assert not (folder.runs / cell.name / "checkpoints").exists()  # a study keeps figures, not networks
+
+
+def test_what_single_photos_show_is_no_part_of_a_study(manifest, tmp_path):
+    """Some would contradict the graph, and then could not be trained on at all."""
+    shutil.copytree(manifest.parent, tmp_path / "photos")
+    other = tmp_path / "photos" / manifest.name
+    text = other.read_text()
+    other.write_text(text.replace("grey-0.png,grey,train,grey", "grey-0.png,grey,train,red"))
+    assert other.read_text() != text
+    study = study_for(other, heads=["softmax"], amounts=["all"])
+    assert all(not sample.kinds for sample in read_study_data(study, lambda *told: None).train)
+    assert run_study(study, tmp_path / "study", Silent()).finished
+
+
+def test_photos_that_cannot_be_read_are_named(manifest, tmp_path):
+    shutil.copytree(manifest.parent, tmp_path / "photos")
+    other = tmp_path / "photos" / manifest.name
+    bad = [tmp_path / "photos" / name for name in ("grey-0.png", "grey-7.png")]  # to train on, and to judge on
+    for path in bad:
+        path.write_bytes(b"")
+    study = study_for(other, heads=["softmax"], amounts=["all"], views=[1, 10], on_bad_file="skip")
+    outcome = run_study(study, tmp_path / "study", Silent())
+    about = json.loads((outcome.folder / "results.json").read_text())
+    assert [one["path"] for one in about["bad_photos"]] == [str(path) for path in bad]
+    assert {cell["photos"] for cell in about["cells"]} == {34}
+    text = (outcome.folder / "tables.md").read_text()
+    assert "- 2 photos could not be read and were left out: " in text
+    assert "one of all photos" not in text  # whole networks are trained once for every seed
+    assert run_study(study, tmp_path / "study", Silent()).about["bad_photos"] == about["bad_photos"]
 
 
 def test_every_head_has_its_recipe(manifest):

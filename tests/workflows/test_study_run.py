@@ -273,6 +273,9 @@ def test_other_data_under_the_same_name_are_refused(manifest, tmp_path):
         run_study(study, tmp_path / "study", Silent())
 
 
+REASON = "this is no photo of a known format (JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM)"
+
+
 def test_before_the_first_cell_everything_may_still_change(manifest, tmp_path):
     shutil.copytree(manifest.parent, tmp_path / "photos")
     copy, photo = tmp_path / "photos" / manifest.name, tmp_path / "photos" / "grey-0.png"
@@ -283,7 +286,12 @@ def test_before_the_first_cell_everything_may_still_change(manifest, tmp_path):
     watcher = Silent()
     outcome = run_study(study_of({**values, "on_bad_file": "skip"}), tmp_path / "study", watcher)
     assert outcome.finished
-    assert "1 photos could not be read and were left out" in watcher.notes
+    [note] = [note for note in watcher.notes if "could not be read" in note]
+    assert note == f"1 photo could not be read and was left out: {photo}: {REASON}"
+    about = json.loads((tmp_path / "study" / "results.json").read_text())
+    assert about["bad_photos"] == [{"path": str(photo), "reason": REASON}]
+    assert [cell["photos"] for cell in about["cells"]] == [29]
+    assert f"- {note}\n" in (tmp_path / "study" / "tables.md").read_text()
     assert 'on_bad_file = "skip"' in (tmp_path / "study" / "study.toml").read_text()
     with pytest.raises(SettingsError, match="on_bad_file was 'skip', now 'error'"):
         run_study(study_of(values), tmp_path / "study", Silent())

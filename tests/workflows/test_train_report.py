@@ -1,11 +1,14 @@
 """The report at the end of training: the same figures as an evaluation, from what training computed already."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from finegraph.data.transforms import make_view
+from finegraph.errors import DataError
 from finegraph.evaluation import photo_batches
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.graph import LabelGraph
@@ -158,6 +161,41 @@ def test_bad_photos_of_a_network_that_was_trained_as_a_whole(tmp_path):
         assert about["training"]["photos"] == 34
         assert [one["path"] for one in about["bad_training_photos"]] == [str(manifest.parent / "grey-0.png")]
         assert not any("grey-0.png" in one["path"] for one in about["similar"])
+
+
+def test_photos_that_were_added_since(tmp_path):
+    """What a list says now is not what was trained with; which photos were held out of it cannot be told any more."""
+    tiny.register()
+    manifest = tiny.make_photos(tmp_path / "photos", val=0)
+    train_run(settings(manifest, val_share=0.3), Quiet(), run=tmp_path / "run", report=True)
+    again = evaluate_run(tmp_path / "run", split="val")
+    assert read_run(tmp_path / "run", "run", again.folder.name).about["notes"] == []
+    shutil.copy(manifest.parent / "grey-0.png", manifest.parent / "new.png")
+    with manifest.open("a") as file:
+        file.write("new.png,grey,train,grey\n")
+    with pytest.raises(DataError, match="not known which of them were held out; bring that list back, or evaluate on"):
+        evaluate_run(tmp_path / "run", split="val")
+    found = evaluate_run(tmp_path / "run", data=str(manifest), split="all")
+    [note] = read_run(tmp_path / "run", "run", found.folder.name).about["notes"]
+    assert note.startswith("The list of training photos has changed: the model was trained with 25, and 26")
+
+
+def test_similar_photos_that_are_not_waited_for(manifest, tmp_path, monkeypatch):
+    own = settings(manifest, tune="all", epochs=1, batch_size=16)
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(similar_photos, "extract_features", stopped)
+    result = train_run(own, Quiet(), run=tmp_path / "run", report=True)
+    assert result.report == str(tmp_path / "run/report.html")
+    assert read_run(tmp_path / "run", "run").about["notes"] == [
+        "Similar training photos are left out: looking for them was stopped."
+    ]
+    monkeypatch.setattr(photo_batches, "extract_features", stopped)
+    result = train_run(own, Quiet(), run=tmp_path / "other", report=True)
+    assert (result.finished, result.report) == (True, None)
+    assert result.report_fault == "it was stopped; evaluate the run to have one"
 
 
 def test_a_label_store_that_is_gone(manifest, tmp_path):

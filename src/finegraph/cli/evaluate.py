@@ -55,6 +55,13 @@ def evaluate(
     retrieval: Annotated[
         bool, typer.Option("--retrieval", help="Judge how good the features are for search too.")
     ] = False,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details/--no-details",
+            help="Whether to keep what a report shows of single photos: small pictures, why, similar training photos.",
+        ),
+    ] = True,
     name: Annotated[str | None, typer.Option(help="What to call the evaluation.")] = None,
     on_bad_file: Annotated[
         str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
@@ -85,6 +92,7 @@ def evaluate(
             kept=kept,
             workers=workers,
             retrieval=retrieval,
+            details=details,
             progress=told,
             **options,
         )

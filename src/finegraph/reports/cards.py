@@ -15,6 +15,7 @@ import numpy as np
 
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.details import NOT_KNOWN
+from finegraph.reports.comparison import most_kinds
 from finegraph.reports.page_data import REST, largest_parts
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.svg_charts import odds_bars, share_bar
@@ -86,8 +87,8 @@ def _answers(run: RunResults, row: int, true: int) -> dict[str, Any]:
 
 def kind_answers(runs: Sequence[RunResults], row: int, most: int = MOST_KINDS) -> list[dict[str, Any]]:
     """What each run says of each kind, and what is true; of many kinds those that are most worth showing."""
-    first = runs[0]
-    kinds = [kind for kind in first.graph.kinds if all(kind in run.graph.kinds for run in runs)]
+    first = runs[most_kinds(runs)]
+    kinds = list(first.graph.kinds)
     if len(kinds) > most:
         kinds = sorted(kinds, key=lambda kind: _interest(runs, row, kind))[:most]
     listed = []
@@ -96,6 +97,8 @@ def kind_answers(runs: Sequence[RunResults], row: int, most: int = MOST_KINDS) -
         true = int(first.arrays["kinds_true"][row, place])
         answers = []
         for run in runs:
+            if kind not in run.graph.kinds:
+                continue
             own = run.graph.kinds.index(kind)
             answers.append(
                 {
@@ -112,9 +115,9 @@ def kind_answers(runs: Sequence[RunResults], row: int, most: int = MOST_KINDS) -
 
 def _interest(runs: Sequence[RunResults], row: int, kind: str) -> tuple[int, float]:
     """What makes a kind worth showing: a wrong answer, then an unsure one."""
-    places = [run.graph.kinds.index(kind) for run in runs]
-    right = min(int(run.arrays["kinds_right"][row, own] != 0) for run, own in zip(runs, places, strict=True))
-    sure = min(float(run.arrays["kinds_probability"][row, own]) for run, own in zip(runs, places, strict=True))
+    places = [(run, run.graph.kinds.index(kind)) for run in runs if kind in run.graph.kinds]
+    right = min(int(run.arrays["kinds_right"][row, own] != 0) for run, own in places)
+    sure = min(float(run.arrays["kinds_probability"][row, own]) for run, own in places)
     return right, sure
 
 

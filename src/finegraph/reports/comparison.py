@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
 from finegraph.evaluation.intervals import Interval, bootstrap_interval, paired_bootstrap_interval, verdict
+from finegraph.reports.reordered import in_order_of
 from finegraph.reports.run_results import RunResults
 
 PER_PHOTO = frozenset(
@@ -64,12 +65,14 @@ def on_common_photos(runs: Sequence[RunResults]) -> list[RunResults]:
     if len(runs) == 1:
         return [first]
     for run in runs[1:]:
-        if run.graph.fine != first.graph.fine:
+        if set(run.graph.fine) != set(first.graph.fine):
             raise InputError(
                 f"expected runs with the same fine labels, but {run.name!r} has {len(run.graph):,} and {first.name!r} "
-                f"{len(first.graph):,} of them, or in another order; report on them one by one"
+                f"{len(first.graph):,} of them, or other ones; report on them one by one"
             )
-    places = [{photo: place for place, photo in enumerate(_told_apart(run))} for run in runs]
+    main = most_kinds(runs)
+    runs = [in_order_of(run, runs[main].graph.fine) for run in runs]
+    places = [{photo: place for place, photo in enumerate(told_apart(run))} for run in runs]
     common = [photo for photo in places[0] if all(photo in place for place in places[1:])]
     if not common:
         raise InputError("the runs were evaluated on different photos; evaluate them on the same ones to compare them")
@@ -82,7 +85,7 @@ def on_common_photos(runs: Sequence[RunResults]) -> list[RunResults]:
     return chosen
 
 
-def _told_apart(run: RunResults) -> list[tuple[str, int]]:
+def told_apart(run: RunResults) -> list[tuple[str, int]]:
     """The path of each photo that was answered, and how many photos of that path are listed before it."""
     listed: list[tuple[str, int]] = []
     before = Counter[str]()
@@ -95,6 +98,11 @@ def _told_apart(run: RunResults) -> list[tuple[str, int]]:
 def _chosen(run: RunResults, rows: list[int]) -> RunResults:
     arrays = {name: array[rows] if name in PER_PHOTO else array for name, array in run.arrays.items()}
     return replace(run, arrays=arrays)
+
+
+def most_kinds(runs: Sequence[RunResults]) -> int:
+    """The run whose graph says most of the labels: the first with the most kinds."""
+    return max(range(len(runs)), key=lambda number: (len(runs[number].graph.kinds), -number))
 
 
 def baseline_of(runs: Sequence[RunResults]) -> int:
@@ -112,7 +120,7 @@ def compare(runs: Sequence[RunResults], baseline: int) -> list[Figure]:
         _figure("top 5", [_shares(each, known) for each in in_five], baseline),
     ]
     for kind in dict.fromkeys(kind for run in runs for kind in run.graph.kinds):
-        figures.append(_figure(kind, [_kind_shares(run, kind) for run in runs], baseline))
+        figures.append(_figure(kind, [kind_shares(run, kind) for run in runs], baseline))
     loss = [_losses(run, known) for run in runs]
     figures.append(_figure("negative log-likelihood", loss, baseline, percent=False, more_is_better=False))
     contrary = [run.arrays["inconsistent"].astype(np.float64) for run in runs]
@@ -155,7 +163,8 @@ def _shares(right: NDArray[np.bool_], known: NDArray[np.bool_]) -> Values:
     return np.where(known, right.astype(np.float64), np.nan)
 
 
-def _kind_shares(run: RunResults, kind: str) -> Values:
+def kind_shares(run: RunResults, kind: str) -> Values:
+    """Whether each photo's label of a kind was answered rightly, NaN where that is not known; None without the kind."""
     if kind not in run.graph.kinds:
         return None
     right = run.arrays["kinds_right"][:, run.graph.kinds.index(kind)].astype(np.float64)

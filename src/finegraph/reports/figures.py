@@ -21,7 +21,7 @@ import numpy as np
 
 from finegraph.data.dataset import MISSING
 from finegraph.reports import figure_style
-from finegraph.reports.comparison import compare
+from finegraph.reports.comparison import compare, most_kinds
 from finegraph.reports.curves import fine_curve, sure_curve
 from finegraph.reports.example_figure import example_figure
 from finegraph.reports.figure_fonts import fonts_for, without_glyph_warnings
@@ -199,7 +199,7 @@ def _confusion(run: RunResults) -> Any:
 
 def _calibration(runs: Sequence[RunResults]) -> Any:
     """Accuracy against confidence, of the fine label and the first kinds."""
-    names = ["fine", *runs[0].graph.kinds][:3]
+    names = ["fine", *runs[most_kinds(runs)].graph.kinds][:3]
     figure, axes = new_figure(2.25 * len(names), 2.4, 1, len(names), sharey=True)
     for axis, name in zip(axes[0], names, strict=True):
         axis.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, linestyle=(0, (2, 3)))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
+from finegraph.reports.comparison import most_kinds
 from finegraph.reports.orders import first_parents, order_by_coarse, order_by_confusion
 from finegraph.reports.run_results import RunResults
 
@@ -37,7 +38,7 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
         baseline: which of them the others are compared with.
         other: which of them is looked at closely.
     """
-    first = runs[0]
+    first = runs[most_kinds(runs)]
     graph = first.graph
     kinds = graph.kinds[:MOST_KINDS]
     truth = np.where(first.arrays["fine"] == MISSING, -1, first.arrays["fine"])
@@ -50,7 +51,7 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
         for place, kind in enumerate(graph.kinds)
     }
     by_confusion = order_by_confusion(truth, judge["predicted"], len(graph))
-    training = first.about.get("training")
+    training = runs[other].about.get("training")
     return {
         "fine": list(graph.fine),
         "kinds": [
@@ -69,6 +70,7 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
         },
         "truth": packed(truth),
         "train": None if training is None else packed(np.array(training["fine"], dtype=np.int64)),
+        "trainOf": runs[other].name if len(runs) > 1 else "",
         "names": short_names(first.photos),
         "thumbs": [_thumbnail(runs, row) for row in range(len(truth))],
         "runs": [_run(run, first, kinds) for run in runs],

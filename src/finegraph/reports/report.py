@@ -11,7 +11,7 @@ from typing import Any
 
 from finegraph.graph.draw import draw_svg
 from finegraph.reports import sections
-from finegraph.reports.comparison import baseline_of, on_common_photos
+from finegraph.reports.comparison import baseline_of, on_common_photos, told_apart
 from finegraph.reports.html_page import render_page
 from finegraph.reports.page_data import json_in_html, page_data
 from finegraph.reports.run_results import RunResults
@@ -62,7 +62,7 @@ def compared(runs: Sequence[RunResults]) -> Compared:
     baseline = baseline_of(common)
     last = len(common) - 1
     other = last if last != baseline or last == 0 else last - 1
-    left_out = max(len(run.photos) for run in runs) - len(common[0].photos)
+    left_out = len({photo for run in runs for photo in told_apart(run)}) - len(common[0].photos)
     return Compared(common, baseline, other, left_out)
 
 
@@ -75,7 +75,7 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
         title: what stands above; by default the names of the runs or studies.
     """
     values: dict[str, Any] = dict.fromkeys(name for name, _ in _CONTENTS)
-    values |= {"kinds": [], "runs": [], "baseline": 0, "photos": ""}
+    values |= {"kinds": [], "runs": [], "baseline": 0, "photos": "", "left_out": 0}
     values["studies"] = [study_section(study) for study in studies]
     data = "null"
     names = [*(run.name for run in runs), *(study.name for study in studies)]
@@ -114,6 +114,7 @@ def _run_values(found: Compared) -> dict[str, Any]:
         "explanations": sections.explanation_section(runs),
         "graph": draw_svg(shown.graph, title="Fine labels and their coarse labels"),
         "facts": sections.facts_section(runs),
+        "left_out": found.left_out,
     }
 
 

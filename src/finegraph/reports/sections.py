@@ -15,7 +15,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
 from finegraph.reports.cards import data_address, example_card
-from finegraph.reports.comparison import Figure, compare
+from finegraph.reports.comparison import Figure, compare, kind_shares, most_kinds
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.page_data import short_names
@@ -165,11 +165,7 @@ def mistakes_section(runs: Sequence[RunResults], other: int) -> dict[str, Any]:
     run = runs[other]
     found = [{row.kind: row for row in inside_shares(each)} for each in runs]
     inside = [
-        {
-            "kind": kind,
-            "cells": [each.get(kind) for each in found],
-            "chance": next(each[kind].chance for each in found if kind in each),
-        }
+        {"kind": kind, "cells": [each.get(kind) for each in found]}
         for kind in dict.fromkeys(kind for each in found for kind in each)
     ]
     names = short_names(run.photos)
@@ -193,7 +189,7 @@ def mistakes_section(runs: Sequence[RunResults], other: int) -> dict[str, Any]:
 
 def calibration_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
     """Reliability diagrams: of the fine label, then of the first kinds."""
-    names = ["fine", *runs[0].graph.kinds][: MOST_PANELS + 1]
+    names = ["fine", *runs[most_kinds(runs)].graph.kinds][: MOST_PANELS + 1]
     panels = []
     for name in names:
         own = [(number, run, run.result.calibration.get(name)) for number, run in enumerate(runs)]
@@ -276,15 +272,16 @@ def explanation_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
 
 
 def kinds_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
-    """Every kind with its accuracy and calibration in each run."""
+    """Every kind with its accuracy on the photos of all runs, and its calibration in each run."""
     listed = []
     for kind in dict.fromkeys(kind for run in runs for kind in run.graph.kinds):
-        cells = []
+        cells, photos = [], 0
         for run in runs:
-            share = run.result.kinds.get(kind)
+            judged = kind_shares(run, kind)
+            judged = np.zeros(0) if judged is None else judged[~np.isnan(judged)]
+            photos, share = max(photos, len(judged)), float(judged.mean()) if len(judged) else None
             error = run.result.calibration[kind].error if kind in run.result.calibration else None
             cells.append({"accuracy": _percent(share), "error": _percent(error)})
-        photos = max(run.result.kind_photos.get(kind, 0) for run in runs)
         size = max(len(run.graph.labels(kind)) for run in runs if kind in run.graph.kinds)
         listed.append({"kind": kind, "labels": size, "photos": photos, "cells": cells})
     return listed

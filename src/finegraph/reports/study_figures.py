@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from finegraph.reports.figure_fonts import fonts_for, without_glyph_warnings
+from finegraph.reports.study_results import amount_axis
 
 Row = Mapping[str, Any]
 INK, PALE, GRID = "#222222", "#d9d9d9", "#e6e6e6"
@@ -122,7 +123,7 @@ def _accuracy(rows: Sequence[Row], title: str) -> Any:
             panel.set_axisbelow(True)
         if compared:
             axes[1, column].axhline(0, color=LOOKS["softmax"].colour, linestyle=LOOKS["softmax"].line, linewidth=1.2)
-        axes[-1, column].set_xlabel(_amount_axis(amounts))
+        axes[-1, column].set_xlabel(amount_axis(amounts))
     axes[0, 0].set_ylabel("top-1 accuracy, %")
     if compared:
         axes[1, 0].set_ylabel("difference to softmax")
@@ -163,13 +164,6 @@ def _line(
         linestyle=look.line, markersize=5.5, linewidth=1.5, elinewidth=1.0, capsize=2.5, markeredgecolor="white",
         markeredgewidth=0.6,
     )  # fmt: skip
-
-
-def _amount_axis(amounts: Sequence[str]) -> str:
-    shares = [amount.endswith("%") for amount in amounts]
-    if all(shares) and shares:
-        return "share of the training photos"
-    return "photos per class, or share" if any(shares) else "training photos per class"
 
 
 # ---- differences ----------------------------------------------------------------------------------------------------
@@ -263,7 +257,8 @@ def _time(rows: Sequence[Row], title: str) -> Any:
         panel.tick_params(axis="y", length=0)
         panel.grid(axis="x", color=GRID, linewidth=0.8)
         panel.set_axisbelow(True)
-    _heading(figure, f"{title}: time of the last layer and the loss, {_amount_title(amount)}")
+    what = "the last layer and the loss" if "ms_forward" in panels else "training the whole network"
+    _heading(figure, f"{title}: time of {what}, {_amount_title(amount)}")
     return figure
 
 

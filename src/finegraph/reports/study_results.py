@@ -110,3 +110,11 @@ def _amount(text: str) -> float:
         return float(text.rstrip("%"))
     except ValueError:
         return float("inf")
+
+
+def amount_axis(steps: Sequence[str]) -> str:
+    """What amounts are: photos per class, shares of the photos, or some of both."""
+    shares = [step.endswith("%") for step in steps if step != "all"]
+    if shares and all(shares):
+        return "share of the training photos"
+    return "photos per class, or share" if any(shares) else "training photos per class"

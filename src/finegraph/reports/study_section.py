@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from finegraph.reports.study_results import BACKWARD, FORWARD, TIME, StudyResults, StudyRow, amounts
+from finegraph.reports.study_results import BACKWARD, FORWARD, TIME, StudyResults, StudyRow, amount_axis, amounts
 from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, parts_legend, stacked_bars
 from finegraph.reports.svg_charts import signed as signed_text
 
@@ -115,16 +115,11 @@ def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
     words = "; ".join(f"{one.name} " + ", ".join(f"{100 * y:.1f} %" for _, y in one.points) for one in series)
     chart = line_chart(
         series,
-        Axis(-0.15, len(steps) - 0.85, _amount_words(steps), words=steps),
+        Axis(-0.15, len(steps) - 0.85, amount_axis(steps), words=steps),
         Axis(low, high, "top 1"),
         f"Top 1 on {place} for {', '.join(steps)} photos: {words}",
     )
     return {"chart": chart, "legend": legend(series), "left_out": max(0, len(methods) - MOST_LINES)}
-
-
-def _amount_words(steps: list[str]) -> str:
-    """What amounts are: photos per class, or shares of the photos."""
-    return "share of the training photos" if any(step.endswith("%") for step in steps) else "training photos per class"
 
 
 def _preference(method: str) -> int:
@@ -169,5 +164,7 @@ def _cell(row: StudyRow | None, share: bool) -> dict[str, str | None] | None:
         "low": text(numbers["low"]),
         "high": text(numbers["high"]),
         "difference": text(numbers["difference"], signed=True),
+        "difference_low": text(numbers["difference_low"], signed=True),
+        "difference_high": text(numbers["difference_high"], signed=True),
         "verdict": row.text["verdict"],
     }

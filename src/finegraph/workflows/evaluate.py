@@ -16,7 +16,7 @@ from typing import Literal
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples
-from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.data.splits import DEFAULT_VAL, choose_splits, draw_per_class
 from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
 from finegraph.evaluation.details import DetailCollector, draw_order
@@ -28,12 +28,12 @@ from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.unknown import DEFAULT_SCORE
 from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.evaluation_details import FoundDetails, gather_details
+from finegraph.workflows.evaluation_details import PHOTOS_DIGEST, FoundDetails, gather_details
 from finegraph.workflows.evaluation_folder import check_name, default_name, write_evaluation
 from finegraph.workflows.evaluation_retrieval import judged_retrieval
 from finegraph.workflows.similar_photos import FeatureSettings, place_of_features
 from finegraph.workflows.stored_labels import is_store, labels_of_run
-from finegraph.workflows.training_data import uses_image_labels
+from finegraph.workflows.training_data import photos_digest, uses_image_labels
 
 ALL = "all"
 """In place of a split: every photo."""
@@ -126,7 +126,8 @@ def evaluate_run(
             samples = samples.without_kinds()
     evaluated = _chosen(samples, split, trained_with)
     fitted_on = None if calibrate is None else _chosen(samples, calibrate, trained_with)
-    trained_on = _trained_on(samples, trained_with)
+    train = _training_photos(samples, trained_with)
+    trained_on = {sample.path for sample in train}
     if fitted_on is not None:
         _refuse_overlap(fitted_on, evaluated)
         _refuse_trained(fitted_on, trained_on)
@@ -134,6 +135,8 @@ def evaluate_run(
         evaluated.require_boxes()
     foreign = None if unknown is None else read_samples(unknown)
     classifier = PhotoClassifier.load(place.model, device)
+    if trained_with is not None and any(_held_out(part, samples, trained_with) for part in (split, calibrate)):
+        _refuse_changed(classifier, train, samples)
     targets_of(evaluated, classifier.graph)  # labels that the graph does not have show now, not after the calibration
     if foreign is not None:
         refuse_known(foreign, classifier)
@@ -230,14 +233,29 @@ def _refuse_overlap(fitted_on: Samples, evaluated: Samples) -> None:
         )
 
 
-def _trained_on(samples: Samples, settings: TrainSettings | None) -> set[Path]:
+def _training_photos(samples: Samples, settings: TrainSettings | None) -> Samples:
     """The photos that the model was trained on, as far as they are known."""
     if settings is None or (samples.splits and settings.train_split not in samples.splits):
-        return set()
+        return Samples(())
     train = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)[0]
     if settings.photos_per_class is not None:
         train = draw_per_class(train, settings.photos_per_class, settings.seed)
-    return {sample.path for sample in train}
+    return train
+
+
+def _held_out(split: str | None, samples: Samples, settings: TrainSettings) -> bool:
+    """Whether a split is what training held out of its own photos."""
+    return split == DEFAULT_VAL and split not in samples.splits and settings.val_share > 0
+
+
+def _refuse_changed(classifier: PhotoClassifier, train: Samples, samples: Samples) -> None:
+    """Raise where it cannot be told any more which photos training held out."""
+    known = classifier.about.get(PHOTOS_DIGEST)
+    if known is not None and known != photos_digest(train):
+        raise DataError(
+            f"{samples.source}: the list of photos is not the one that the model was trained with, so it is not known "
+            "which of them were held out; bring that list back, or evaluate on a source of other photos"
+        )
 
 
 def _refuse_trained(fitted_on: Samples, trained_on: set[Path]) -> None:
@@ -271,7 +289,7 @@ def _chosen(samples: Samples, split: str, settings: TrainSettings | None) -> Sam
         return samples.split(split)
     if split == ALL:
         return samples
-    if split == "val" and settings is not None and settings.val_share:
+    if settings is not None and _held_out(split, samples, settings):
         held = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)[1]
         if held is not None:
             return held

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -42,11 +43,13 @@ from finegraph.workflows.similar_photos import (
     similar_of_training,
 )
 from finegraph.workflows.stored_labels import is_store, labels_of_run
-from finegraph.workflows.training_data import TrainingData, read_training_data
+from finegraph.workflows.training_data import TrainingData, photos_digest, read_training_data
 
 FORMAT, VERSION = "finegraph.evaluation.details", 1
 BAD_TRAINING = "bad_training_photos"
 """Among the facts of a model: the training photos that could not be read, each with the reason."""
+PHOTOS_DIGEST = "photos_digest"
+"""Among the facts of a model: what identifies the list of its training photos; see `photos_digest`."""
 MOST_THUMBNAILS = 10_000
 """Of more photos than this only some are kept as small pictures: those answered wrongly first."""
 
@@ -93,6 +96,8 @@ def gather_details(
     notes: list[str] = []
     if data is None:
         data = _training_photos(settings, run, notes)
+        if data is not None:
+            notes += _changed(classifier.about, data.train)
     bad = classifier.about.get(BAD_TRAINING, {})
     train = None if data is None else data.train.only(lambda sample: os.fspath(sample.path) not in bad)
     if known is not None:
@@ -107,7 +112,10 @@ def gather_details(
         rows = {number: row for row, number in enumerate(results.sample.tolist())}
         similar = similar_of_training(known, [rows[number] for number in gallery])
     elif train is not None and features is not None:
-        similar = similar_of_photos(classifier, samples, gallery, train, box=box, notes=notes, settings=features)
+        try:
+            similar = similar_of_photos(classifier, samples, gallery, train, box=box, notes=notes, settings=features)
+        except KeyboardInterrupt:  # it may take long, and everything else is there already
+            notes.append("Similar training photos are left out: looking for them was stopped.")
     used: list[int] = []
     if similar is not None:
         used = sorted(set(similar.numbers[similar.numbers >= 0].tolist()))
@@ -183,6 +191,17 @@ def _training_photos(settings: TrainSettings | None, run: Path | None, notes: li
     except (FinegraphError, OSError) as error:
         notes.append(f"The list of the training photos cannot be read any more: {error}")
         return None
+
+
+def _changed(about: Mapping[str, Any], train: Samples) -> list[str]:
+    """A note where the list of training photos is another one by now."""
+    known = about.get(PHOTOS_DIGEST)
+    if known == photos_digest(train) or (known is None and about.get("photos", len(train)) == len(train)):
+        return []
+    return [
+        f"The list of training photos has changed: the model was trained with {about['photos']:,}, and {len(train):,} "
+        "are listed now. What is said of training photos here is of those."
+    ]
 
 
 def _chosen_by(settings: TrainSettings, samples: Samples, val: Samples) -> list[str]:

@@ -22,7 +22,7 @@ from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.evaluation_details import BAD_TRAINING
+from finegraph.workflows.evaluation_details import BAD_TRAINING, PHOTOS_DIGEST
 from finegraph.workflows.similar_photos import TrainingFeatures
 from finegraph.workflows.stored_labels import (
     StoredLabels,
@@ -39,6 +39,7 @@ from finegraph.workflows.training_data import (
     TrainingData,
     make_network,
     make_views,
+    photos_digest,
     read_training_data,
     with_whole_paths,
 )
@@ -200,6 +201,8 @@ def _report(trained: Trained, device: torch.device, stage: Stage) -> dict[str, A
         return {"report": report_trained(trained, device, stage)}
     except (FinegraphError, OSError) as error:
         return {"report_fault": str(error)}
+    except KeyboardInterrupt:
+        return {"report_fault": "it was stopped; evaluate the run to have one"}
     except Exception as error:  # whatever it is, the model is saved, and hours of training must not look like a failure
         return {"report_fault": f"{type(error).__name__}: {error}" if str(error) else type(error).__name__}
 
@@ -290,6 +293,7 @@ def _about(
         "finegraph": __version__,
         "data": settings.data,
         "photos": len(data.train),
+        PHOTOS_DIGEST: photos_digest(data.train),
         "settings": settings.to_dict(),
         "figures": {f"val_{name}": value for name, value in result["figures"].items()},
         "strengths": result["strengths"] or {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ def read_training_data(settings: TrainSettings, stored: StoredLabels | None = No
     own = stored.graph_for(graph, train)
     counted = tuple(name for name in graph.kinds if own.kind(name) != graph.kind(name))
     return TrainingData(train=train, val=val, graph=own, splits=samples.splits, counted=counted)
+
+
+def photos_digest(photos: Samples) -> str:
+    """What changes when photos are added, removed, renamed or labelled otherwise, but not when all of them move."""
+    digest = hashlib.sha256()
+    for sample in photos:
+        box = None if sample.box is None else tuple(sample.box)
+        digest.update(repr((sample.path.parts[-2:], sample.label, box)).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]
 
 
 def uses_image_labels(settings: TrainSettings) -> bool:

@@ -42,7 +42,7 @@ function columns() {
       : name_(row.label), head: true },
     ...shownKinds().map((kind, place) => ({ title: kind.name, key: (row) => row.parents[place], cell: (row) => name_(row.parents[place]) })),
   ];
-  if (page.train) listed.push({ title: "training photos", key: (row) => row.train, cell: (row) => row.train.toLocaleString("en"), number: true });
+  if (page.train) listed.push({ title: page.trainOf ? `training photos, ${page.trainOf}` : "training photos", key: (row) => row.train, cell: (row) => row.train.toLocaleString("en"), number: true });
   listed.push({ title: "evaluated photos", key: (row) => row.photos.length, cell: (row) => row.photos.length.toLocaleString("en"), number: true });
   page.runs.forEach((run, place) => listed.push({
     title: page.runs.length > 1 ? `${run.name}: right` : "right", key: (row) => row.right[place], cell: (row) => share(row.right[place]), number: true,

@@ -34,6 +34,7 @@ const page = raw && {
   orders: { coarse: unpack(raw.orders.coarse), confusion: unpack(raw.orders.confusion) },
   truth: unpack(raw.truth),
   train: unpack(raw.train),
+  trainOf: raw.trainOf,
   names: raw.names,
   thumbs: raw.thumbs,
   runs: raw.runs.map(unpackRun),

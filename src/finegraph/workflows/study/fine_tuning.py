@@ -64,11 +64,12 @@ def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str
 
 def fine_tune(
     study: Study, data: StudyData, cell: Cell, samples: Samples, folder: StudyFolder, watcher: Watcher, told: Told
-) -> tuple[dict[tuple[str, int], PerPhoto], float | None]:
+) -> tuple[dict[tuple[str, int], PerPhoto], float | None, dict[str, str]]:
     """Train the network of a cell and measure it.
 
     Returns:
-        The values of each photo by split and views, and the seconds of training; None where it was stopped in between.
+        The values of each photo by split and views; the seconds of training, None where it was stopped in between; and
+        the photos that could not be read, with the reason of each.
 
     Raises:
         StoppedError: it was asked to stop.
@@ -93,12 +94,13 @@ def fine_tune(
         raise StoppedError
     seconds = None if resume else perf_counter() - began
     classifier = PhotoClassifier(network.to("cpu", torch.float32), views)
+    bad = dict.fromkeys(tuned.bad, "it could not be read")
     measured = {
-        (split, count): _measure(classifier, part, data, study, count, split, told)
+        (split, count): _measure(classifier, part, data, study, count, split, told, bad)
         for split, part in data.splits.items()
         for count in study.views
     }
-    return measured, seconds
+    return measured, seconds, bad
 
 
 def drop_checkpoints(folder: StudyFolder, cell: Cell) -> None:
@@ -109,19 +111,27 @@ def drop_checkpoints(folder: StudyFolder, cell: Cell) -> None:
 
 
 def _measure(
-    classifier: PhotoClassifier, samples: Samples, data: StudyData, study: Study, views: int, split: str, told: Told
+    classifier: PhotoClassifier,
+    samples: Samples,
+    data: StudyData,
+    study: Study,
+    views: int,
+    split: str,
+    told: Told,
+    bad: dict[str, str],
 ) -> PerPhoto:
-    """What a trained network gets right."""
+    """What a trained network gets right; photos that cannot be read are put into `bad`."""
     options = PhotoSettings(
         views=cast(Literal[1, 10], views), on_bad_file=cast(Literal["error", "skip"], study.on_bad_file)
     )
-    bad: list[BadPhoto] = []
+    unread: list[BadPhoto] = []
     target, _ = targets_of(samples, data.graph)
     found = []
     for batch in photo_batches(
-        classifier, samples, options, bad, lambda done, total: told(f"photos of {split}", done, total)
+        classifier, samples, options, unread, lambda done, total: told(f"photos of {split}", done, total)
     ):
         with torch.inference_mode():
             answer = answer_of(data.graph, batch.posterior, views)
         found.append(judged(answer, target[batch.numbers], data.graph))
+    bad.update((one.path, one.reason) for one in unread)
     return joined(found)

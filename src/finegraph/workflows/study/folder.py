@@ -56,6 +56,7 @@ class CellResult:
         photos: how many photos it was fitted on.
         seconds: how long it took with everything.
         per_photo: by split, views and metric, a value per photo; kept where there is one draw only.
+        bad: the photos that could not be read, with the reason of each.
     """
 
     cell: Cell
@@ -65,6 +66,7 @@ class CellResult:
     photos: int
     seconds: float
     per_photo: dict[tuple[str, int, str], NDArray[np.float64]] = field(default_factory=dict)
+    bad: dict[str, str] = field(default_factory=dict)
 
 
 class StudyFolder:
@@ -197,6 +199,7 @@ class StudyFolder:
             "photos": result.photos,
             "seconds": result.seconds,
             "per_photo": [[*key, _packed(values)] for key, values in result.per_photo.items()],
+            "bad": result.bad,
         }
         try:
             write_new(self._file(result.cell), seal(content))
@@ -223,6 +226,7 @@ class StudyFolder:
             photos=content["photos"],
             seconds=content["seconds"],
             per_photo={(split, views, metric): _unpacked(own) for split, views, metric, own in content["per_photo"]},
+            bad=content.get("bad", {}),
         )
 
     def _file(self, cell: Cell) -> Path:

@@ -125,7 +125,7 @@ def read_study_data(study: Study, told: Told) -> StudyData:
     """
     _check_networks(study)
     source, graph_file = _source(study, told)
-    samples = _with_test(read_samples(source), study)
+    samples = _with_test(read_samples(source).without_kinds(), study)  # what a photo shows is no part of a study
     graph = source_graph(source) if graph_file is None else LabelGraph.read(graph_file)
     sets = {name: _members(name, wanted, graph) for name, wanted in study.kinds.items()}
     used = {kind for members in sets.values() for kind in members}
@@ -246,7 +246,7 @@ class StudyFeatures:
         splits: by split and number of views.
         scales: what features were divided by.
         notes: what was odd.
-        bad: how many photos could not be read.
+        bad: the photos that could not be read, with the reason of each.
     """
 
     train: Part
@@ -255,7 +255,7 @@ class StudyFeatures:
     splits: dict[tuple[str, int], Part]
     scales: tuple[float, float]
     notes: list[str] = field(default_factory=list)
-    bad: int = 0
+    bad: dict[str, str] = field(default_factory=dict)
 
     def drawn(self, samples: Samples) -> Part:
         """The features of a draw; photos that could not be read are not in it."""
@@ -277,10 +277,9 @@ def study_features(study: Study, data: StudyData, box: bool, told: Told) -> Stud
     network, views = study_network(study, data.graph)
     views = replace(views, box=box)
     notes: list[str] = []
-    bad = 0
+    bad: dict[str, str] = {}
 
     def part(samples: Samples, count: int, what: str) -> tuple[Part, Samples]:
-        nonlocal bad
         found = extract_features(
             network,
             samples,
@@ -290,7 +289,7 @@ def study_features(study: Study, data: StudyData, box: bool, told: Told) -> Stud
             progress=lambda done, total: told(f"features of {what}", done, total),
         )
         notes.extend(found.notes)
-        bad += len(found.bad)
+        bad.update((error.path, error.reason) for error in found.bad)
         target, _ = targets_of(found.samples, data.graph)
         return Part(found.fine, found.coarse, target), found.samples
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -33,7 +33,7 @@ from finegraph.workflows.study.measure import PerPhoto, means, measure
 from finegraph.workflows.study.photos import StudyData, StudyFeatures, read_study_data, study_features
 from finegraph.workflows.study.spec import Study
 from finegraph.workflows.study.summary import SUMMARY_COLUMNS, Summary, summarise
-from finegraph.workflows.study.tables import TRAIN, tables_text
+from finegraph.workflows.study.tables import TRAIN, bad_photos_text, tables_text
 
 
 class StudyWatcher(Watcher, Protocol):
@@ -104,7 +104,8 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
                     folder=folder.path, finished=False, cells=len(results), total=len(cells), summary=None, about=about
                 )
             estimate.add(cell, results[cell].seconds)
-            folder.write_results([results[one] for one in cells if one in results], about)
+            done = [results[one] for one in cells if one in results]
+            folder.write_results(done, with_bad_photos(about, done))
         watcher.cell("summary", len(cells), len(cells), 0.0)
         return _finish(study, data, folder, [results[cell] for cell in cells], about, watcher.note)
 
@@ -118,6 +119,7 @@ def _finish(
     note: Callable[[str], None],
 ) -> StudyOutcome:
     """Write what is made of the cells."""
+    about = with_bad_photos(about, results)
     folder.write_results(results, about)
     summary = summarise(results)
     folder.write_table("summary.csv", SUMMARY_COLUMNS, summary.rows)
@@ -155,11 +157,13 @@ class _Runner:
         tried, chosen, step = 1, [], None
         seconds: float | None
         if features is None:
-            measured, seconds = fine_tune(
+            measured, seconds, bad = fine_tune(
                 self.study, self.data, cell, samples, self.folder, self.watcher, self.watcher.stage
             )
+            photos = sum(os.fspath(sample.path) not in bad for sample in samples)
         else:
-            part = features.drawn(samples)
+            part, bad = features.drawn(samples), features.bad
+            photos = len(part)
             kinds = self.data.sets[cell.kinds] if cell.kinds else ()
             fitted = fit_study_head(cell.head, self.data.graph, kinds, part, features.val, self.study.settings)
             tried, chosen, seconds = fitted.tried, fitted.chosen, fitted.seconds
@@ -175,9 +179,10 @@ class _Runner:
             rows=_rows(measured, seconds, step),
             tried=tried,
             chosen=chosen,
-            photos=len(samples),
+            photos=photos,
             seconds=perf_counter() - began,
             per_photo=_per_photo(measured) if len(seeds_of(self.study, cell.amount)) == 1 else {},
+            bad=bad,
         )
         self.folder.add(result)
         if features is None:
@@ -192,7 +197,7 @@ class _Runner:
             for note in found.notes:
                 self.watcher.note(note)
             if found.bad:
-                self.watcher.note(f"{found.bad:,} photos could not be read and were left out")
+                self.watcher.note(bad_photos_text(found.bad))
             self._features = box, found
         return self._features[1]
 
@@ -244,6 +249,12 @@ def about_study(study: Study, data: StudyData) -> dict[str, Any]:
             "processor": platform.machine(),
         },
     }
+
+
+def with_bad_photos(about: dict[str, Any], results: Sequence[CellResult]) -> dict[str, Any]:
+    """What was compared, and the photos that could not be read in some cell."""
+    bad = {path: reason for one in results for path, reason in one.bad.items()}
+    return {**about, "bad_photos": [{"path": path, "reason": reason} for path, reason in sorted(bad.items())]}
 
 
 def budget_text(study: Study) -> str:

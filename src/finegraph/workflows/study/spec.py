@@ -43,7 +43,8 @@ EVERY_KIND = "*"
 _SET_NAME = re.compile(r"[\w+. -]{1,60}")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _OWN = ("data", "graph", "kinds", "train_split", "val_split", "val_share", "photos_per_class", "box", "on_bad_file")
-_NOT_TRAINING = (*_OWN, "network", "coarse_network", "head", "size", "tune", "seed", "l2", "coarse_ratio", "choose")
+_NETWORK = ("network", "coarse_network", "head", "size")
+_NOT_TRAINING = (*_OWN, *_NETWORK, "tune", "seed", "l2", "coarse_ratio", "choose", "image_labels")
 """Settings of training that a study decides."""
 
 

@@ -6,7 +6,7 @@ amounts of photos, or splits with one and ten views, with and without box.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from finegraph.workflows.study.cells import amount_text, largest
@@ -24,6 +24,8 @@ _TIME_TITLES = {
 }
 MOST_COLUMNS = 8
 """How many kinds a table has room for; the files have them all."""
+MOST_BAD = 5
+"""How many photos that could not be read are named; results.json has them all."""
 Row = dict[str, Any]
 
 
@@ -197,7 +199,7 @@ def _rivals(rivals: Sequence[Row], place: tuple[str, int, bool], study: Study) -
 
 def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
     """What was compared on what, and how sure it is."""
-    data, machine = about["data"], about["machine"]
+    data, machine, bad = about["data"], about["machine"], about.get("bad_photos", [])
     sizes = {**data["splits"]}
     groups = data["groups"]
     kinds = [f"{kind} {n:,}" for kind, n in data["kinds"].items() if not any(kind.startswith(f"{g}: ") for g in groups)]
@@ -211,8 +213,10 @@ def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
         f"- labels: {data['fine']:,} fine; " + (", ".join(kinds[:MOST_COLUMNS]) or "no kinds"),
         f"- network: {study.network}" + (f", second: {study.second_network}" if study.two_networks else "")
         + (f", {study.size} pixels" if study.size else "") + f"; tune = {study.tune}",
-        f"- draws: {len(study.seeds)} of each amount" + (", one of all photos" if "all" in study.amounts else ""),
+        f"- draws: {len(study.seeds)} of each amount"
+        + (", one of all photos" if "all" in study.amounts and study.tune == "head" else ""),
         f"- {about['budget']}",
+        *([f"- {bad_photos_text({one['path']: one['reason'] for one in bad})}"] if bad else []),
         f"- intervals: 95 %, {' and '.join(methods) or 'none'}; **better** and **worse** where that of the paired "
         f"difference to {BASELINE} leaves 0 out",
         f"- finegraph {machine['finegraph']}, torch {machine['torch']}, {machine['threads']} threads, "
@@ -221,6 +225,14 @@ def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
         *(f"- `{head}`: {HEADS[head]}" for head in study.heads),
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def bad_photos_text(bad: Mapping[str, str]) -> str:
+    """Which photos could not be read, in a sentence; of many the first few."""
+    few = "; ".join(f"{path}: {reason}" for path, reason in sorted(bad.items())[:MOST_BAD])
+    more = f"; and {len(bad) - MOST_BAD:,} more" if len(bad) > MOST_BAD else ""
+    what = "1 photo could not be read and was" if len(bad) == 1 else f"{len(bad):,} photos could not be read and were"
+    return f"{what} left out: {few}{more}"
 
 
 def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
