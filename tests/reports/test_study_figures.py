@@ -8,6 +8,8 @@ import pytest
 from PIL import Image
 
 from finegraph.reports.study_figures import LOOKS, draw_study
+from finegraph.reports.study_results import StudyResults, StudyRow
+from finegraph.reports.study_section import study_section
 
 
 def row(
@@ -79,3 +81,18 @@ def test_heads_can_be_told_apart_without_colour():
 
 def _rgb(colour):
     return [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+
+
+def test_times_are_shown_where_most_methods_have_one():
+    """With all photos a study may leave methods out; their times are then those of the amount before."""
+    rows = [
+        StudyRow(
+            {"head": head, "kinds": "", "amount": amount, "split": "train", "views": "1", "box": "no", "interval": "",
+             "metric": "seconds_fit", "verdict": ""},
+            {**dict.fromkeys(("sd", "low", "high", "difference", "difference_low", "difference_high")), "mean": mean},
+        )
+        for head, amount, mean in (("softmax", "3", 1.0), ("bipartite", "3", 2.0), ("softmax", "all", 9.0))
+    ]  # fmt: skip
+    [panel] = study_section(StudyResults("x", tuple(rows)))["times"]
+    assert panel["title"] == "Time of a whole fit, amount 3"
+    assert "bipartite" in panel["chart"]

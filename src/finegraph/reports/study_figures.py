@@ -231,10 +231,13 @@ _PANELS = {
 
 
 def _time(rows: Sequence[Row], title: str) -> Any:
-    """What a fit and a step of 128 photos take, at the amount that comes last."""
+    """What a fit and a step of 128 photos take, at the amount with the most methods; of these the one that is last."""
     from matplotlib.figure import Figure
 
-    amount = list(dict.fromkeys(row["amount"] for row in rows))[-1]
+    by_amount: dict[str, set[tuple[str, str]]] = {}
+    for row in rows:
+        by_amount.setdefault(row["amount"], set()).add((row["head"], row["kinds"]))
+    amount = max(reversed(by_amount), key=lambda name: len(by_amount[name]))
     shown = [row for row in rows if row["amount"] == amount and row["box"] == rows[0]["box"]]
     panels = [metric for metric in _PANELS if any(row["metric"] == metric for row in shown)]
     methods = list(dict.fromkeys((row["head"], row["kinds"]) for row in shown))

@@ -49,17 +49,21 @@ def _fit_times(study: StudyResults) -> dict[str, str] | None:
 
 
 def _means(study: StudyResults, metric: str) -> tuple[str, dict[str, float]]:
-    """The largest amount that a time was measured for, and its mean for each method there.
+    """The amount at which a time was measured for the most methods, and its mean for each of them there.
 
-    Of several ways to cut photos the first counts: the others have times of their own.
+    Of amounts with as many methods the largest counts, and of several ways to cut photos the first: the others have
+    times of their own.
     """
     rows = study.of(metric)
-    last = (amounts(rows) or [""])[-1]
-    means: dict[str, float] = {}
-    for row in rows:
-        if row.text["amount"] == last:
-            means.setdefault(row.method, row.numbers["mean"] or 0.0)
-    return last, means
+    found: tuple[str, dict[str, float]] = ("", {})
+    for amount in amounts(rows):
+        means: dict[str, float] = {}
+        for row in rows:
+            if row.text["amount"] == amount:
+                means.setdefault(row.method, row.numbers["mean"] or 0.0)
+        if len(means) >= len(found[1]):
+            found = amount, means
+    return found
 
 
 def _with(amount: str) -> str:
@@ -140,7 +144,7 @@ def _table(rows: list[StudyRow], metric: str) -> dict[str, Any]:
     return {
         "metric": metric.removeprefix("kind:"),
         "unit": "%" if share else "",
-        "amounts": steps,
+        "amounts": [f"{step} per class" if step.isdecimal() else step for step in steps],
         "rows": [
             {"method": method, "cells": [_cell(cells.get((method, amount)), share) for amount in steps]}
             for method in methods
