@@ -18,7 +18,7 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.graph import LabelGraph
 from finegraph.model import PhotoClassifier
 from finegraph.nn.network import build_network
-from finegraph.web import extra
+from finegraph.web import addresses, extra, server
 from serving import files, photo_bytes
 
 
@@ -68,6 +68,17 @@ def test_a_public_address_needs_a_token(finegraph, model):
     outcome = finegraph("serve", model, "--host", "0.0.0.0")
     assert outcome.code == 3
     assert "others can reach this address, so a token is needed" in outcome.err
+
+
+def test_all_addresses_of_a_public_server_are_said(finegraph, model, monkeypatch):
+    monkeypatch.setattr(server, "serve", lambda settings, told: told(addresses.reachable(settings.security.host, 9)[0]))
+    monkeypatch.setattr(addresses, "_own_address", lambda family: "192.168.0.9")
+    public = ("serve", model, "--host", "0.0.0.0", "--token", "a-long-enough-token")
+    first, second = finegraph(*public).out.splitlines()
+    assert "is served at http://192.168.0.9:9/ " in first
+    assert second == "also at http://127.0.0.1:9/; other names of it need --allow-host NAME"
+    assert json.loads(finegraph(*public, "--json").out)["others"] == ["http://127.0.0.1:9/"]
+    assert "also at" not in finegraph("serve", model).out
 
 
 def test_an_address_that_is_taken_is_said_before_the_model_is_loaded(finegraph, tmp_path):

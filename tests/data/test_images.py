@@ -10,6 +10,7 @@ import pytest
 from data_files import photo, save
 from PIL import Image
 
+from finegraph.data import images
 from finegraph.data.images import BadFiles, decode_image, read_image
 from finegraph.data.samples import Box
 from finegraph.errors import ImageFileError, InputError
@@ -114,6 +115,43 @@ def test_see_through_parts_are_white(tmp_path):
         assert read.getpixel((0, 0)) == (255, 255, 255), name
         assert rest is None or read.getpixel((1, 1)) == rest, name
     assert read_image(tmp_path / "e.gif").getpixel((0, 0)) == (255, 255, 255)
+
+
+def layered(kind, path):
+    """Save a photo of 48 x 64 pixels that is see-through in one way or another, or has 16 bits."""
+    picture = photo(6).resize((48, 64))
+    alpha = photo(7).resize((48, 64)).convert("L")
+    options = {}
+    if kind in ("RGBA", "LA"):
+        picture.putalpha(alpha)
+        picture = picture.convert(kind)
+    elif kind == "16 bits":
+        picture = Image.fromarray(np.asarray(picture.convert("L")).astype(np.uint16) * 250)
+    elif kind.startswith("P"):
+        picture = picture.quantize(16)
+        options["transparency"] = 3 if kind == "P, one" else bytes(range(0, 256, 16))
+    else:
+        picture = picture.convert(kind)
+        options["transparency"] = picture.getpixel((5, 40))
+    picture.save(path, **options)
+
+
+@pytest.mark.parametrize("kind", ["RGBA", "LA", "P, one", "P, several", "RGB", "L", "16 bits"])
+def test_a_photo_that_is_converted_in_bands_has_the_same_pixels(tmp_path, monkeypatch, kind):
+    path = tmp_path / "a.png"
+    layered(kind, path)
+    with Image.open(path) as file:
+        file.load()
+        if kind == "16 bits":
+            whole = Image.fromarray(((np.asarray(file).astype(np.uint32) + 128) // 257).astype(np.uint8)).convert("RGB")
+        else:
+            layer = file.convert("RGBA")
+            assert layer.getchannel("A").getextrema()[0] < 255
+            whole = Image.new("RGB", layer.size, "white")
+            whole.paste(layer, mask=layer.getchannel("A"))
+    for pixels in (1, 48 * 7, 1 << 20):
+        monkeypatch.setattr(images, "_BAND", pixels)
+        assert difference(read_image(path), whole) == 0, pixels
 
 
 @pytest.mark.parametrize("ending", ["gif", "webp", "png", "tif"])

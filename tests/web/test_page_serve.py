@@ -2,9 +2,9 @@
 
 import base64
 import io
-from contextlib import contextmanager
 
 import pytest
+from page_steps import another_model, choose, expected, expected_of, open_page, settle, shown
 from PIL import Image
 
 import tiny_classifier as tiny
@@ -35,32 +35,6 @@ def server(tmp_path_factory):
         tiny.register(patch)
         with running(tiny.classifier(sample_menu()), samples=folder) as found:
             yield found
-
-
-def open_page(page, server):
-    page.goto(server.address)
-    page.wait_for_selector("body[data-ready]")
-
-
-def choose(page, content, name="photo.png"):
-    page.set_input_files("#file", {"name": name, "mimeType": "image/png", "buffer": content})
-    settle(page)
-
-
-def settle(page):
-    """Wait until what is shown is the answer to what was last asked."""
-    page.wait_for_selector("#result:not([hidden])")
-    page.wait_for_selector("body:not(.busy)")
-
-
-def shown(page):
-    """The answers with their probabilities, as they stand on the page."""
-    return [tuple(row.inner_text().split("\n")[:2]) for row in page.locator("#top li").all()]
-
-
-def expected(server, content, **given):
-    prediction = server.model.predict(Image.open(io.BytesIO(content)), given=given, top=6)
-    return [(answer.label, percent(answer.probability)) for answer in prediction.top]
 
 
 def test_a_chosen_photo_is_answered_as_in_python(page, server):
@@ -379,20 +353,6 @@ def test_a_kind_with_many_labels_has_a_picker_that_searches(page):
             assert "nothing to compare it with" in page.locator("#why").inner_text()
 
 
-@contextmanager
-def another_model(server):
-    """The server with a new model in the place of its own, for a while."""
-    old = server.state.model
-    with pytest.MonkeyPatch.context() as patch:
-        tiny.register(patch)
-        other = tiny.classifier(sample_menu(), seed=5)
-    server.state.model = ServedModel(other, "menu")
-    try:
-        yield other
-    finally:
-        server.state.model = old
-
-
 def test_a_new_model_meanwhile_is_met_with_the_same_photo(page, server, faults):
     open_page(page, server)
     content = photo_bytes(3)
@@ -400,8 +360,7 @@ def test_a_new_model_meanwhile_is_met_with_the_same_photo(page, server, faults):
     with another_model(server) as other:
         page.get_by_role("group", name="restaurant").get_by_text("Chef Yu").click()
         settle(page)
-        prediction = other.predict(Image.open(io.BytesIO(content)), given={"restaurant": "Chef Yu"}, top=6)
-        assert shown(page) == [(answer.label, percent(answer.probability)) for answer in prediction.top]
+        assert shown(page) == expected_of(other, content, restaurant="Chef Yu")
     faults.lines = [line for line in faults.lines if "409" not in line]
 
 
@@ -419,8 +378,7 @@ def test_a_new_model_meanwhile_is_met_when_another_photo_is_chosen(page, server,
     with another_model(server) as other:
         entries.nth(1).click()  # its answer is of another risk, and its scores are of the old model
         settle(page)
-        prediction = other.predict(Image.open(io.BytesIO(contents[1])), top=6, risk=0.2)
-        assert shown(page) == [(answer.label, percent(answer.probability)) for answer in prediction.top]
+        assert shown(page) == expected_of(other, contents[1], risk=0.2)
     faults.lines = [line for line in faults.lines if "409" not in line]
 
 

@@ -1,9 +1,15 @@
-"""Who may ask: hosts, origins, tokens, sizes, and the headers on every answer."""
+"""Who may ask: hosts, origins, tokens, sizes, and the headers on every answer; and where a server is reached."""
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
 
 import pytest
 from fastapi import FastAPI, Request
 
 from finegraph.errors import InputError
+from finegraph.web import addresses
+from finegraph.web.addresses import reachable
 from finegraph.web.problems import ProblemError, install_problems
 from finegraph.web.security import CONTENT_POLICY, Guard, Security, host_name, is_loopback
 from serving import InProcess
@@ -68,6 +74,34 @@ def test_a_public_server_is_reached_by_addresses_but_not_by_foreign_names():
     assert client.get("/page", headers={**headers, "host": "evil.example"}).status_code == 421
 
 
+def test_a_public_server_is_reached_by_the_names_of_its_machine(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "Kitchen.example.org")
+    client = client_of(host="0.0.0.0", token=TOKEN)
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    for host, status in {"kitchen.local:8000": 200, "kitchen.example.org": 200, "cellar.local": 421}.items():
+        assert client.get("/page", headers={**headers, "host": host}).status_code == status, host
+    assert client_of().get("/page", headers={"host": "kitchen.local"}).status_code == 421
+    refused = client.get("/page", headers={**headers, "host": "cellar.local"}).json()
+    assert refused["what_to_do"] == "Use the printed address, or start it with this name."
+
+
+def test_addresses_are_such_that_others_can_use_them(monkeypatch):
+    assert reachable("127.0.0.1", 8000) == ["http://127.0.0.1:8000/"]
+    assert reachable("192.168.0.9", 80) == ["http://192.168.0.9:80/"]
+    assert reachable("menu.local", 80) == ["http://menu.local:80/"]
+    assert reachable("::1", 80) == ["http://[::1]:80/"]
+    for host, here in (("0.0.0.0", "http://127.0.0.1:8000/"), ("::", "http://[::1]:8000/")):
+        found = reachable(host, 8000)
+        assert found[-1] == here
+        for one in found:
+            assert not ipaddress.ip_address(urlsplit(one).hostname).is_unspecified
+    monkeypatch.setattr(addresses, "_own_address", {socket.AF_INET: "192.168.0.9", socket.AF_INET6: None}.get)
+    assert reachable("0.0.0.0", 1) == ["http://192.168.0.9:1/", "http://127.0.0.1:1/"]
+    assert reachable("::", 1) == ["http://192.168.0.9:1/", "http://[::1]:1/"]
+    monkeypatch.setattr(addresses, "_own_address", lambda family: None)  # a machine without a network
+    assert reachable("0.0.0.0", 1) == ["http://127.0.0.1:1/"]
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -116,6 +150,11 @@ def test_a_browser_signs_in_once_and_the_token_leaves_the_address():
     asked = client.get("/page", headers={"accept": "text/html"})
     assert asked.status_code == 401
     assert 'type="password"' in asked.text
+    assert "wrong" not in asked.text
+    wrong = client.get("/page?token=wrong", headers={"accept": "text/html"})
+    assert (wrong.status_code, "That token is wrong" in wrong.text) == (401, True)
+    assert 'type="password"' in wrong.text
+    assert "Load the page again" in client.get("/page").json()["what_to_do"]
     signed = client.get(f"/page?a=1&token={TOKEN}")
     assert (signed.status_code, signed.headers["location"]) == (303, "/page?a=1")
     cookie = signed.headers["set-cookie"].lower()

@@ -11,6 +11,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import tiny_classifier as tiny
+from finegraph.model import PhotoClassifier
+from finegraph.web.answering import ServedModel
+from finegraph.web.searching import PhotoIndex
+from finegraph.workflows.index import make_index
 from serving import files, photo_bytes, running
 
 CHECKS = [
@@ -24,10 +28,20 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 @pytest.fixture(scope="module")
-def server():
+def server(tmp_path_factory):
+    """A server with an index and samples, so that every route has something to answer."""
+    root = tmp_path_factory.mktemp("contract")
     with pytest.MonkeyPatch.context() as patch:
         tiny.register(patch)
-        with running(tiny.classifier()) as found:
+        tiny.classifier().save(root / "model")
+        for number, label in enumerate(tiny.TABLE):
+            (root / "photos" / label).mkdir(parents=True)
+            for seed in (0, 1):
+                tiny.picture(10 * number + seed).save(root / "photos" / label / f"{seed}.png")
+        make_index(root / "model", [root / "photos"], root / "index", engine="torch")
+        model = PhotoClassifier.load(root / "model")
+        index = PhotoIndex.open_for(root / "index", ServedModel(model, "menu"))
+        with running(model, index=index, samples=root / "photos") as found:
             yield found
 
 
@@ -99,3 +113,21 @@ def test_good_answers_are_as_described_too(server, description):
     description["/v1/given"]["POST"].validate_response(given)
     for path in ("/v1/model", "/v1/labels", "/v1/graph", "/v1/samples", "/health/live", "/health/ready", "/metrics"):
         description[path]["GET"].validate_response(server.client.get(path))
+    data = {"same": "dish", "where": ["restaurant=A", "restaurant=B"], "per_label": "2", "count": "7"}
+    searched = server.client.post("/v1/search", files=files(photo_bytes(), b"bad"), data=data)
+    searched.request.read()
+    description["/v1/search"]["POST"].validate_response(searched)
+    by_label = server.client.get("/v1/search", params={"label": next(iter(tiny.TABLE)), "other": "restaurant"})
+    description["/v1/search"]["GET"].validate_response(by_label)
+    (photo,) = searched.json()["photos"]
+    sample = server.client.get("/v1/samples").json()[-1]
+    for path, address in (
+        ("/v1/photos/{key}", photo["hits"][0]["thumbnail"]),
+        ("/v1/photos/{key}", by_label.json()["hits"][-1]["thumbnail"]),
+        ("/v1/samples/{number}", sample["url"]),
+        ("/v1/samples/{number}/small", sample["thumbnail"]),
+    ):
+        response = server.client.get(address)
+        assert response.status_code == 200, address
+        description[path]["GET"].validate_response(response)
+    assert (searched.status_code, by_label.status_code, len(searched.json()["bad"])) == (200, 200, 1)

@@ -148,6 +148,17 @@ def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
     assert (pixels.shape, killed) == ((32, 32, 3), 0)
 
 
+def test_see_through_photos_take_little_more_memory_than_others():
+    """Eight bytes for each pixel: the photo and the picture on white, and no further copy of all of it."""
+    photo = png(4_000, 2_000, colour=6)
+
+    async def work(pool):
+        return await pool.decode(photo, "clear.png", VIEWS)
+
+    pixels = with_pool(work, megabytes=14, large_megabytes=8 * 4_000 * 2_000 // 2**20 + 16, pixels_per_byte=1000)
+    assert (pixels == 255).all()
+
+
 def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
     async def work(pool):
         (worker,) = pool._quick.processes

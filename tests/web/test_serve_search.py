@@ -1,7 +1,10 @@
 """Search over HTTP: the hits of the library, thumbnails by key, and an index that changes or is of another model."""
 
 import io
+import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
@@ -151,6 +154,75 @@ def test_photos_that_are_added_are_found_without_a_restart(server, folder, tmp_p
     hits = server.client.post("/v1/search", files=files(new.read_bytes())).json()["photos"][0]["hits"]
     assert (hits[0]["name"], hits[0]["label"]) == ("new.png", None)
     assert hits[0]["similarity"] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_labels_that_the_model_does_not_have_filter_too(folder, tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    shutil.copytree(folder / "index", tmp_path / "index")
+    (tmp_path / "more" / "soup=hot @ C").mkdir(parents=True)
+    tiny.picture(88).save(tmp_path / "more" / "soup=hot @ C" / "soup.png")
+    model = PhotoClassifier.load(folder / "model")
+    index = PhotoIndex.open_for(tmp_path / "index", ServedModel(model, "menu"))
+    with running(model, index=index) as server:
+        add_photos(tmp_path / "index", [tmp_path / "more"], model=folder / "model", engine="torch")
+        label = next(iter(tiny.TABLE))
+        for where, names in (({"where": "fine=soup=hot @ C"}, ["soup.png"]), ({"where_not": "fine=soup=hot @ C"}, [])):
+            asked = {"count": 100, **where}
+            by_photo = server.client.post("/v1/search", files=files(photo_bytes(33)), data=asked).json()["photos"][0]
+            by_label = server.client.get("/v1/search", params={"label": label, **asked}).json()
+            for found in (by_photo, by_label):
+                assert len(found["hits"]) == (len(names) or 15)
+                assert [hit["name"] for hit in found["hits"] if hit["name"] == "soup.png"] == names
+        for text, words in (("fine", "filter 'fine': expected kind=label, such"), ("dish!=x", "unknown kind 'dish!'")):
+            wrong = server.client.post("/v1/search", files=files(photo_bytes(33)), data={"where": text})
+            assert (wrong.status_code, words in wrong.json()["detail"]) == (422, True), wrong.text
+
+
+def test_names_that_are_no_text_are_answered(folder, tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    shutil.copytree(folder / "index", tmp_path / "index")
+    strange = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")
+    tiny.picture(91).save(strange)
+    add_photos(tmp_path / "index", [strange], model=folder / "model", engine="torch")
+    model = PhotoClassifier.load(folder / "model")
+    index = PhotoIndex.open_for(tmp_path / "index", ServedModel(model, "menu"))
+    with running(model, index=index) as server, open(strange, "rb") as file:
+        response = server.client.post("/v1/search", files=files(file.read()), data={"count": "1"})
+        assert response.status_code == 200, response.text
+        (hit,) = response.json()["photos"][0]["hits"]
+        assert hit["name"] == "caf\\udce9.png"
+        assert Image.open(io.BytesIO(server.client.get(hit["thumbnail"]).content)).size == (50, 40)
+
+
+def test_while_one_search_opens_a_changed_index_others_use_the_old_one(folder, tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    shutil.copytree(folder / "index", tmp_path / "index")
+    model = PhotoClassifier.load(folder / "model")
+    index = PhotoIndex.open_for(tmp_path / "index", ServedModel(model, "menu"))
+    tiny.picture(93).save(tmp_path / "new.png")
+    add_photos(tmp_path / "index", [tmp_path / "new.png"], model=folder / "model", engine="torch")
+    opening, hold, real = threading.Event(), threading.Event(), Index.open
+
+    def slowly(place):
+        opening.set()
+        assert hold.wait(120)
+        return real(place)
+
+    with running(model, index=index) as server, ThreadPoolExecutor(1) as pool:
+
+        def names():
+            response = server.client.post("/v1/search", files=files(photo_bytes(93)), data={"count": "1"})
+            return [hit["name"] for hit in response.json()["photos"][0]["hits"]]
+
+        monkeypatch.setattr(Index, "open", slowly)
+        try:
+            first = pool.submit(names)
+            assert opening.wait(30)
+            for _ in range(10):  # more than there are threads for searches
+                assert names() != ["new.png"]
+        finally:
+            hold.set()
+        assert first.result() == ["new.png"] == names()
 
 
 def test_an_index_of_another_model_is_refused(folder, monkeypatch):

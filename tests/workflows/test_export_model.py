@@ -103,6 +103,20 @@ def test_photos_of_the_run_that_cannot_be_read_are_left_out(run, manifest, tmp_p
     assert export_model(run, tmp_path / "model.onnx").photos == 23
 
 
+def test_photos_that_plain_pillow_cannot_read_are_left_out_of_that_comparison(run, tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for number in range(3):
+        tiny_classifier.picture(number).save(folder / f"{number}.png")
+    tiny_classifier.picture(5, width=500, height=400).save(folder / "large.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 90_000)  # Pillow refuses what has twice as many
+    found = export_model(run, tmp_path / "model.onnx", check=[folder])
+    assert (found.photos, found.plain_left_out, found.plain.other_answers) == (4, 1, 0)
+    assert found.to_dict()["plain_left_out"] == 1
+    found = export_model(run, tmp_path / "model.onnx", check=[folder / "large.png"])
+    assert (found.photos, found.plain_left_out, found.plain) == (1, 1, None)
+
+
 def test_pictures_are_drawn_where_there_are_no_photos(run, manifest, tmp_path):
     shutil.copytree(run / "model", tmp_path / "alone")
     found = export_model(tmp_path / "alone", tmp_path / "model.onnx")

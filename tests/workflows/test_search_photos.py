@@ -1,12 +1,15 @@
 """Searching by photo and by label, with a real (tiny) network; and the page of what was found."""
 
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import tiny_classifier as tiny
+from finegraph.data.transforms import ViewSettings
 from finegraph.errors import EvidenceError, ImageFileError, IndexFolderError, InputError, UnknownNameError
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search import Index, condition_factors, embed_photos
@@ -114,6 +117,25 @@ def test_by_name(place):
     alone = search_index(place / "index", [file], others_only=True, count=20)
     assert len(alone.queries[0].hits) == 19
     assert str(file) not in {hit.path for hit in alone.queries[0].hits}
+
+
+def test_copies_are_left_out_whatever_part_of_them_the_model_looks_at(tmp_path):
+    tiny.classifier(views=ViewSettings(size=24, resize=32, box=True)).save(tmp_path / "model")
+    lines = ["path,label,x,y,width,height"]
+    for seed in range(6):
+        tiny.picture(seed).save(tmp_path / f"{seed}.png")
+        lines.append(f"{seed}.png,{LABELS[seed % 2]},{seed},2,20,30" if seed else f"0.png,{LABELS[0]},,,,")
+    shutil.copy(tmp_path / "3.png", tmp_path / "copy.png")
+    lines.append(f"copy.png,{LABELS[1]},7,1,9.5,30")
+    (tmp_path / "images.csv").write_text("\n".join(lines) + "\n")
+    make_index(tmp_path / "model", [tmp_path / "images.csv"], tmp_path / "index", engine="torch")
+    for query, left in (("0.png", 6), ("3.png", 5), ("copy.png", 5)):
+        (found,) = search_index(tmp_path / "index", [tmp_path / query], others_only=True, count=20).queries
+        names = {Path(hit.path).name for hit in found.hits}
+        assert len(names) == left, query
+        assert not names & ({"3.png", "copy.png"} if left == 5 else {"0.png"})
+    (found,) = search_index(tmp_path / "index", [tmp_path / "3.png"], count=20).queries
+    assert len(found.hits) == 7
 
 
 def test_a_label_with_a_condition(place):

@@ -60,13 +60,15 @@ def _print(to: Console, result: ExportResult) -> None:
     print_table(to, headings, rows, right=(1, 2, 3))
     to.print(f"values: probabilities, or numbers of the embedding; logarithms: of probabilities of at least {TINY:g}")
     plain = result.plain
+    if result.plain_left_out:
+        to.print(f"plain Pillow cannot read {count(result.plain_left_out, 'photo')}; the comparison is without")
     if plain is not None and not plain.largest_pixel:
         to.print("photos prepared with plain Pillow, not by finegraph: the same pixels")
     elif plain is not None:
         to.print(
             f"photos prepared with plain Pillow, not by finegraph: pixels differ by {plain.mean_pixel:.2g} of 255 on "
             f"average (at most {plain.largest_pixel}), probabilities by at most {plain.probability:.1e}; "
-            f"{plain.other_answers} of {count(result.photos, 'photo')} get another answer"
+            f"{plain.other_answers} of {count(result.photos - result.plain_left_out, 'photo')} get another answer"
         )
     to.print(
         f"images (batch, {result.image_size}, {result.image_size}, 3) of uint8, {count(result.fine, 'fine label')}, "

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -51,6 +52,7 @@ def serve(
     from finegraph.web.extra import check_extra
 
     check_extra()
+    from finegraph.web.addresses import reachable
     from finegraph.web.decoding import DecodingSettings
     from finegraph.web.security import Security
     from finegraph.web.server import serve as serve_model
@@ -70,10 +72,13 @@ def serve(
     )
 
     def told(address: str) -> None:
+        others = reachable(host, urlsplit(address).port or port)[1:]
         if as_json:
-            print_json({"address": address, "model": str(model), "process": os.getpid()})
+            print_json({"address": address, "others": others, "model": str(model), "process": os.getpid()})
         else:
             console().print(f"{printable(str(model))} is served at {address}   (Ctrl-C stops)")
+            if others:
+                console().print(f"also at {', '.join(others)}; other names of it need --allow-host NAME")
         sys.stdout.flush()  # whoever started it may be waiting for this line
 
     serve_model(settings, told)

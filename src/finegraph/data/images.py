@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,6 +41,8 @@ _SIDEWAYS = {_TURNS[number] for number in (5, 6, 7, 8)}
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 _BITS_PER_SAMPLE = 258  # a tag of TIFF
 _WHITE = (255, 255, 255)
+_BAND = 1 << 20
+"""How many pixels are converted at a time where that takes a copy: one of a whole large photo takes much memory."""
 
 
 class Decoded(NamedTuple):
@@ -188,19 +190,36 @@ def _draft(image: Image.Image, box: Box | None, at_least: tuple[int, int]) -> No
 def _to_rgb(image: Image.Image, path: str | os.PathLike[str]) -> Image.Image:
     """The picture in RGB, on white where it is see-through."""
     if image.mode in _SIXTEEN_BITS:
-        values = np.asarray(image)
-        wide = image.format == "TIFF" and 32 in getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, ())
-        if wide or values.min() < 0 or values.max() > 0xFFFF:
-            raise ImageFileError(path, "expected 8 or 16 bits per pixel, got 32; save it as an 8-bit photo")
-        return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8)).convert("RGB")
+        return _from_sixteen_bits(image, path)
     if image.mode == "F":
         raise ImageFileError(path, "expected 8 or 16 bits per pixel, got floating-point numbers; save an 8-bit photo")
     if image.mode in ("PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        layer = image.convert("RGBA")
-        ground = Image.new("RGB", layer.size, _WHITE)
-        ground.paste(layer, mask=layer.getchannel("A"))
+        ground = Image.new("RGB", image.size, _WHITE)
+        for top, band in _bands(image):
+            layer = band if band.mode == "RGBA" else band.convert("RGBA")
+            ground.paste(layer, (0, top), layer.getchannel("A"))
         return ground
     return image.convert("RGB") if image.mode != "RGB" else image
+
+
+def _from_sixteen_bits(image: Image.Image, path: str | os.PathLike[str]) -> Image.Image:
+    """A picture of 16 bits per pixel in RGB, scaled to 8."""
+    wide = image.format == "TIFF" and 32 in getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE, ())
+    picture = Image.new("RGB", image.size)
+    for top, band in _bands(image):
+        values = np.asarray(band)
+        if wide or values.min() < 0 or values.max() > 0xFFFF:
+            raise ImageFileError(path, "expected 8 or 16 bits per pixel, got 32; save it as an 8-bit photo")
+        grey = Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))
+        picture.paste(grey, (0, top))
+    return picture
+
+
+def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Copies of parts of an image, one below the other, each with its first row."""
+    rows = max(1, _BAND // max(1, image.width))
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
+from finegraph.model.features.keys import PhotoKeys
 from finegraph.search.array_file import Arrays, read_arrays, write_arrays
 from finegraph.search.state import SegmentEntry
 
@@ -117,6 +118,20 @@ class Segment:
         """The box of a photo."""
         values = self.arrays["boxes"][row].tolist()
         return None if values[0] != values[0] else Box(*values)
+
+    def has_other_content(self, keys: bytes | PhotoKeys) -> NDArray[np.bool_]:
+        """Which of the photos that are there are no copies of a photo; by all its keys, no copies of any part of it.
+
+        Cost: a comparison each; with all keys, a microsecond more for each photo with a box.
+        """
+        stored = self.arrays["keys"][self.live]
+        wanted = np.frombuffer(keys if isinstance(keys, bytes) else keys.whole, np.uint8)
+        other: NDArray[np.bool_] = (stored != wanted).any(axis=1)
+        if isinstance(keys, PhotoKeys):
+            boxes = self.arrays["boxes"][self.live]
+            for place in np.flatnonzero(~np.isnan(boxes[:, 0])).tolist():
+                other[place] = stored[place].tobytes() != keys.of(Box(*boxes[place].tolist()))
+        return other
 
     def label(self, row: int) -> str | None:
         """The fine label of a photo."""

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from finegraph.errors import IndexFolderError, InputError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.json_reader import parse_json
+from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.array_file import AGAIN, read_arrays, read_bytes
 from finegraph.search.columns import Segment
@@ -124,7 +125,7 @@ class Index:
         per_label: int | None = None,
         guessed: bool = False,
         factors: Factors | None = None,
-        without: Sequence[bytes | None] | None = None,
+        without: Sequence[bytes | PhotoKeys | None] | None = None,
     ) -> list[list[Hit]]:
         """The most similar photos.
 
@@ -137,7 +138,8 @@ class Index:
             per_label: how many photos of each fine label at the most.
             guessed: whether photos without a fine label pass filters by what the model holds them for.
             factors: (batch, fine) from `condition_factors`: photos are ordered by these and their similarity together.
-            without: per query, the fingerprint of a photo that is not to be found, or None; see `photo_key`.
+            without: per query, the fingerprint of a photo that is not to be found, see `photo_key`; or those of any
+                part of it; or None.
 
         Returns:
             For each query the hits, best first; fewer than `count` only where no more photos pass.
@@ -209,12 +211,11 @@ class Index:
             raise InputError("vectors: expected finite numbers, got NaN or infinity")
         return found
 
-    def _others(self, only: NDArray[np.bool_] | None, key: bytes | None) -> NDArray[np.bool_] | None:
+    def _others(self, only: NDArray[np.bool_] | None, keys: bytes | PhotoKeys | None) -> NDArray[np.bool_] | None:
         """The photos that count, without those of a certain content."""
-        if key is None:
+        if keys is None:
             return only
-        wanted = np.frombuffer(key, np.uint8)
-        own = [(segment.arrays["keys"][segment.live] != wanted).any(axis=1) for segment in self.table.segments]
+        own = [segment.has_other_content(keys) for segment in self.table.segments]
         others = np.concatenate(own) if own else np.zeros(0, np.bool_)
         return others if only is None else only & others
 

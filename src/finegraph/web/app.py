@@ -70,7 +70,7 @@ def _health_routes(state: ServerState) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/health/live")
-    def live() -> HealthBody:
+    async def live() -> HealthBody:  # needs no thread, of which there may be none left
         """Whether the server runs."""
         return HealthBody(status="live")
 

@@ -88,12 +88,17 @@ class Lane:
             await self._stop(worker)
 
     async def decode(self, content: bytes, name: str, job: dict[str, Any]) -> Pixels:
-        """The picture that views are cut from.
+        """The picture that views are cut from; see `ask`."""
+        answer, data = await self.ask(content, name, job)
+        return np.frombuffer(data, dtype=np.uint8).reshape(answer["height"], answer["width"], 3)
+
+    async def ask(self, content: bytes, name: str, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """What a worker answers: some facts, and bytes.
 
         Args:
-            content: the file.
+            content: the file; empty where the worker is to read it itself.
             name: what it is called in the error.
-            job: see `decode_worker.decode`.
+            job: see `decode_worker.decode` and `decode_worker.read_photo`.
 
         Raises:
             ImageFileError: it is no photo, broken, too large, or takes too long.
@@ -102,7 +107,7 @@ class Lane:
         """
         self.inside += 1
         try:
-            return await self._decode(await self._free(), content, name, job)
+            return await self._answer(await self._free(), content, name, job)
         finally:
             self.inside -= 1
 
@@ -126,11 +131,13 @@ class Lane:
             detail = f"No process that decodes photos became free within {self._queueing:g} seconds."
             raise ProblemError("overloaded", detail, {"retry-after": "5"}) from None
 
-    async def _decode(self, worker: Process, content: bytes, name: str, job: dict[str, Any]) -> Pixels:
+    async def _answer(
+        self, worker: Process, content: bytes, name: str, job: dict[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
         usable = False
         try:
             async with asyncio.timeout(self._waiting):
-                pixels = await self._ask(worker, content, job)
+                found = await self._ask(worker, content, job)
             usable = True
         except (ImageFileError, LargePhoto) as error:
             usable = True
@@ -152,7 +159,7 @@ class Lane:
                 self._idle.put_nowait(worker)
             else:
                 self._give_up(worker)
-        return pixels
+        return found
 
     def _give_up(self, worker: Process) -> None:
         """Let a worker be replaced while others go on."""
@@ -161,7 +168,7 @@ class Lane:
         self._replacing.add(task)  # a task that nobody holds may be collected
         task.add_done_callback(self._replacing.discard)
 
-    async def _ask(self, worker: Process, content: bytes, job: dict[str, Any]) -> Pixels:
+    async def _ask(self, worker: Process, content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         assert worker.stdin is not None
         assert worker.stdout is not None
         head = json.dumps({**job, "bytes": len(content), "seconds": self._computing})
@@ -176,8 +183,7 @@ class Lane:
             raise LargePhoto(answer["large"])
         if "error" in answer:
             raise ImageFileError("photo", answer["error"])
-        data = await worker.stdout.readexactly(answer["bytes"])
-        return np.frombuffer(data, dtype=np.uint8).reshape(answer["height"], answer["width"], 3)
+        return answer, await worker.stdout.readexactly(answer["bytes"])
 
     async def _replace(self, worker: Process) -> None:
         """End a worker and put a new one in its place, however often that must be tried."""

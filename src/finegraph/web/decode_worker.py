@@ -1,4 +1,4 @@
-"""The process that decodes uploads, so that a hostile one can harm nothing else.
+"""The process that decodes photos, so that a hostile one, or one that cannot be read now, can harm nothing else.
 
     python -m finegraph.web.decode_worker MEGABYTES
 
@@ -11,13 +11,15 @@ input ends. Cost: one decoding and one resizing.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import os
 import re
 import signal
 import sys
 from typing import IO, Any
 
-from finegraph.data.images import decode_image
+from finegraph.data.images import OpenFile, decode_image, unreadable
 from finegraph.data.resizing import resized
 from finegraph.errors import ImageFileError, ImageTooLargeError
 
@@ -28,6 +30,7 @@ MOST_SCANS = 100
 """A JPEG goes over its pixels ten times or so; one that does it oftener is made to keep decoders busy."""
 SCANS_PER_PIXEL = 16
 """A pixel of a JPEG takes, for each scan, this many times less than one of other formats; it is decoded smaller."""
+_JPEG = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MOST_MARKERS = 1000
 _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
@@ -106,13 +109,64 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     return {"error": "the photo takes more memory than is allowed; send a smaller one"}, b""
 
 
+def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Read a photo of this machine, as it is or as a small JPEG that has none of the file's other data.
+
+    Args:
+        job: `path`; `stamp`, that of the file when it was read last, or None; `side`, the longer side of the JPEG at
+            the most, or None for the file as it is, of at most `most_bytes`; `most_pixels`, `most_jpeg_pixels` and
+            `megabytes` as in `decode`.
+
+    Returns:
+        `stamp` and the bytes, none where the stamp is still the same; or `error` with the reason and nothing.
+    """
+    try:
+        with open(job["path"], "rb") as file:
+            status = os.fstat(file.fileno())
+            stamp = [status.st_ino, status.st_size, status.st_mtime_ns]
+            if stamp == job["stamp"]:
+                return {"stamp": stamp}, b""
+            if job["side"] is not None:
+                return {"stamp": stamp}, _small_jpeg(file, job)
+            if status.st_size > job["most_bytes"]:
+                return {"error": f"the file has {status.st_size} bytes; at most {job['most_bytes']} are sent"}, b""
+            return {"stamp": stamp}, file.read(job["most_bytes"])
+    except ImageFileError as error:
+        if not isinstance(error.__cause__, MemoryError):
+            return {"error": error.reason[:MOST_REASON]}, b""
+    except OSError as error:
+        return {"error": unreadable(error)[:MOST_REASON]}, b""
+    except MemoryError:
+        pass
+    return {"error": "the photo takes more memory than is allowed"}, b""
+
+
+def _small_jpeg(file: OpenFile, job: dict[str, Any]) -> bytes:
+    """A small JPEG of the photo in a file, which is not read as a whole unless it is a JPEG itself."""
+    side, most, source = job["side"], job["most_pixels"], file
+    if file.read(len(_JPEG)) == _JPEG:
+        file.seek(0)
+        content = file.read()
+        _, kept = jpeg_scans(content)
+        if kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
+            raise MemoryError
+        most, source = job["most_jpeg_pixels"], io.BytesIO(content)
+    source.seek(0)
+    picture = decode_image(source, "photo", at_least=(side, side), most_pixels=most).picture
+    picture.thumbnail((side, side))
+    picture.info.clear()  # comments and profiles of the file would be written along
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=82)
+    return buffer.getvalue()
+
+
 def jpeg_scans(content: bytes) -> tuple[int, int]:
     """How often a JPEG goes over its pixels, and how many bytes it keeps meanwhile; 0 and 0 for other formats.
 
     The number is more than `MOST_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers
     of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
     """
-    if not content.startswith(b"\xff\xd8\xff"):
+    if not content.startswith(_JPEG):
         return 0, 0
     place, scans, size = 2, 0, 0
     for _ in range(_MOST_MARKERS):
@@ -137,7 +191,7 @@ def _coefficients(frame: bytes) -> int:
 
 
 def work(source: IO[bytes], sink: IO[bytes]) -> None:
-    """Say that it is there, then decode photo after photo until the source ends."""
+    """Say that it is there, then decode photo after photo until the source ends; one with a path is read here."""
     sink.write(READY)
     sink.flush()
     while line := source.readline():
@@ -146,10 +200,10 @@ def work(source: IO[bytes], sink: IO[bytes]) -> None:
         if len(content) < job["bytes"]:
             return
         limit_computing(job["seconds"])
-        answer, pixels = decode(content, job)
+        answer, data = read_photo(job) if "path" in job else decode(content, job)
         limit_computing(0)
-        sink.write(json.dumps({**answer, "bytes": len(pixels)}).encode() + b"\n")
-        sink.write(pixels)
+        sink.write(json.dumps({**answer, "bytes": len(data)}).encode() + b"\n")
+        sink.write(data)
         sink.flush()
 
 

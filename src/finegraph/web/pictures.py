@@ -1,43 +1,25 @@
-"""Small pictures of photos on this machine: samples to try, and photos that a search found.
+"""Which photos on this machine clients may see: samples to try, and photos that a search found.
 
 A client never names a file. It names a number in a list, or a key that an answer held; so there is no path to climb out
-of a folder with. What is sent is a picture made anew, with none of the file's other data. Cost: one decoding each.
+of a folder with. The files themselves are read in `photo_files.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
 import secrets
 from collections import OrderedDict
 from pathlib import Path
 
-from finegraph.data.images import read_image
 from finegraph.errors import DataError
 from finegraph.web.problems import ProblemError
 from finegraph.workflows.predict import photos_of
 
-SIDE = 320
-"""The longer side of a thumbnail at the most."""
 MOST_SAMPLES = 24
 MOST_SAMPLE_BYTES = 16 << 20
 _MOST_KEYS = 50_000
-
-
-def thumbnail(path: str | os.PathLike[str]) -> bytes:
-    """A small JPEG of a photo.
-
-    Raises:
-        ImageFileError: it cannot be read.
-    """
-    picture = read_image(path, at_least=(SIDE, SIDE))
-    picture.thumbnail((SIDE, SIDE))
-    picture.info.clear()  # comments and profiles of the file would be written along
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=82)
-    return buffer.getvalue()
 
 
 def photos_below(folder: Path) -> list[str]:

@@ -42,7 +42,7 @@ class ProblemKind(NamedTuple):
 
 PROBLEMS: dict[str, ProblemKind] = {
     "bad-request": ProblemKind(400, "The request cannot be read", "Send it as /openapi.json describes."),
-    "token": ProblemKind(401, "A token is needed", "Send the header `Authorization: Bearer TOKEN`."),
+    "token": ProblemKind(401, "A token is needed", "Load the page again, or send `Authorization: Bearer TOKEN`."),
     "origin": ProblemKind(403, "The request comes from another site", "Send it from a page of this server."),
     "not-found": ProblemKind(404, "There is nothing here", "See /openapi.json for what there is."),
     "no-index": ProblemKind(404, "There is no index to search", "Make one with `finegraph index` and start with it."),
@@ -52,7 +52,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     "other-model": ProblemKind(409, "The scores are of another model", "Send the photo again."),
     "too-large": ProblemKind(413, "The request is too large", "Send fewer or smaller photos."),
     "media-type": ProblemKind(415, "The body has another type than expected", "Send photos as multipart/form-data."),
-    "host": ProblemKind(421, "The request is for another host", "Use the address that the server printed."),
+    "host": ProblemKind(421, "The request is for another host", "Use the printed address, or start it with this name."),
     "input": ProblemKind(422, "A value is wrong", "Correct it and send it again."),
     "unknown-name": ProblemKind(422, "There is no such kind or label", "See /v1/labels for the names."),
     "evidence": ProblemKind(422, "What is given cannot be used", "Correct or leave out what is given."),

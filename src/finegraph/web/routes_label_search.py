@@ -14,7 +14,6 @@ from finegraph.web.routes_search import FIELDS, hit_contents
 from finegraph.web.schemas import MOST_TOP, LabelSearchBody
 from finegraph.web.searching import SearchAsk
 from finegraph.web.state import ServerState
-from finegraph.workflows.predict import parse_given
 
 
 def _named(name: str) -> object:
@@ -49,18 +48,18 @@ def label_search_routes(state: ServerState) -> APIRouter:
         index, model = state.index, state.model
         if index is None:
             raise ProblemError("no-index", "This server was started without an index.")
-        graph = model.model.graph
         with state.admission.enter(0, client_of(request)):
+            opened = await asyncio.to_thread(index.current, model)
             ask = SearchAsk(
                 count=count,
-                where={kind: set(names) for kind, names in parse_given(graph, where).items()},
-                where_not={kind: set(names) for kind, names in parse_given(graph, where_not).items()},
+                where=await asyncio.to_thread(opened.filters, where),
+                where_not=await asyncio.to_thread(opened.filters, where_not),
                 same=tuple(same),
                 other=tuple(other),
                 per_label=per_label,
                 guessed=guessed,
             )
-            hits = await asyncio.to_thread(index.search_label, model, label, ask)
+            hits = await asyncio.to_thread(opened.search_label, label, ask)
         return JSONResponse({"model": model.id, "label": label, "hits": hit_contents(state, hits)})
 
     return router

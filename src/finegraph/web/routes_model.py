@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from finegraph.graph import LabelGraph
 from finegraph.inference.evidence import FINE
-from finegraph.web.pictures import thumbnail
 from finegraph.web.problems import problem_responses
 from finegraph.web.schemas import KindBody, LabelsBody, ModelBody, SampleBody
 from finegraph.web.state import ServerState
-
-_A_DAY = {"cache-control": "private, max-age=86400"}
 
 
 def model_routes(state: ServerState) -> APIRouter:
@@ -80,27 +77,29 @@ def model_routes(state: ServerState) -> APIRouter:
 
     @router.get(
         "/v1/samples/{number}",
-        response_class=FileResponse,
+        response_class=Response,
         responses={
             200: {"description": "The photo.", "content": {"application/octet-stream": {}}},
-            **problem_responses("not-found", "input"),
+            **problem_responses("not-found", "input", "photo", "overloaded"),
         },
     )
-    def sample(number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
+    async def sample(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
         """A photo to try, as it is."""
-        return FileResponse(state.samples.path(number), media_type="application/octet-stream", headers=_A_DAY)
+        found = await state.photo_files.whole(state.samples.path(number))
+        return found.response(request, "application/octet-stream")
 
     @router.get(
         "/v1/samples/{number}/small",
         response_class=Response,
         responses={
             200: {"description": "A small JPEG.", "content": {"image/jpeg": {}}},
-            **problem_responses("not-found", "input", "photo"),
+            **problem_responses("not-found", "input", "photo", "overloaded"),
         },
     )
-    def small(number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
+    async def small(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
         """A small picture of a photo to try."""
-        return Response(thumbnail(state.samples.path(number)), media_type="image/jpeg", headers=_A_DAY)
+        found = await state.photo_files.small(state.samples.path(number))
+        return found.response(request, "image/jpeg")
 
     return router
 

@@ -93,7 +93,8 @@ def predict_routes(state: ServerState) -> APIRouter:
         }
         settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain)
         known = {kind: value for kind, value in evidence.items() if value is not None}
-        prediction = await asyncio.to_thread(_again, model, body, known, settings)
+        loop = asyncio.get_running_loop()
+        prediction = await loop.run_in_executor(state.given_threads, _again, model, body, known, settings)
         return JSONResponse({"model": model.id, "prediction": prediction_content(0, prediction, known, body.scores)})
 
     router.add_api_route(

@@ -11,13 +11,12 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
 from finegraph.errors import ImageFileError, InputError
-from finegraph.graph import LabelGraph
+from finegraph.web.answering import ServedModel
 from finegraph.web.batching import Done
-from finegraph.web.pictures import thumbnail
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.routes_predict import body_size, client_of, look_at_all, refuse_all_bad
 from finegraph.web.schemas import MOST_TOP, SearchBody, multipart
-from finegraph.web.searching import PhotoIndex, SearchAsk
+from finegraph.web.searching import OpenIndex, PhotoIndex, SearchAsk
 from finegraph.web.state import ServerState
 from finegraph.web.uploads import Upload, read_upload
 from finegraph.workflows.predict import parse_given
@@ -64,12 +63,12 @@ def search_routes(state: ServerState) -> APIRouter:
             ticket.count(len(upload.photos))
             # Both at one moment: while the photos came, another model may have taken over, with another index.
             model, index = state.model, _index_of(state)
-            ask = _ask(upload, model.model.graph)
+            opened, ask = await asyncio.to_thread(_prepare, index, model, upload)
             outcomes = await look_at_all(state, upload.photos, model, None)
             good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
             bad = refuse_all_bad(upload.photos, outcomes)
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
-            hits = await asyncio.to_thread(index.search, model, scores, ask, reopen=index is state.index)
+            hits = await asyncio.to_thread(opened.search, scores, ask)
         photos = [
             {"number": number, "photo": upload.photos[number].name, "hits": hit_contents(state, found)}
             for number, found in zip(good, hits, strict=True)
@@ -81,16 +80,13 @@ def search_routes(state: ServerState) -> APIRouter:
         response_class=Response,
         responses={
             200: {"description": "A small JPEG.", "content": {"image/jpeg": {}}},
-            **problem_responses("not-found", "photo", "input"),
+            **problem_responses("not-found", "photo", "input", "overloaded"),
         },
     )
-    def photo(key: Annotated[str, Path(max_length=64)]) -> Response:
+    async def photo(request: Request, key: Annotated[str, Path(max_length=64)]) -> Response:
         """A small picture of a photo that a search found."""
-        return Response(
-            thumbnail(state.thumbnails.path(key)),
-            media_type="image/jpeg",
-            headers={"cache-control": "private, max-age=86400"},
-        )
+        found = await state.photo_files.small(state.thumbnails.path(key))
+        return found.response(request, "image/jpeg")
 
     return router
 
@@ -102,22 +98,20 @@ def _index_of(state: ServerState) -> PhotoIndex:
     return state.index
 
 
-def _ask(upload: Upload, graph: LabelGraph) -> SearchAsk:
-    """What a request asks of the index."""
-
-    def labels(name: str) -> dict[str, set[str]] | None:
-        return {kind: set(found) for kind, found in parse_given(graph, upload.fields.get(name, ())).items()} or None
-
-    given, asked = labels("given"), upload.fields.keys() & {"same", "other"}
+def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[OpenIndex, SearchAsk]:
+    """The index as it is now, and what a request asks of it; what is wrong shows before any photo is looked at."""
+    opened = index.current(model)
+    known = parse_given(model.model.graph, upload.fields.get("given", ()))
+    given, asked = {kind: set(labels) for kind, labels in known.items()}, upload.fields.keys() & {"same", "other"}
     if given and not asked:
         raise InputError("given: expected same or other with it; it says what is on the photo, and does not filter")
-    return SearchAsk(
+    return opened, SearchAsk(
         count=upload.whole("count", 12, 1, MOST_TOP),
-        where=labels("where"),
-        where_not=labels("where_not"),
+        where=opened.filters(upload.fields.get("where", ())),
+        where_not=opened.filters(upload.fields.get("where_not", ())),
         same=tuple(upload.fields.get("same", ())),
         other=tuple(upload.fields.get("other", ())),
-        given=given,
+        given=given or None,
         per_label=upload.whole("per_label", 1, 1, MOST_TOP) if "per_label" in upload.fields else None,
         guessed=upload.flag("guessed", False),
     )
@@ -129,6 +123,8 @@ def hit_contents(state: ServerState, hits: Sequence[Any]) -> list[dict[str, Any]
     for hit in hits:
         content = hit.to_dict()
         path = content.pop("path")
-        content["name"], content["thumbnail"] = os.path.basename(path), f"/v1/photos/{state.thumbnails.key(path)}"
+        # Names of files may be any bytes, and JSON holds text only.
+        content["name"] = os.path.basename(path).encode("utf-8", "backslashreplace").decode("utf-8")
+        content["thumbnail"] = f"/v1/photos/{state.thumbnails.key(path)}"
         contents.append(content)
     return contents

@@ -43,10 +43,10 @@ class SearchAsk:
 
 
 class PhotoIndex:
-    """An open index that the served model made; opened again when somebody changed it.
+    """An index that the served model made; opened again when somebody changed it.
 
-    Where what is there now cannot be opened, or is of another model, searches are refused and that is remembered: a
-    whole index is not read again for every search.
+    One search opens it; others meanwhile use what was there before. Where what is there now cannot be opened, or is of
+    another model, searches are refused and that is remembered: a whole index is not read again for every search.
     """
 
     def __init__(self, index: Index) -> None:
@@ -73,20 +73,80 @@ class PhotoIndex:
         index.refuse_other(model.model)
         return cls(index)
 
-    def search(
-        self, model: ServedModel, scores: Sequence[Scores], ask: SearchAsk, *, reopen: bool = True
-    ) -> list[list[Hit]]:
-        """What is most similar to photos, the best first.
+    def current(self, model: ServedModel) -> OpenIndex:
+        """The index as it is now, or as it was until somebody else has opened it again.
 
         Args:
-            model: the model that made the scores, and the index.
-            scores: those of the photos.
-            ask: what is asked.
-            reopen: whether the index is opened again if it changed; not for a request that began before another model
-                took over, as the folder may hold that one's index by now.
+            model: the model that is served, which made the index.
 
         Raises:
-            ProblemError: the index changed and cannot be opened again.
+            ProblemError: it changed and cannot be opened again, or another model made the new one.
+        """
+        from finegraph.search.index import state_stamp
+
+        stamp = state_stamp(self._index.folder)
+        failed = self._failed
+        if failed is not None and failed[0] == stamp and time.monotonic() < failed[1]:
+            raise _cannot_open()
+        if not self._is_current() or failed is not None:
+            if self._opening.acquire(blocking=False):
+                try:
+                    self._open_again(model, stamp)
+                finally:
+                    self._opening.release()
+            elif failed is not None:
+                raise _cannot_open()
+        return OpenIndex(self._index, model)
+
+    def _is_current(self) -> bool:
+        """Whether the index that is open is what is in its folder."""
+        try:
+            return self._index.is_current()
+        except (FinegraphError, OSError):
+            return False  # opening it says why
+
+    def _open_again(self, model: ServedModel, stamp: object) -> None:
+        """Open the index again unless it is current by now; one thread at a time."""
+        from finegraph.search import Index
+
+        try:
+            if not self._index.is_current():
+                index = Index.open(self._index.folder)
+                index.refuse_other(model.model)
+                self._index = index
+        except (FinegraphError, OSError) as error:
+            self._failed = stamp, time.monotonic() + _AGAIN
+            _LOG.error("the index was changed and cannot be opened again, searches are refused: %s", error)
+            raise _cannot_open() from error
+        self._failed = None
+
+
+class OpenIndex:
+    """An index as one request uses it from its filters to its hits, whatever happens to the folder meanwhile.
+
+    Args:
+        index: the open index.
+        model: the model that made it.
+    """
+
+    def __init__(self, index: Index, model: ServedModel) -> None:
+        self._index, self._model = index, model
+
+    def filters(self, texts: Sequence[str]) -> dict[str, set[str]] | None:
+        """Filters from texts like `restaurant=B`, by the labels of the photos, also those the model does not have.
+
+        Raises:
+            InputError: a text that is not of this form, or can be read in two ways.
+            UnknownNameError: a kind or a label that is not there.
+        """
+        from finegraph.workflows.search import parse_labels
+
+        return {kind: set(labels) for kind, labels in parse_labels(self._index, texts).items()} or None
+
+    def search(self, scores: Sequence[Scores], ask: SearchAsk) -> list[list[Hit]]:
+        """What is most similar to photos with these scores, the best first.
+
+        Raises:
             UnknownNameError: a kind or a label that the graph does not have.
             EvidenceError: what is given cannot be true.
         """
@@ -94,11 +154,10 @@ class PhotoIndex:
 
         factors = None
         if ask.same or ask.other:
-            known = model.ask(ask.given).given.apply(model.tempered(scores), range(len(scores)))
+            known = self._model.ask(ask.given).given.apply(self._model.tempered(scores), range(len(scores)))
             factors = condition_factors(known, same=ask.same, other=ask.other)
         vectors = np.stack([row.feature for row in scores if row.feature is not None])
-        index = self._current(model) if reopen else self._index
-        return index.search(
+        return self._index.search(
             vectors,
             count=ask.count,
             where=ask.where,
@@ -108,52 +167,25 @@ class PhotoIndex:
             factors=factors,
         )
 
-    def search_label(self, model: ServedModel, label: str, ask: SearchAsk) -> list[Hit]:
+    def search_label(self, label: str, ask: SearchAsk) -> list[Hit]:
         """What is most similar to the mean of the photos of a fine label, the best first.
 
         Raises:
-            ProblemError: the index changed and cannot be opened again.
             UnknownNameError: no such label, or a kind that the graph does not have.
             InputError: no photo of the label is in the index.
         """
         from finegraph.search.conditions import label_factors
 
-        index = self._current(model)
         asked = ask.same or ask.other
-        return index.search_label(
+        return self._index.search_label(
             label,
             ask.count,
             where=ask.where,
             where_not=ask.where_not,
             per_label=ask.per_label,
             guessed=ask.guessed,
-            factors=label_factors(index.graph, label, same=ask.same, other=ask.other) if asked else None,
+            factors=label_factors(self._index.graph, label, same=ask.same, other=ask.other) if asked else None,
         )
-
-    def _current(self, model: ServedModel) -> Index:
-        """The index as it is now.
-
-        Raises:
-            ProblemError: it changed and cannot be opened again, or another model made the new one.
-        """
-        from finegraph.search import Index
-        from finegraph.search.index import state_stamp
-
-        with self._opening:
-            stamp = state_stamp(self._index.folder)
-            if self._failed is not None and self._failed[0] == stamp and time.monotonic() < self._failed[1]:
-                raise _cannot_open()
-            try:
-                if not self._index.is_current():
-                    index = Index.open(self._index.folder)
-                    index.refuse_other(model.model)
-                    self._index = index
-            except (FinegraphError, OSError) as error:
-                self._failed = stamp, time.monotonic() + _AGAIN
-                _LOG.error("the index was changed and cannot be opened again, searches are refused: %s", error)
-                raise _cannot_open() from error
-            self._failed = None
-            return self._index
 
 
 def _cannot_open() -> ProblemError:

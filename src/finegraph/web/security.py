@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import socket
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
@@ -25,6 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from finegraph.errors import InputError
+from finegraph.web.addresses import own_names
 from finegraph.web.problems import ProblemError, problem_of
 
 CONTENT_POLICY = (
@@ -105,7 +105,7 @@ class Guard:
         self._app, self._security = app, security
         names = {security.host, *security.hosts, *_LOOPBACK}
         if not is_loopback(security.host):
-            names.add(socket.gethostname())
+            names |= own_names()
         self._names = {name.lower() for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -179,8 +179,15 @@ class Guard:
             answer.set_cookie(security.cookie, security.cookie_value, httponly=True, samesite="strict")
             return answer
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
-            return HTMLResponse((files("finegraph.web") / "page" / "sign_in.html").read_text(encoding="utf-8"), 401)
+            return _sign_in(wrong="token" in dict(query))
         raise ProblemError("token", "The token is missing or wrong.", {"www-authenticate": "Bearer"})
+
+
+def _sign_in(*, wrong: bool) -> Response:
+    """The page that asks for the token, and says so where a wrong one came."""
+    page = (files("finegraph.web") / "page" / "sign_in.html").read_text(encoding="utf-8")
+    said = '<p role="alert"><strong>That token is wrong.</strong> Try again.</p>\n    <form'
+    return HTMLResponse(page.replace("<form", said, 1) if wrong else page, 401)
 
 
 def check_length(headers: Headers, most: int) -> None:

@@ -18,6 +18,7 @@ import torch
 import uvicorn
 
 from finegraph.errors import InputError
+from finegraph.web.addresses import reachable
 from finegraph.web.answering import ServedModel
 from finegraph.web.app import make_app
 from finegraph.web.connections import ConnectionLimits
@@ -158,7 +159,7 @@ async def run_until_stopped(server: Server, listener: socket.socket, told: Calla
     Args:
         server: what answers.
         listener: where it listens.
-        told: is told the address once it does.
+        told: is told the address once it does; where it listens on all of the machine, one that others reach it by.
     """
     loop = asyncio.get_running_loop()
     with no_signals_here():
@@ -169,5 +170,5 @@ async def run_until_stopped(server: Server, listener: socket.socket, told: Calla
         await asyncio.sleep(0.02)
     if server.started:
         host, port = listener.getsockname()[:2]
-        told(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
+        told(reachable(host, port)[0])
     await serving

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 from finegraph.errors import FinegraphError
 from finegraph.web.admission import Admission
 from finegraph.web.answering import Ask, ServedModel
 from finegraph.web.batching import Batcher, Done, Job
 from finegraph.web.decoding import DecodingPool
+from finegraph.web.photo_files import PhotoFiles
 from finegraph.web.pictures import SamplePhotos, Thumbnails
 from finegraph.web.searching import PhotoIndex
 from finegraph.web.settings import ServeSettings
@@ -40,7 +42,9 @@ class ServerState:
         largest = settings.security.most_bytes
         self.admission = Admission(settings.queue, (_UPLOADS * largest) >> 20, settings.per_client, largest=largest)
         self.statistics = Statistics(
-            lambda: self.admission.inside, lambda: self.admission.refused, lambda: self.pool.killed
+            lambda: self.admission.inside,
+            lambda: self.admission.refused,
+            lambda: self.pool.killed + self.photo_files.killed,
         )
         self.batcher = Batcher(
             settings.threads,
@@ -50,12 +54,17 @@ class ServerState:
         )
         self.samples = SamplePhotos(settings.samples)
         self.thumbnails = Thumbnails()
+        self.photo_files = PhotoFiles(settings.decoding)
+        # Those who tap what they know wait for nobody who searches.
+        self.given_threads = ThreadPoolExecutor(settings.threads, "given")
         self.ready = False
         self._reloading = asyncio.Lock()
 
     async def start(self) -> None:
         """Start workers and threads."""
         await self.pool.__aenter__()
+        if self.samples.paths or self.index is not None:
+            await self.photo_files.start()
         self.batcher.start()
         self.ready = True
 
@@ -63,6 +72,8 @@ class ServerState:
         """Finish what is there and end workers and threads."""
         self.ready, self.admission.open = False, False
         await self.batcher.close()
+        self.given_threads.shutdown(wait=False)
+        await self.photo_files.stop()
         await self.pool.__aexit__()
 
     async def look(self, photo: Photo, model: ServedModel, ask: Ask | None) -> Done:

@@ -52,7 +52,8 @@ class ExportResult:
         checked_on: which photos it was compared on, in words.
         photos: how many these were.
         differences: how far its outputs are from the model's.
-        plain: how far plain preprocessing is from finegraph's; None where pictures were drawn.
+        plain: how far plain preprocessing is from finegraph's; None where pictures were drawn, or none can be read so.
+        plain_left_out: how many photos are not part of that, as plain preprocessing cannot read them.
     """
 
     path: Path
@@ -67,6 +68,7 @@ class ExportResult:
     photos: int
     differences: tuple[Difference, ...]
     plain: PlainDifference | None
+    plain_left_out: int
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON can hold it."""
@@ -127,7 +129,7 @@ def export_model(
         file, ModelRunner(classifier), classifier.graph, photos.images, photos.names, progress=progress
     )
     refuse_differences(differences)
-    plain = _plain(classifier, photos, file)
+    plain, left_out = _plain(classifier, photos, file)
     _write(target, content)
     graph = classifier.graph
     return ExportResult(
@@ -143,6 +145,7 @@ def export_model(
         photos=len(photos.names),
         differences=tuple(differences),
         plain=plain,
+        plain_left_out=left_out,
     )
 
 
@@ -214,12 +217,20 @@ def _views(classifier: PhotoClassifier, photos: Sequence[Photo], *, skip: bool) 
     return np.concatenate([np.zeros((0, size, size, 3), np.uint8), *images]), numbers
 
 
-def _plain(classifier: PhotoClassifier, photos: _Photos, file: Runner) -> PlainDifference | None:
-    """How far plain preprocessing moves the answers of the file."""
-    if not photos.files:
-        return None
-    plain = np.stack([plain_view(path, classifier.views) for path in photos.files])
-    return plain_difference(photos.images, plain, _ask(file, photos.images), _ask(file, plain))
+def _plain(classifier: PhotoClassifier, photos: _Photos, file: Runner) -> tuple[PlainDifference | None, int]:
+    """How far plain preprocessing moves the answers of the file, and how many photos it cannot read."""
+    views, numbers = [], []
+    for number, path in enumerate(photos.files):
+        try:
+            views.append(plain_view(path, classifier.views))
+            numbers.append(number)
+        except Exception:  # this comparison is an aside: the file itself answers as the model
+            continue
+    left_out = len(photos.files) - len(numbers)
+    if not numbers:
+        return None, left_out
+    ours, plain = photos.images[numbers], np.stack(views)
+    return plain_difference(ours, plain, _ask(file, ours), _ask(file, plain)), left_out
 
 
 def _ask(file: Runner, images: Images) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from finegraph.data.images import unreadable
 from finegraph.errors import ImageFileError, InputError, unknown_name
 from finegraph.inference.evidence import FINE
-from finegraph.model.features.keys import photo_key
+from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.photos import Photo
 from finegraph.search import Hit, Index, condition_factors, embed_photos
@@ -100,7 +100,7 @@ def search_photos(
     given: Mapping[str, object] | None = None,
     per_label: int | None = None,
     guessed: bool = False,
-    without: Sequence[bytes | None] | None = None,
+    without: Sequence[bytes | PhotoKeys | None] | None = None,
 ) -> list[PhotoHits]:
     """The photos of an index that are most like each of some photos.
 
@@ -174,7 +174,8 @@ def search_index(
         given: what is known of the photos as text, `kind=label`, which sharpens `same` and `other`; see `parse_given`.
         per_label: how many photos of each fine label at the most.
         guessed: whether photos without a fine label pass filters by what the model holds them for.
-        others_only: whether photos with the same content as the query are left out.
+        others_only: whether photos with the same content as the query are left out, whatever part of them was looked
+            at.
 
     Raises:
         IndexFolderError: there is no index, it is damaged, or another model made it.
@@ -190,7 +191,7 @@ def search_index(
             "the photo, and does not filter"
         )
     files = photos_of(photos) if photos else []
-    keys = [_key(file) for file in files]
+    keys = [_keys(file) for file in files]
     index = Index.open(folder)
     passed, refused = parse_where(index, where)
     queries: list[PhotoHits] = []
@@ -236,14 +237,25 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
     return found
 
 
-def _parsed(index: Index, text: str) -> tuple[str, str, bool]:
+def parse_labels(index: Index, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Labels from texts like `restaurant=B`; as `parse_where`, for those who say apart what is refused."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        kind, label, _ = _parsed(index, text, negatives=False)
+        found[kind] = (*found.get(kind, ()), label)
+    return found
+
+
+def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, str, bool]:
     """The kind and the label of one filter, and whether it is one that is refused."""
     labels = {FINE: index.table.names, **{kind: index.graph.labels(kind) for kind in index.graph.kinds}}
     places = [place for place, character in enumerate(text) if character == "="]
     if not places:
-        raise InputError(f"filter {text!r}: expected kind=label or kind!=label, such as 'fine={index.table.names[0]}'")
+        forms = "kind=label or kind!=label" if negatives else "kind=label"
+        raise InputError(f"filter {text!r}: expected {forms}, such as 'fine={index.table.names[0]}'")
     ways = [(text[:place], text[place + 1 :], False) for place in places]
-    ways += [(kind[:-1], label, True) for kind, label, _ in ways if kind.endswith("!")]
+    if negatives:
+        ways += [(kind[:-1], label, True) for kind, label, _ in ways if kind.endswith("!")]
     known = [way for way in ways if way[0] in labels]
     good = [way for way in known if way[1] in labels[way[0]]]
     if len(good) > 1:
@@ -251,14 +263,15 @@ def _parsed(index: Index, text: str) -> tuple[str, str, bool]:
     if good:
         return good[0]
     if not known:
-        raise unknown_name("kind", ways[0][0].removesuffix("!"), tuple(labels))
+        kind = ways[0][0]
+        raise unknown_name("kind", kind.removesuffix("!") if negatives else kind, tuple(labels))
     kind, label, _ = known[-1]
     raise unknown_name("fine label" if kind == FINE else "label", label, labels[kind], f"of kind {kind!r}")
 
 
-def _key(file: str) -> bytes:
-    """The fingerprint of a photo; a slip of the pen shows before the model is loaded."""
+def _keys(file: str) -> PhotoKeys:
+    """The fingerprints of a photo; a slip of the pen shows before the model is loaded."""
     try:
-        return photo_key(Path(file).read_bytes(), None)
+        return PhotoKeys(Path(file).read_bytes())
     except OSError as error:
         raise ImageFileError(file, unreadable(error)) from error

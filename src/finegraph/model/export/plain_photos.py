@@ -8,6 +8,7 @@ much that moves the answers is measured on the same photos and reported beside t
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,9 +38,16 @@ class PlainDifference:
 
 
 def plain_view(path: str | os.PathLike[str], views: ViewSettings) -> Images:
-    """The view of a photo as one writes it with Pillow alone, every pixel decoded: (height, width, 3)."""
-    with Image.open(path) as file:
-        picture = ImageOps.exif_transpose(file).convert("RGB")
+    """The view of a photo as one writes it with Pillow alone, every pixel decoded: (height, width, 3).
+
+    Raises:
+        Exception: of any kind, for photos that finegraph reads and Pillow alone does not: very large ones, or such with
+            broken EXIF data.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # not for whoever exports
+        with Image.open(path) as file:
+            picture = ImageOps.exif_transpose(file).convert("RGB")
     picture = resized(picture, views.resize, keep_shape=views.keep_shape, interpolation=views.interpolation)
     left, top = ((side - views.size) // 2 for side in picture.size)
     return np.array(picture.crop((left, top, left + views.size, top + views.size)))

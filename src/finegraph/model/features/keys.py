@@ -34,8 +34,26 @@ def photo_key(content: bytes, box: Box | None) -> bytes:
         content: the bytes of its file.
         box: the part of it that is looked at; None for all.
     """
-    person = b"" if box is None else b"box"
-    key = hashlib.blake2b(content, digest_size=KEY_SIZE, person=person)
+    return _ended(_begun(content, box is not None), box)
+
+
+class PhotoKeys:
+    """The keys of a photo for any box, `photo_key` of each; the content is gone over once and not kept."""
+
+    def __init__(self, content: bytes) -> None:
+        self.whole = photo_key(content, None)
+        self._boxed = _begun(content, True)
+
+    def of(self, box: Box) -> bytes:
+        """The key of a part of the photo."""
+        return _ended(self._boxed.copy(), box)
+
+
+def _begun(content: bytes, boxed: bool) -> hashlib.blake2b:
+    return hashlib.blake2b(content, digest_size=KEY_SIZE, person=b"box" if boxed else b"")
+
+
+def _ended(key: hashlib.blake2b, box: Box | None) -> bytes:
     if box is not None:
         key.update(struct.pack("<4d", *box))
     return key.digest()

@@ -1,4 +1,5 @@
-// The answer: the sentence, the bars, why the first beats the second, and similar photos.
+// The answer: the sentence, the bars, and why the first beats the second; or that it is on its way. A screen reader is
+// told by one element that is always there: what only now comes into sight is not read out by all of them.
 
 import { byId, el, percent, short } from "./dom.js";
 
@@ -21,11 +22,22 @@ export function showAnswer(prediction) {
     ),
   );
   showWhy(prediction.explanation);
+  byId("waiting").hidden = true;
   byId("result").hidden = false;
+  byId("status").textContent = prediction.words;
 }
 
+/** Take away what is said of a photo. */
 export function hideAnswer() {
-  for (const id of ["result", "why", "similar"]) byId(id).hidden = true;
+  for (const id of ["waiting", "result", "why", "similar"]) byId(id).hidden = true;
+  byId("status").textContent = "";
+}
+
+/** In the place of the answer to the photo before: that this one is looked at. */
+export function showWaiting() {
+  hideAnswer();
+  byId("waiting").hidden = false;
+  byId("status").textContent = byId("waiting").querySelector("p").textContent;
 }
 
 function capital(text) {
@@ -79,24 +91,4 @@ function times(logOdds) {
   if (logOdds > Math.log(10000)) return "over 10,000 times";
   const odds = Math.exp(logOdds);
   return `${odds >= 10 ? Math.round(odds).toLocaleString("en") : odds.toFixed(1)} times`;
-}
-
-export function showSimilar(hits) {
-  const list = byId("similar").querySelector("ul");
-  list.replaceChildren(
-    ...hits.map((hit) => {
-      const label = hit.label ?? (hit.guess ? `perhaps ${hit.guess}` : hit.name);
-      return el(
-        "li",
-        {},
-        el(
-          "figure",
-          {},
-          el("img", { src: hit.thumbnail, alt: "", loading: "lazy" }),
-          el("figcaption", {}, label, el("span", { textContent: `similarity ${hit.similarity.toFixed(2)}` })),
-        ),
-      );
-    }),
-  );
-  byId("similar").hidden = hits.length === 0;
 }

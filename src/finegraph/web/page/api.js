@@ -1,6 +1,12 @@
 // Talking to the server. Errors are problems with a title, a detail and what to do; a busy server is asked again.
 
 const TRIES = 4;
+const GONE = {
+  type: "offline",
+  title: "The server does not answer",
+  detail: "It may have been stopped.",
+  what_to_do: "Start it again, then try once more.",
+};
 
 export class Problem extends Error {
   constructor(body, status) {
@@ -12,24 +18,32 @@ export class Problem extends Error {
   }
 }
 
-async function ask(path, options, busy) {
+/** An error in sentences. One that nobody foresaw is a fault of the page, and its place goes to the console. */
+export function explain(error) {
+  const sentences = (...texts) => texts.filter(Boolean).map((text) => text.replace(/[.]?$/, ".")).join(" ");
+  if (error instanceof Problem) return sentences(error.title, error.detail, error.whatToDo);
+  console.error(error);
+  return sentences("The page has a fault", String(error?.message ?? error), "Load the page again, then try once more");
+}
+
+/** What the server answers, read as `read` says; `busy(seconds)` is told before it is asked again. */
+async function ask(path, options, busy, read = (response) => response.json()) {
   for (let tried = 1; ; tried += 1) {
     let response;
     try {
       response = await fetch(path, options);
+      if (response.ok) return await read(response);
     } catch (error) {
-      if (error.name === "AbortError") throw error;
-      const gone = { type: "offline", title: "The server does not answer", detail: "It may have been stopped." };
-      throw new Problem({ ...gone, what_to_do: "Start it again, then try once more." }, 0);
+      if (error instanceof TypeError) throw new Problem(GONE, 0); // what browsers throw where no answer came, or no whole one
+      throw error;
     }
-    if (response.ok) return response.json();
-    if ((response.status === 503 || response.status === 429) && tried < TRIES) {
-      const seconds = Number(response.headers.get("Retry-After") ?? 1);
-      busy?.(seconds);
-      await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
-      continue;
-    }
-    throw new Problem(await response.json().catch(() => ({})), response.status);
+    const problem = new Problem(await response.json().catch(() => ({})), response.status);
+    // An index that cannot be opened stays so for long; the others pass.
+    const passes = (response.status === 503 || response.status === 429) && problem.name !== "index-changed";
+    if (!passes || tried === TRIES) throw problem;
+    const seconds = Number(response.headers.get("Retry-After")) || 1;
+    busy?.(seconds);
+    await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
   }
 }
 
@@ -43,15 +57,21 @@ function form(photo, fields) {
 export const getModel = () => ask("/v1/model");
 export const getSamples = () => ask("/v1/samples");
 
+/** A photo to try, as a file. */
+export async function getSample(sample, signal) {
+  const content = await ask(sample.url, { signal }, null, (response) => response.blob());
+  return new File([content], sample.name);
+}
+
 export function findLabels(kind, search, signal) {
   return ask(`/v1/labels?${new URLSearchParams({ kind, search, limit: 40 })}`, { signal });
 }
 
-/** What is on a photo, with its scores. */
+/** What is on a photo, with its scores and the id of the model that says so. */
 export async function predict(photo, risk, signal, busy) {
   const body = form(photo, { scores: "true", risk, top: 6 });
   const answer = await ask("/v1/predict", { method: "POST", body, signal }, busy);
-  return answer.photos[0];
+  return { ...answer.photos[0], model: answer.model };
 }
 
 /** The same photo with what is known, from its scores. */

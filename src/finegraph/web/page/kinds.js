@@ -9,7 +9,7 @@ const LEAST = 0.1;
 const SHOWN = 5;
 let built = null;
 
-/** Put up the kinds of a model once; `showKinds` then fills them in. */
+/** Put up the kinds of a model, in the place of those of the model before; `showKinds` then fills them in. */
 export function buildKinds(model, known) {
   const groups = new Map();
   for (const kind of model.kinds) {
@@ -17,7 +17,8 @@ export function buildKinds(model, known) {
     if (!groups.has(name)) groups.set(name, { name, grouped: kind.group !== null, kinds: [] });
     groups.get(name).kinds.push(kind);
   }
-  built = { known, groups: [...groups.values()].map((group) => buildGroup(group, known)), all: new Set(), plain: null };
+  const views = [...groups.values()].map((group) => buildGroup(group, known));
+  built = { known, groups: views, all: new Set(), plain: null, left: placeNow() };
   byId("kind-list").replaceChildren(...built.groups.map((group) => group.element));
   byId("kinds").hidden = model.kinds.length === 0;
 }
@@ -40,15 +41,30 @@ function buildGroup(group, known) {
 
 /** Fill in what is said of each kind; `plain` is the answer without anything known. */
 export function showKinds(prediction, plain) {
+  const left = placeNow() ?? built.left;
   built.plain = plain;
+  built.left = null;
   showKnown();
-  const focused = document.activeElement?.dataset?.key;
   for (const group of built.groups) {
     const buttons = group.grouped || group.kinds[0].binary ? chips(group, prediction) : answers(group, prediction);
     group.labels.replaceChildren(...buttons);
   }
-  // The buttons are new; who moves by keyboard stays where they were.
-  if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  if (left) returnTo(left);
+}
+
+/** Where among the kinds the keyboard is; null where it is elsewhere. */
+function placeNow() {
+  const button = document.activeElement;
+  const row = button?.closest("#known, .labels, .picker");
+  return row ? { row, key: button.dataset.key, number: [...row.children].indexOf(button) } : null;
+}
+
+/** The buttons are new: who moves by keyboard stays at the same one, or at what took its place. */
+function returnTo({ row, key, number }) {
+  if (document.activeElement !== document.body) return; // they went elsewhere
+  const buttons = [...row.children];
+  const same = row.isConnected && (buttons.find((button) => button.dataset.key === key) ?? buttons[number] ?? buttons.at(-1));
+  (same || byId("kind-list").querySelector("button"))?.focus();
 }
 
 function answers(group, prediction) {
@@ -91,7 +107,8 @@ function chips(group, prediction) {
       built.all.add(group.name);
       showKinds(prediction, built.plain);
     };
-    found.push(el("button", { type: "button", className: "quiet", onclick: more, textContent: `${parts.length - shown.length} more` }));
+    const words = `${parts.length - shown.length} more`;
+    found.push(el("button", { type: "button", className: "quiet", "data-key": "more", onclick: more, textContent: words }));
   }
   return found;
 }
@@ -112,14 +129,16 @@ function probabilityOfYes(listed) {
 
 /** What was told, each with a way to take it back. */
 function showKnown() {
-  const told = built.known.entries.map(([kind, labels]) =>
-    el(
+  const told = built.known.entries.map(([kind, labels]) => {
+    const words = `${kind}: ${labels.join(" or ")}`;
+    return el(
       "button",
-      { type: "button", "aria-label": `Take back ${kind}: ${labels.join(" or ")}`, onclick: () => built.known.forget(kind) },
-      el("span", { textContent: `${kind}: ${labels.join(" or ")}` }),
+      { type: "button", "data-key": `told: ${kind}`, "aria-label": `Take back ${words}`, onclick: () => built.known.forget(kind) },
+      el("span", { textContent: words }),
       el("span", { "aria-hidden": "true", textContent: "×" }),
-    ),
-  );
-  if (told.length > 1) told.push(el("button", { type: "button", className: "clear", onclick: () => built.known.clear(), textContent: "Take all back" }));
+    );
+  });
+  const all = { type: "button", className: "clear", "data-key": "all", onclick: () => built.known.clear() };
+  if (told.length > 1) told.push(el("button", { ...all, textContent: "Take all back" }));
   byId("known").replaceChildren(...told);
 }

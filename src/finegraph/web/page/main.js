@@ -1,74 +1,107 @@
 // The page: photos come, the server says what is on them, and every tap asks again with what is known of the one that is
-// looked at. Photos stay in the browser; the server keeps nothing, so a photo's scores come back with each question.
+// looked at. Photos stay in the browser; the server keeps nothing, so a photo's scores come back with each question. What
+// is shown is always of the photo and of the model that are there: another model may take over at any moment.
 
-import { Problem, again, getModel, getSamples, predict, search } from "./api.js";
+import { Problem, again, explain, getModel, getSample, getSamples, predict, search } from "./api.js";
 import { markEntry, showAlbum, showEntry } from "./album.js";
-import { hideAnswer, showAnswer, showSimilar } from "./answer.js";
+import { hideAnswer, showAnswer, showWaiting } from "./answer.js";
 import { byId, el } from "./dom.js";
 import { buildKinds, showKinds } from "./kinds.js";
 import { Known } from "./known.js";
 import { showPhoto, showSamples, watchPhotos } from "./photo.js";
+import { showNotFound, showSeeking, showSimilar } from "./similar.js";
 
 const MOST_PHOTOS = 50;
+const MOST_MODELS = 4; // so many are met in one question
+const TAKEN_BACK = "Another model is served now, with other labels. What you told was taken back.";
 const known = new Known(() => update());
 let model = null;
+let meeting = Promise.resolve();
 let album = []; // the photos that came together: {file, plain, problem, answer}; plain is the answer without evidence
 let current = null; // the one of them that is looked at
-let shown = null;
-let asking = null;
-let leaving = new AbortController();
+let shown = null; // its answer on the page; null where there is none yet
+let aside = ""; // what is to be said beside the next answer
+let asking = new AbortController(); // the answer with what is known
+let seeking = new AbortController(); // the photos that are similar to the one that is looked at
+let leaving = new AbortController(); // the answers to all photos that came together
+let fetching = new AbortController(); // a sample
 
 function note(...texts) {
   byId("notes").replaceChildren(...texts.filter(Boolean).map((text) => el("p", { className: "note", textContent: text })));
 }
 
 function fail(error) {
-  if (error.name === "AbortError") return;
-  if (!(error instanceof Problem)) throw error;
-  note([error.title, error.detail, error.whatToDo].filter(Boolean).map((text) => text.replace(/[.]?$/, ".")).join(" "));
+  if (error?.name === "AbortError") return;
+  note(explain(error));
+  byId("notes").scrollIntoView({ block: "nearest" }); // whoever tapped far below sees it too
 }
 
-/** Do something that asks the server; what was asked before is given up. */
-async function quietly(work) {
-  asking?.abort();
-  const own = (asking = new AbortController());
-  document.body.classList.add("busy");
-  try {
-    await work(own.signal);
-  } catch (error) {
-    if (own === asking) fail(error);
-  } finally {
-    if (own === asking) document.body.classList.remove("busy");
-  }
+function setBusy(busy) {
+  document.body.classList.toggle("busy", busy);
+  byId("result").setAttribute("aria-busy", String(busy));
 }
 
 const risk = () => Number(byId("risk").value);
 
-function show(prediction) {
-  shown = prediction;
-  showAnswer(prediction);
-  showKinds(prediction, current.plain);
+function showModel(found) {
+  const same = JSON.stringify(found.kinds) === JSON.stringify(model?.kinds);
+  model = found;
+  const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+  byId("about").textContent = [model.name, count(model.fine, "label"), count(model.kinds.length, "kind")].join(" · ");
+  if (same) return;
+  takeBack();
+  shown = null;
+  buildKinds(model, known);
+}
+
+/** Meet the model that is served now; one call after the other, so that the last one counts. */
+function meetModel() {
+  meeting = meeting.catch(() => {}).then(async () => showModel(await getModel()));
+  return meeting;
+}
+
+/** Forget what was told in the labels of a model that is gone. */
+function takeBack() {
+  if (!known.entries.length) return;
+  known.clear(true);
+  aside = TAKEN_BACK;
 }
 
 /** Look at photos that came together: at the first closely, at the others one after the other. */
 async function look(files) {
+  fetching.abort();
   leaving.abort(); // what the photos before are still asked
   leaving = new AbortController();
   const entries = files.slice(0, MOST_PHOTOS).map((file) => ({ file, plain: null, problem: null, answer: null }));
   const own = (album = entries);
-  showAlbum(entries, choose);
-  await choose(entries[0]);
-  if (files.length > MOST_PHOTOS) note(`The first ${MOST_PHOTOS} of ${files.length} photos are looked at.`);
+  showAlbum(entries, (entry) => choose(entry));
+  const tooMany = `The first ${MOST_PHOTOS} of ${files.length} photos are looked at.`;
+  const first = choose(entries[0], files.length > MOST_PHOTOS ? tooMany : "");
+  byId("drop").scrollIntoView({ block: "nearest" }); // a sample may have been tapped far below
+  await first;
   for (const entry of entries) {
     if (own === album && !entry.problem) await answerOf(entry).catch(() => {}); // the list says which failed
   }
 }
 
+async function lookAtSample(sample) {
+  fetching.abort();
+  const { signal } = (fetching = new AbortController());
+  try {
+    const file = await getSample(sample, signal);
+    signal.throwIfAborted();
+    look([file]);
+  } catch (error) {
+    fail(error);
+  }
+}
+
 /** The answer without evidence, asked for until there is one or the photo is found to be bad. */
 function answerOf(entry) {
+  if (entry.answer) return entry.answer;
   const busy = (seconds) => entry === current && note(`The server is busy; it is asked again in ${seconds} s.`);
-  entry.risk ??= risk();
-  entry.answer ??= predict(entry.file, entry.risk, leaving.signal, busy).then(
+  entry.risk = risk();
+  entry.answer = predict(entry.file, entry.risk, leaving.signal, busy).then(
     (plain) => {
       entry.plain = plain;
       entry.problem = null;
@@ -85,61 +118,95 @@ function answerOf(entry) {
 }
 
 /** Look at one of the photos closely. */
-function choose(entry) {
+async function choose(entry, words = "") {
+  seeking.abort();
+  const { signal } = (seeking = new AbortController());
   current = entry;
+  shown = null;
+  aside = words;
   known.clear(true);
   note();
-  byId("similar").hidden = true;
+  showWaiting();
   showPhoto(entry.file);
   markEntry(album, entry);
-  return quietly(async (signal) => {
-    try {
-      await answerOf(entry);
-    } catch (error) {
-      if (entry === current && error.name !== "AbortError") hideAnswer(); // it would be that of the photo before
-      throw error;
-    }
-    signal.throwIfAborted();
-    note();
-    show(entry.risk === risk() ? entry.plain : await answerNow(entry, signal));
-    if (model.index > 0) showSimilar(await search(entry.file, signal));
-  });
+  await ask(entry);
+  await seek(entry, signal);
+}
+
+/** Ask with what is known now, and show the answer; what was asked before is given up. */
+async function ask(entry) {
+  asking.abort();
+  const own = (asking = new AbortController());
+  setBusy(true);
+  try {
+    const prediction = await answerNow(entry, own.signal);
+    own.signal.throwIfAborted();
+    showAnswer(prediction);
+    showKinds(prediction, entry.plain);
+    shown = prediction;
+    note(aside);
+    aside = "";
+  } catch (error) {
+    if (own !== asking) return;
+    if (!shown) hideAnswer();
+    fail(error);
+  } finally {
+    if (own === asking) setBusy(false);
+  }
 }
 
 /** The answer with what is known now: from the scores, or from the photo where another model is served by now. */
 async function answerNow(entry, signal) {
-  const now = risk();
+  for (let met = 1; met <= MOST_MODELS; met += 1) {
+    await answerOf(entry);
+    if (entry.plain.model !== model?.id) await meetModel();
+    signal.throwIfAborted();
+    if (entry.plain.model === model.id) {
+      if (entry.risk === risk() && !known.entries.length) return entry.plain;
+      try {
+        return await again(entry.plain.scores, known, risk(), signal);
+      } catch (error) {
+        if (error.name === "unknown-name") {
+          takeBack(); // the kinds are the same as before, but not all of their labels
+          continue;
+        }
+        if (error.name !== "other-model") throw error;
+      }
+    }
+    entry.answer = null; // its model is served no more
+  }
+  const title = "The model was replaced again and again";
+  throw new Problem({ title, detail: "No answer is of the one that is served.", what_to_do: "Choose the photo again." }, 0);
+}
+
+/** Look for similar photos. Taps do not disturb it; another photo ends it. */
+async function seek(entry, signal) {
+  if (!entry.plain || !model?.index || signal.aborted) return;
+  showSeeking();
   try {
-    return await again(entry.plain.scores, known, now, signal);
+    const hits = await search(entry.file, signal);
+    signal.throwIfAborted();
+    showSimilar(hits);
   } catch (error) {
-    if (error.name !== "other-model") throw error;
-    entry.plain = await predict(entry.file, now, signal);
-    entry.risk = now;
-    showEntry(entry);
-    return again(entry.plain.scores, known, now, signal);
+    if (error.name !== "AbortError") showNotFound(explain(error), () => seek(entry, signal));
   }
 }
 
 /** Ask again with what is known now. */
 function update() {
-  const entry = current;
-  if (!entry?.plain) return undefined;
-  if (shown) showKinds(shown, entry.plain); // what was tapped shows before the answer comes
-  return quietly(async (signal) => {
-    show(await answerNow(entry, signal));
-    note();
-  });
+  if (!current) return;
+  if (shown) showKinds(shown, current.plain); // what was tapped shows before the answer comes
+  ask(current);
 }
 
 async function start() {
+  for (const event of ["error", "unhandledrejection"]) {
+    window.addEventListener(event, ({ error, reason, message }) => fail(error ?? reason ?? message));
+  }
   watchPhotos(look);
   byId("risk").addEventListener("change", update);
   try {
-    model = await getModel();
-    const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-    byId("about").textContent = [model.name, count(model.fine, "label"), count(model.kinds.length, "kind")].join(" · ");
-    buildKinds(model, known);
-    showSamples(await getSamples(), look);
+    await Promise.all([meetModel(), getSamples().then((samples) => showSamples(samples, lookAtSample))]);
     document.body.dataset.ready = "true";
   } catch (error) {
     fail(error);

@@ -45,17 +45,19 @@ export function showPhoto(file) {
   document.body.classList.add("answered");
 }
 
-/** The samples as buttons. */
+/** The samples as buttons; `taken(sample)` ends when its photo has come, or did not. */
 export function showSamples(samples, taken) {
   const list = byId("samples").querySelector("ul");
   list.replaceChildren(
     ...samples.map((sample) => {
       const picture = el("img", { src: sample.thumbnail, alt: `Try ${sample.name}`, loading: "lazy" });
       const load = async () => {
-        const content = await (await fetch(sample.url)).blob();
-        taken([new File([content], sample.name)]);
+        button.setAttribute("aria-busy", "true");
+        await taken(sample);
+        button.removeAttribute("aria-busy");
       };
-      return el("li", {}, el("button", { type: "button", onclick: load }, picture));
+      const button = el("button", { type: "button", onclick: load }, picture);
+      return el("li", {}, button);
     }),
   );
   byId("samples").hidden = samples.length === 0;

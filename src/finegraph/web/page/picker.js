@@ -1,7 +1,7 @@
 // A field with suggestions (an ARIA combobox) over any number of labels: the server searches, the probable ones come
 // first. Arrow keys move, Enter picks, Escape closes.
 
-import { findLabels } from "./api.js";
+import { explain, findLabels } from "./api.js";
 import { el, percent } from "./dom.js";
 
 const MOST_LETTERS = 200; // the server searches for no more
@@ -70,10 +70,16 @@ export function makePicker(kind, title, suggested, picked) {
         el("span", { textContent: probability === undefined ? "" : percent(probability) }),
       ),
     );
-    if (!found.length) items.push(el("li", { className: "none", textContent: "There is no such label." }));
-    else if (total > found.length) {
-      items.push(el("li", { className: "none", textContent: `and ${(total - found.length).toLocaleString()} more; type to find them` }));
-    }
+    if (!found.length) items.push(remark("There is no such label."));
+    else if (total > found.length) items.push(remark(`and ${(total - found.length).toLocaleString()} more; type to find them`));
+    unfold(items);
+  }
+
+  function remark(words) {
+    return el("li", { className: "none", textContent: words });
+  }
+
+  function unfold(items) {
     list.replaceChildren(...items);
     list.hidden = false;
     active = -1;
@@ -92,7 +98,9 @@ export function makePicker(kind, title, suggested, picked) {
       const ordered = [...first, ...labels.filter((label) => !first.includes(label))];
       show(ordered.map((label) => ({ label, probability: probable.get(label) })), total);
     } catch (error) {
-      if (error.name !== "AbortError") close();
+      if (error.name === "AbortError") return;
+      options = [];
+      unfold([remark(explain(error))]);
     }
   }
 
@@ -100,6 +108,8 @@ export function makePicker(kind, title, suggested, picked) {
   input.addEventListener("input", refresh);
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (event) => {
+    // Keys of an input method are not ours: its Enter takes a word. 229 is how Safari says so, when the word is taken.
+    if (event.isComposing || event.keyCode === 229) return undefined;
     if (event.key === "Escape") return close();
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
