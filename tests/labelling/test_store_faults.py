@@ -243,6 +243,22 @@ def test_a_server_that_is_not_there(tmp_path):
         LabelStore.open(f"postgresql+psycopg://nobody:secret@/x?host={tmp_path}")
 
 
+def test_questions_and_edits_go_on_when_the_server_has_closed_all_connections(postgres, menu):
+    """As after a restart of the server: the connections that were kept are of no use any more."""
+    place = postgres.new_database()
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with LabelStore.create(place) as store:
+        store.import_graph(menu, person="import", edit_id="first")
+        assert store.graph() == menu
+        engine = sa.create_engine(postgres.url(), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            assert connection.execute(sa.text(f"SELECT pg_terminate_backend(pid) {others}")).all()
+            while connection.scalar(sa.text(f"SELECT count(*) {others}")):
+                time.sleep(0.01)
+        assert store.graph() == menu
+        store.decide("kung pao @ B", "dish", None, person="ann", edit_id="1", seen=0)
+
+
 def test_a_backup_while_others_edit_is_one_state(file_store, tmp_path):
     stop = threading.Event()
 

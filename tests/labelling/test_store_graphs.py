@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import json
 import sys
 from pathlib import Path
 
@@ -194,6 +195,38 @@ def test_label_studio_s_own_answers(menu):
     }
 
 
+def test_results_of_other_controls_are_left_out():
+    """A project may ask for more than choices: a comment, a rating, a choice that nobody made."""
+    text = """[{"data": {"fine": "ramen"}, "annotations": [{"completed_by": 7, "result": [
+        {"from_name": "comment", "type": "textarea", "value": {"text": ["looks good"]}},
+        {"from_name": "with", "type": "choices", "value": {"choices": ["egg"]}},
+        {"from_name": "quality", "type": "rating", "value": {"rating": 4}},
+        {"from_name": "box", "type": "rectanglelabels", "value": {"x": 1, "rectanglelabels": ["bowl"]}},
+        {"from_name": "served", "type": "choices", "value": {"choices": []}},
+        {"from_name": "odd", "type": "choices", "value": {}}]}]}]"""
+    content = parse_tasks(text, "x.json")
+    assert [(column.name, column.labels) for column in content.columns] == [("with", ("egg",))]
+    assert content.votes == {"ramen": {"person 7": {"with": "egg"}}}
+
+
+def test_our_own_export_may_come_back_with_results_of_other_controls(file_store):
+    tasks = json.loads(file_store.export_text("label-studio"))
+    comment = {"from_name": "comment", "type": "textarea", "value": {"text": ["looks good"]}}
+    tasks[0]["annotations"][0]["result"].append(comment)
+    assert file_store.import_content(parse_tasks(json.dumps(tasks), "x"), person="ann", edit_id="1").edits == 0
+    tasks[0]["annotations"][0]["result"].append({**comment, "type": "choices", "value": {"choices": ["x"]}})
+    with pytest.raises(InputError, match="task number 0: there is no kind 'comment'"):
+        parse_tasks(json.dumps(tasks), "x")
+
+
+def answered(result):
+    """A file with one task that has one result."""
+    return f'[{{"data": {{"fine": "a"}}, "annotations": [{{"result": [{result}]}}]}}]'
+
+
+WEIGHTED = '{"from_name": "k", "value": {"choices": ["x", "y"]}, "meta": {"form": "weights", "weights": %s}}'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -201,6 +234,25 @@ def test_label_studio_s_own_answers(menu):
         ("{}", "expected a list of tasks"),
         ('[{"data": {}}]', "names no class"),
         ('[{"data": {"fine": "a"}}, {"data": {"fine": "a"}}]', "has a task already"),
+        (
+            '[{"data": {"fine": "a"}, "annotations": {}}]',
+            "task number 0: expected 'annotations' to be a list of objects",
+        ),
+        ('[{"data": {"fine": "a"}, "annotations": ["x"]}]', "expected 'annotations' to be a list of objects"),
+        ('[{"data": {"fine": "a"}, "annotations": [{"result": 5}]}]', "expected 'result' to be a list of objects"),
+        (answered('{"value": {"choices": ["x"]}}'), "the name of its control in 'from_name', got None"),
+        (answered('{"from_name": "k", "value": {"choices": [1]}}'), "a result of 'k' is no list of choices"),
+        (answered('{"from_name": "k", "value": {"choices": []}, "meta": [1]}'), "expected 'meta' of a result of 'k'"),
+        (answered(WEIGHTED % "[1]"), "expected 'weights' of 'k' to be a list with one for each of"),
+        (answered(WEIGHTED % "null"), "expected 'weights' of 'k' to be a list"),
+        (answered(WEIGHTED % '["a", "b"]'), "the weight of 'x' must be a finite number"),
+        ('[{"data": {"fine": "a", "finegraph": {"name": "k"}}}]', "expected 'finegraph' to be a list of objects"),
+        (
+            '[{"data": {"fine": "a", "finegraph": [{"name": "k"}]}}]',
+            "expected each kind in 'finegraph' to have a 'name'",
+        ),
+        ('[{"data": {"fine": "a", "settled": [[]]}}]', "'settled' is no list of kinds"),
+        ('[{"data": {"photo": "1.jpg", "label": 5}}]', "expected 'label' to be the class of the photo, got '5'"),
     ],
 )
 def test_what_is_no_label_studio_file(text, message):
@@ -221,6 +273,14 @@ def test_differences_of_two_graphs_and_of_two_versions(file_store, menu):
     assert {change.text for change in file_store.diff(1).changes} == {change.text for change in found.changes}
     assert [change.fine for change in file_store.diff(middle).changes] == ["mapo tofu @ A"]
     assert file_store.diff(1, middle).counts == {"cell": 1}
+    back = file_store.diff(file_store.version, 1)
+    assert [(change.before, change.after) for change in back.changes] == [
+        ({"all_of": ["pork"]}, None),
+        (None, "mapo tofu"),
+    ]
+    assert {change.text for change in back.changes} == {
+        change.text for change in diff_graphs(file_store.graph(), menu).changes
+    }
     with pytest.raises(InputError, match="no version 99"):
         file_store.diff(99)
     smaller = LabelGraph(menu.fine[:3], [])

@@ -4,11 +4,28 @@ import pytest
 
 from finegraph import LabelGraph
 from finegraph.errors import InputError, UnknownNameError
-from finegraph.labelling import AddKind, LabelStore, Proposal, RemoveFine, RemoveKind, RenameFine, RenameLabel
+from finegraph.labelling import (
+    AddKind,
+    AddLabel,
+    Decision,
+    LabelStore,
+    Numbers,
+    Proposal,
+    RemoveFine,
+    RemoveKind,
+    RenameFine,
+    RenameKind,
+    RenameLabel,
+)
+from finegraph.labelling.queries import ORDERS, SHOWN
 
 
 def names(page):
-    return [row.fine for row in page.rows]
+    return names_of(page.rows)
+
+
+def names_of(rows):
+    return [row.fine for row in rows]
 
 
 def test_pages_in_the_order_of_the_graph_and_by_name(store, menu):
@@ -188,6 +205,72 @@ def test_what_is_unknown_in_a_kind_needs_attention_in_it(store):
     assert names(store.classes(kind="dish", order="attention")) == names(store.classes())
 
 
+def test_a_list_by_numbers_is_the_list(store, new_id):
+    store.put_suggestions("model", [Proposal("mapo tofu @ A", "dish", "kung pao", "model", 0.9, "seen")])
+    store.set_note("mapo tofu @ B", "hot", person="ann", edit_id=new_id(), seen=0)
+    for person, value in (("ann", "A"), ("bob", "B")):
+        store.decide("kung pao @ B", "restaurant", value, person=person, edit_id=new_id(), seen=None)
+    questions = [{"show": show, "order": order} for show in SHOWN for order in ORDERS]
+    questions += [{"search": "tofu"}, {"kind": "served", "label": "bowl"}, {"kind": "with", "show": "unknown"}]
+    for question in questions:
+        rows = store.numbered_classes(store.class_numbers(**question))
+        assert rows == list(store.classes(**question).rows)
+    numbers = store.class_numbers()
+    assert names_of(store.numbered_classes([numbers[3], numbers[0]])) == ["kung pao @ A", "mapo tofu @ A"]
+    assert set(store.numbered_classes(numbers, kinds=["dish"])[0].cells) == {"dish"}
+
+
+def test_numbers_stay_when_names_change(store, new_id):
+    numbers = store.class_numbers()
+    store.apply(RenameFine(name="kung pao @ B", to="gong bao @ B"), person="ann", edit_id=new_id())
+    store.apply(RemoveFine(name="mapo tofu @ B"), person="ann", edit_id=new_id())
+    rows = store.numbered_classes(numbers)
+    assert names_of(rows) == ["mapo tofu @ A", "mapo tofu @ B", "gong bao @ B", "kung pao @ A"]
+    assert [row.removed for row in rows] == [False, True, False, False]
+    assert store.one_class("kung pao @ B", number=numbers[2]).fine == "gong bao @ B"
+    with pytest.raises(UnknownNameError, match="mapo tofu @ B"):
+        store.one_class("mapo tofu @ B", number=numbers[1])
+
+
+def test_numbers_say_what_names_meant(store, new_id):
+    row = store.one_class("kung pao @ B")
+    kinds = {kind.name: kind for kind in store.kinds()}
+    meant = {
+        name: Numbers(
+            fine=row.number,
+            kind=kinds[name].number,
+            labels=dict(zip(kinds[name].labels, kinds[name].label_numbers, strict=True)),
+        )
+        for name in ("with", "served")
+    }
+    for change in (
+        RenameLabel(kind="with", name="tofu", to="bean curd"),
+        AddLabel(kind="with", name="tofu"),
+        RenameLabel(kind="served", name="plate", to="dish"),
+        RenameFine(name="kung pao @ B", to="gong bao"),
+        RenameFine(name="kung pao @ A", to="kung pao @ B"),
+        RenameKind(name="served", to="in"),
+    ):
+        store.apply(change, person="bob", edit_id=new_id())
+    one = Decision(fine="kung pao @ B", kind="with", value={"all_of": ["tofu"]}, seen=0, numbers=meant["with"])
+    two = Decision(
+        fine="kung pao @ B", kind="served", value={"one_of": ["plate", "bowl"]}, seen=0, numbers=meant["served"]
+    )
+    done = store.decide_many([one, two], person="ann", edit_id="both")
+    assert store.cell("gong bao", "with").value == {"all_of": ["bean curd"]}
+    assert set(store.cell("gong bao", "in").value["one_of"]) == {"dish", "bowl"}
+    assert store.cell("kung pao @ B", "with").value == {"all_of": ["pork"]}
+    store.apply(RenameFine(name="gong bao", to="third name"), person="bob", edit_id=new_id())
+    again = store.decide_many([one, two], person="ann", edit_id="both")
+    assert (again.repeated, again.batch) == (True, done.batch)
+    weights = {"weights": {"plate": 0.75, "bowl": 0.25}}
+    given = {"person": "ann", "seen": 0, "numbers": meant["served"]}
+    store.label_photo("a.jpg", "served", weights, edit_id=new_id(), **given)
+    assert store.photo_cells(["a.jpg"])["a.jpg"]["in"].value == {"weights": {"dish": 0.75, "bowl": 0.25}}
+    store.set_note("kung pao @ B", "hot", edit_id=new_id(), **given)
+    assert store.one_class("third name").note == "hot"
+
+
 @pytest.mark.parametrize("number", [2**63, 10**30])
 def test_huge_numbers_are_refused(file_store, number):
     questions = [
@@ -198,6 +281,7 @@ def test_huge_numbers_are_refused(file_store, number):
         lambda: file_store.undo_edit(number, person="a", edit_id="2"),
         lambda: file_store.accept([number], person="a", edit_id="3"),
         lambda: file_store.classes(offset=number),
+        lambda: file_store.one_class("kung pao @ B", number=number),
         lambda: file_store.suggestions(offset=number),
     ]
     for question in questions:

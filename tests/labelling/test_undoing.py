@@ -3,7 +3,7 @@
 import pytest
 
 from finegraph.errors import ConflictError, InputError
-from finegraph.labelling import AddLabel, Decision, MergeLabels, RemoveFine
+from finegraph.labelling import AddFine, AddKind, AddLabel, Decision, MergeLabels, RemoveFine, RemoveKind, SplitKind
 
 CELL = ("kung pao @ B", "with")
 
@@ -173,3 +173,133 @@ def test_an_earlier_blind_vote_does_not_keep_the_value(store, new_id):
     store.undo(made.batch, person="ann", edit_id=new_id())
     found = store.cell(*cell)
     assert (found.value, found.by, found.votes) == ("mapo tofu", "import", {"bob": "kung pao"})
+
+
+# ---- undos of undos --------------------------------------------------------------------------------------------------
+
+
+def in_effect(store, number):
+    """Which of the first actions after the import hold, by what the log says."""
+    return [batch.number for batch in reversed(store.batches()) if 1 < batch.number <= number and not batch.undone]
+
+
+def test_an_undo_of_a_redo_undoes_the_first_action_again(store, menu, new_id):
+    made = store.decide(*CELL, "pork", person="ann", edit_id=new_id(), seen=0)
+    earlier, turns = made.batch, 0
+    assert store.last_undoable("ann") == made.batch
+    while turns < 5:
+        earlier, turns = store.undo(earlier, person="ann", edit_id=new_id()).batch, turns + 1
+        undone = turns % 2 == 1
+        # Every other action of the chain holds: the last one always, those that it has undone do not.
+        assert in_effect(store, earlier) == list(range(made.batch + turns % 2, earlier + 1, 2))
+        assert store.last_undoable("ann") == (None if undone else made.batch)
+        assert [batch.is_undo for batch in store.batches(limit=2)] == [undone, turns > 1 and not undone]
+        assert store.batches()[0].text == f"{'undid' if undone else 'redid'}: decided 'kung pao @ B', 'with'"
+        assert store.cell(*CELL).value == (None if undone else {"all_of": ["pork"]})
+    assert store.graph() == menu
+
+
+def test_an_undo_of_one_edit_is_no_action_to_undo_next(store, new_id):
+    first = store.decide("mapo tofu @ A", "dish", "kung pao", person="ann", edit_id=new_id(), seen=0)
+    second = store.decide(*CELL, "pork", person="ann", edit_id=new_id(), seen=0)
+    undone = store.undo_edit(second.version, person="ann", edit_id=new_id())
+    assert store.batches()[0].undoes == second.batch
+    assert store.last_undoable("ann") == first.batch
+    redone = store.undo(undone.batch, person="ann", edit_id=new_id())
+    assert redone.text == "redid one edit of: decided 'kung pao @ B', 'with'"
+    assert store.last_undoable("ann") == second.batch
+
+
+# ---- kinds and classes that would go ---------------------------------------------------------------------------------
+
+SPICY = AddKind(name="spicy", labels=("no", "yes"))
+
+
+def test_adding_a_kind_is_not_undone_while_people_have_decided_in_it(store, menu, new_id):
+    added = store.apply(SPICY, person="ann", edit_id=new_id())
+    made = [store.decide(fine, "spicy", "yes", person="bob", edit_id=new_id(), seen=0) for fine in menu.fine[:3]]
+    blind = store.decide(menu.fine[3], "spicy", "no", person="cat", edit_id=new_id(), seen=None)
+    photo = store.label_photo("1.jpg", "spicy", "no", person="bob", edit_id=new_id(), seen=0)
+    text = "the kind 'spicy' holds 5 decisions made since, the last by 'bob'; undo them first, or remove it by name"
+    with pytest.raises(ConflictError, match=text) as caught:
+        store.undo(added.batch, person="ann", edit_id=new_id())
+    [conflict] = caught.value.conflicts
+    assert (conflict.what, conflict.kind, conflict.by, conflict.theirs) == ("kind", "spicy", "bob", "5 decisions")
+    for one in (*made, blind):
+        store.undo(one.batch, person="bob", edit_id=new_id())
+    with pytest.raises(ConflictError, match="holds 1 decision made since"):
+        store.undo(added.batch, person="ann", edit_id=new_id())
+    store.undo(photo.batch, person="bob", edit_id=new_id())
+    store.undo(added.batch, person="ann", edit_id=new_id())
+    assert store.graph() == menu
+
+
+def test_what_was_made_unknown_again_is_no_reason_to_keep_a_kind(store, menu, new_id):
+    added = store.apply(SPICY, person="ann", edit_id=new_id())
+    made = store.decide(menu.fine[0], "spicy", "yes", person="ann", edit_id=new_id(), seen=0)
+    store.decide(menu.fine[0], "spicy", None, person="ann", edit_id=new_id(), seen=made.version)
+    store.undo(added.batch, person="ann", edit_id=new_id())
+    assert store.graph() == menu
+
+
+@pytest.mark.parametrize("what", ["cell", "note", "photo"])
+def test_adding_a_class_is_not_undone_while_something_is_said_of_it(store, menu, new_id, what):
+    added = store.apply(AddFine(name="ramen @ C"), person="ann", edit_id=new_id())
+    if what == "cell":
+        made = store.decide("ramen @ C", "served", "bowl", person="bob", edit_id=new_id(), seen=0)
+    elif what == "photo":
+        arguments = {"fine": "ramen @ C", "person": "bob", "edit_id": new_id(), "seen": 0}
+        made = store.label_photo("1.jpg", "served", "bowl", **arguments)
+    else:
+        made = store.set_note("ramen @ C", "hot", person="bob", edit_id=new_id(), seen=0)
+    with pytest.raises(ConflictError, match="the class 'ramen @ C' holds 1 decision made since"):
+        store.undo(added.batch, person="ann", edit_id=new_id())
+    store.undo(made.batch, person="bob", edit_id=new_id())
+    store.undo(added.batch, person="ann", edit_id=new_id())
+    assert store.graph() == menu
+
+
+def test_a_kind_that_was_removed_is_not_removed_again_with_new_decisions(store, new_id):
+    removed = store.apply(RemoveKind(name="served"), person="ann", edit_id=new_id())
+    back = store.undo(removed.batch, person="ann", edit_id=new_id())
+    again = store.undo(back.batch, person="ann", edit_id=new_id())  # nobody has decided anything: redo as ever
+    back = store.undo(again.batch, person="ann", edit_id=new_id())
+    store.decide("mapo tofu @ A", "served", "plate", person="bob", edit_id=new_id(), seen=0)
+    with pytest.raises(ConflictError, match="the kind 'served' holds 1 decision made since, the last by 'bob'"):
+        store.undo(back.batch, person="ann", edit_id=new_id())
+    store.apply(RemoveKind(name="served"), person="ann", edit_id=new_id())  # what one asks for by name is done
+
+
+def test_a_split_is_not_undone_with_decisions_in_cells_that_it_did_not_touch(store, menu, new_id):
+    split = store.apply(SplitKind(name="served", into={"on": ("plate",)}), person="ann", edit_id=new_id())
+    assert store.cell("mapo tofu @ A", "on").value is None
+    later = store.decide("mapo tofu @ A", "on", "plate", person="bob", edit_id=new_id(), seen=0)
+    confirmed = store.cell("kung pao @ B", "on").version
+    agreed = store.decide("kung pao @ B", "on", "plate", person="bob", edit_id=new_id(), seen=confirmed)
+    with pytest.raises(ConflictError, match="the kind 'on' holds 2 decisions made since"):
+        store.undo(split.batch, person="ann", edit_id=new_id())
+    for one in (later, agreed, split):
+        store.undo(one.batch, person="bob", edit_id=new_id())
+    assert store.graph() == menu
+
+
+def test_an_import_is_not_undone_with_what_was_decided_in_what_it_brought(store, menu, new_id):
+    store.apply(SPICY, person="ann", edit_id=new_id())
+    store.apply(AddFine(name="ramen @ C"), person="ann", edit_id=new_id())
+    graph = store.graph()
+    for batch in store.batches(limit=2):
+        store.undo(batch.number, person="ann", edit_id=new_id())
+    imported = store.import_graph(graph, person="ann", edit_id=new_id())
+    cells = [(menu.fine[0], "spicy"), ("ramen @ C", "dish"), ("ramen @ C", "spicy")]
+    values = ["yes", "kung pao", "no"]
+    made = [
+        store.decide(*cell, value, person="bob", edit_id=new_id(), seen=0)
+        for cell, value in zip(cells, values, strict=True)
+    ]
+    with pytest.raises(ConflictError, match=r"the kind 'spicy' holds 2 decisions .* \(and 1 more such\)") as caught:
+        store.undo(imported.batch, person="ann", edit_id=new_id())
+    assert [(one.kind, one.fine) for one in caught.value.conflicts] == [("spicy", None), (None, "ramen @ C")]
+    for one in made:
+        store.undo(one.batch, person="bob", edit_id=new_id())
+    store.undo(imported.batch, person="ann", edit_id=new_id())
+    assert store.graph() == menu

@@ -2,6 +2,7 @@
 
 import io
 import json
+from array import array
 
 import httpx
 import pytest
@@ -11,7 +12,8 @@ from PIL import Image
 from finegraph.errors import InputError
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.samples import sample_menu
-from finegraph.web.label import agreements, conflicts, serve_label
+from finegraph.labelling import AddLabel, RemoveFine, RenameFine, RenameKind, RenameLabel
+from finegraph.web.label import agreements, conflicts, listings, serve_label
 from finegraph.web.label.live_check import LiveCheck
 from finegraph.web.label.photos import SIDES, Thumbnails
 from finegraph.web.security import Security
@@ -117,6 +119,112 @@ def test_an_unknown_label_names_near_ones(shared):
     assert "Lei Garden" in answer.json()["detail"]
 
 
+# ---- lists and names -------------------------------------------------------------------------------------------------
+
+
+def listed(client, **asked):
+    return client.get("/api/classes", params={"kind": "spicy", **asked}).json()
+
+
+def fine_of(page):
+    return [row["fine"] for row in page["rows"]]
+
+
+def test_a_list_stays_as_it_was_while_it_is_worked_through(client, session):
+    for fine in sample_menu().fine[:6]:
+        session.store.decide(fine, "spicy", None, person="Bo", edit_id=f"edit-bo-{fine}", seen=0)
+    first = listed(client, show="unknown", limit=3)
+    for row in first["rows"]:
+        seen = session.store.cell(row["fine"], "spicy").version
+        decide(client, "no", kind="spicy", fine=row["fine"], edit=f"edit-number-{row['number']}", seen=seen)
+    second = listed(client, show="unknown", limit=3, offset=3, list=first["list"])
+    assert (second["list"], second["total"]) == (first["list"], first["total"])
+    assert fine_of(first) + fine_of(second) == list(sample_menu().fine[:6])
+    again = listed(client, show="unknown", limit=3)
+    assert again["list"] != first["list"]
+    assert again["total"] == first["total"] - 3
+
+
+def test_a_class_that_is_gone_keeps_its_place_in_a_list(client, session):
+    first = listed(client, limit=2)
+    session.store.apply(RemoveFine(name=sample_menu().fine[2]), person="Bo", edit_id="edit-remove")
+    session.store.apply(RenameFine(name=sample_menu().fine[3], to="new name"), person="Bo", edit_id="edit-rename")
+    second = listed(client, limit=2, offset=2, list=first["list"])
+    assert [row["removed"] for row in second["rows"]] == [True, False]
+    assert fine_of(second)[1] == "new name"
+
+
+def test_a_list_that_is_not_kept_any_more_is_made_anew(client, session):
+    first = listed(client, show="unknown")
+    assert listed(client, show="unknown", list="no such list")["list"] == first["list"]
+    decide(client, None, kind="spicy", edit="edit-unknown")
+    new = listed(client, show="unknown", list="no such list")
+    assert new["list"] != first["list"]
+    assert new["total"] == first["total"] + 1
+
+
+def test_a_list_tells_where_a_class_is(shared):
+    whole = listed(shared)
+    numbers = [row["number"] for row in whole["rows"]]
+    assert listed(shared, near=[numbers[5]])["place"] == 5
+    assert listed(shared, near=[999_999, numbers[7], numbers[5]])["place"] == 7
+    assert listed(shared, near=[999_999])["place"] is None
+    assert listed(shared)["place"] is None
+
+
+def test_lists_take_a_bounded_room(monkeypatch):
+    monkeypatch.setattr(listings, "MOST_NUMBERS", 10)
+    kept = listings.Listings()
+    lists = [array("q", [place] * 4) for place in range(3)]
+    names = [kept.find(None, one.__copy__)[0] for one in lists]
+    made = []
+    again = [kept.find(name, lambda: made.append(1) or array("q"))[0] for name in reversed(names)]
+    assert again[:2] == [names[2], names[1]]
+    assert len(made) == 1
+    long = array("q", range(50))
+    name, _ = kept.find(None, lambda: long)
+    assert kept.find(name, lambda: array("q"))[1] == long
+
+
+def test_an_edit_says_by_numbers_what_its_names_meant(client, session):
+    row = client.get("/api/class", params={"fine": TOFU}).json()
+    kind = next(kind for kind in client.get("/api/start").json()["kinds"] if kind["name"] == "restaurant")
+    label = kind["label_numbers"][kind["labels"].index("Lei Garden")]
+    numbers = {"fine": row["number"], "kind": kind["number"], "labels": {"Lei Garden": label}}
+    names = [
+        RenameLabel(kind="restaurant", name="Lei Garden", to="Lei's"),
+        AddLabel(kind="restaurant", name="Lei Garden"),
+        RenameKind(name="restaurant", to="place"),
+        RenameFine(name=TOFU, to="mapo"),
+    ]
+    for number, change in enumerate(names):
+        session.store.apply(change, person="Bo", edit_id=f"edit-names-{number}")
+    cells = [{"fine": TOFU, "kind": "restaurant", "value": "Lei Garden", "seen": 0, "numbers": numbers}]
+    body = {"person": "Ann", "edit": "edit-0001", "cells": cells}
+    assert client.post("/api/decide", json=body).status_code == 200
+    assert session.store.cell("mapo", "place").value == "Lei's"
+    session.store.apply(RenameFine(name="mapo", to="mapo again"), person="Bo", edit_id="edit-names-9")
+    assert client.post("/api/decide", json=body).json()["repeated"] is True
+    note = {"person": "Ann", "edit": "edit-note", "fine": TOFU, "text": "hot", "seen": 0}
+    assert client.post("/api/note", json=note).status_code == 422
+    assert client.post("/api/note", json={**note, "numbers": {"fine": row["number"]}}).status_code == 200
+    found = client.get("/api/class", params={"fine": TOFU, "number": row["number"]}).json()
+    assert (found["fine"], found["note"]) == ("mapo again", "hot")
+
+
+def test_an_undo_tells_the_versions_of_notes_and_photos(client, session):
+    photo = client.get("/api/class", params={"fine": TOFU}).json()["photos"][1]["number"]
+    told = {"person": "Ann", "edit": "edit-photo", "photo": photo, "kind": "spicy", "value": "no", "seen": 0}
+    note = {"person": "Ann", "edit": "edit-note", "fine": TOFU, "text": "hot", "seen": 0}
+    for path, body, place in (("photo", told, {"photo": photo, "kind": "spicy"}), ("note", note, {"fine": TOFU})):
+        batch = client.post(f"/api/{path}", json=body).json()["batch"]
+        undo = {"person": "Ann", "edit": f"edit-undo-{path}", "batch": batch}
+        answer = client.post("/api/undo", json=undo).json()
+        assert answer[f"{path}s"] == [{**place, "version": answer["version"]}]
+        again = {**body, "edit": f"edit-again-{path}", "seen": answer["version"]}
+        assert client.post(f"/api/{path}", json=again).status_code == 200
+
+
 # ---- photos ----------------------------------------------------------------------------------------------------------
 
 
@@ -194,9 +302,10 @@ def test_export_then_import_changes_nothing(shared):
 def test_an_import_is_previewed_then_taken_over_then_undone(client, session):
     text = client.get("/api/export/csv").text.replace("plate|basket", "basket")
     given = {"name": "menu.csv", "text": text}
-    [change] = client.post("/api/import/preview", json=given).json()["changes"]
+    preview = client.post("/api/import/preview", json=given).json()
+    [change], digest = preview["changes"], preview["digest"]
     assert "shumai @ Shanghai Dumpling" in change["text"]
-    done = client.post("/api/import", json={**given, "person": "Ann", "edit": "edit-import"}).json()
+    done = client.post("/api/import", json={**given, "person": "Ann", "edit": "edit-import", "digest": digest}).json()
     assert session.store.cell("shumai @ Shanghai Dumpling", "served").value == "basket"
     client.post("/api/undo", json={"person": "Ann", "edit": "edit-back", "batch": done["batch"]})
     assert session.store.graph() == sample_menu()

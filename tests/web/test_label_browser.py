@@ -6,14 +6,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from label_hands import SHUMAI, TOFU, blind, enter, focused_kind, press, saved
 from label_server import menu_session, photo_folder, serving
 from playwright.sync_api import expect
 
 from finegraph.graph.samples import sample_menu
 from finegraph.web.label import create_label_app
-
-TOFU = "mapo tofu @ Chef Yu"
-SHUMAI = "shumai @ Lei Garden"
 
 
 @pytest.fixture
@@ -28,28 +26,6 @@ def session(tmp_path):
 def server(session):
     with serving(session) as running:
         yield running
-
-
-def enter(page, server, person="Ann", place=""):
-    """Open the page as a person, who types their name as asked."""
-    page.goto(f"{server.url}/{place}")
-    page.get_by_label("Your name").fill(person)
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".kind.focus, .grid-row.focus")
-    return page
-
-
-def press(page, *keys):
-    for key in keys:
-        page.keyboard.press(key)
-
-
-def saved(page):
-    page.wait_for_selector('#state[data-state="saved"]')
-
-
-def focused_kind(page):
-    return page.locator(".kind.focus").get_attribute("data-kind")
 
 
 def cell(session, kind, fine=TOFU):
@@ -211,12 +187,6 @@ def test_a_long_list_holds_only_the_rows_in_sight(tmp_path, page):
 # ---- several people --------------------------------------------------------------------------------------------------
 
 
-def blind(page):
-    """Keep what others do from a page, as if it had not asked yet."""
-    nothing = json.dumps({"version": 0, "edits": [], "cells": [], "more": False})
-    page.route("**/api/changes*", lambda route: route.fulfill(body=nothing, content_type="application/json"))
-
-
 def test_two_people_at_once_get_both_values(session, server, new_page, faults):
     ann, bo = new_page(), new_page()
     blind(bo)
@@ -253,7 +223,7 @@ def test_taking_theirs_leaves_their_value(session, server, new_page, faults):
     saved(ann)
     press(bo, "ArrowDown", "3")
     bo.wait_for_selector(".conflict")
-    press(bo, "Enter")
+    press(bo, "r")
     bo.wait_for_selector('.kind.focus .option[title="Lei Garden"][aria-pressed=true]')
     assert cell(session, "restaurant").value == "Lei Garden"
     assert cell(session, "restaurant").votes == {"Ann": "Lei Garden"}
@@ -416,6 +386,70 @@ def test_a_phone_labels_by_touch(session, server, phone):
         assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_photos_are_left_by_touch(session, server, phone):
+    enter(phone, server)
+    phone.locator(".thumb").nth(1).tap()
+    phone.wait_for_selector(".large")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    phone.locator("[data-kind=spicy]").tap()
+    phone.locator('[data-kind=spicy] .option[title="no"]').tap()
+    phone.wait_for_selector(".thumb.focus .thumb-label")
+    phone.get_by_role("button", name="Back to the class").tap()
+    phone.wait_for_selector(".large", state="detached")
+    phone.locator('[data-kind=restaurant] .option[title="Lei Garden"]').tap()
+    saved(phone)
+    assert cell(session, "spicy").value == "yes"
+    assert cell(session, "restaurant").value == "Lei Garden"
+    assert [label.value for label in session.store.photo_labels()] == ["no"]
+
+
+def test_a_cell_is_made_unknown_by_touch(session, server, phone):
+    enter(phone, server)
+    phone.locator("[data-kind=restaurant]").tap()
+    phone.locator("[data-kind=restaurant]").get_by_role("button", name="unknown").tap()
+    phone.wait_for_selector("[data-kind=restaurant].unknown")
+    saved(phone)
+    assert cell(session, "restaurant").value is None
+    phone.get_by_role("tab", name="Grid", exact=True).tap()
+    phone.locator(".grid-row.focus").get_by_role("button", name="unknown").tap()
+    phone.wait_for_selector(".grid-row.focus.unknown")
+    saved(phone)
+    assert cell(session, "dish").value is None
+
+
+@pytest.mark.parametrize("view", ["Class", "Grid"])
+def test_many_suggestions_are_accepted_by_touch(session, server, phone, view):
+    from finegraph.labelling import Proposal
+
+    other = "kung pao chicken @ Shanghai Dumpling"
+    seen = [("spicy", "yes", 0.9), ("served", "plate", 0.8)]
+    session.store.put_suggestions("model", [Proposal(other, kind, v, "model", p, "seen") for kind, v, p in seen])
+    enter(phone, server, place=f"#/class/{other}" if view == "Class" else "#/grid/spicy")
+    name = "All suggestions" if view == "Class" else "Suggestions …"
+    phone.get_by_role("button", name=name).tap()
+    phone.get_by_role("button", name="Accept 1 suggestion", exact=True).tap()
+    saved(phone)
+    phone.wait_for_selector("dialog", state="detached")
+    assert cell(session, "spicy", other).value == "yes"
+
+
+def test_photos_are_left_with_their_class(session, server, page):
+    enter(page, server)
+    press(page, "p")
+    page.wait_for_selector(".large")
+    press(page, "/")
+    page.keyboard.type("chow fun")  # a class without photos
+    expect(page.locator("h1")).to_have_text("beef chow fun @ Lei Garden")
+    press(page, "Enter", "ArrowDown", "1")
+    saved(page)
+    assert cell(session, "restaurant", "beef chow fun @ Lei Garden").votes == {"Ann": "Chef Yu"}
+    press(page, "p")
+    expect(page.locator(".toast")).to_contain_text("This class has no photos.")
+    press(page, "2")
+    saved(page)
+    assert cell(session, "restaurant", "beef chow fun @ Lei Garden").votes == {"Ann": "Lei Garden"}
+
+
 # ---- both values, also out of sight ----------------------------------------------------------------------------------
 
 
@@ -532,6 +566,7 @@ def test_classes_that_photos_contradict_come_first(session, server, page):
     expect(page.locator(".suggestion.contradicts .reason")).to_have_text(reason)
     press(page, "s")
     page.wait_for_selector('[data-kind=spicy] .option[title="yes"][aria-pressed=true]')
+    saved(page)
     assert cell(session, "spicy", SHUMAI).value == "yes"
 
 

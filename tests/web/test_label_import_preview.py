@@ -6,6 +6,8 @@ import httpx
 import pytest
 from label_server import menu_session, serving
 
+from finegraph.graph.samples import sample_menu
+
 TOFU = "mapo tofu @ Chef Yu"
 
 
@@ -23,6 +25,11 @@ def client(session):
 
 def previewed(client, text):
     return client.post("/api/import/preview", json={"name": "studio.json", "text": text}).json()
+
+
+def imported(client, name, text, digest):
+    body = {"name": name, "text": text, "person": "ann", "edit": f"import {digest[:20]}", "digest": digest}
+    return client.post("/api/import", json=body)
 
 
 def test_a_file_that_only_brings_votes_notes_and_photos(client, session):
@@ -49,10 +56,10 @@ def test_a_file_that_only_brings_votes_notes_and_photos(client, session):
         f"vote of bob on {TOFU!r}, {kind!r}: none -> {other}",
         f"settled: {TOFU!r}, {kind!r}",
         f"note of {TOFU!r}: hot",
-        f"photo '1.jpg', {kind!r}: unknown -> {other}",
+        f"photo '1.jpg', {kind!r}: as its class -> {other}",
     }
-    body = {"name": "studio.json", "text": text, "person": "ann", "edit": "import of ann"}
-    assert client.post("/api/import", json=body).json()["edits"] == 3  # the vote and its settling are of one cell
+    # The vote and its settling are of one cell.
+    assert imported(client, "studio.json", text, found["digest"]).json()["edits"] == 3
     assert previewed(client, text)["changes"] == []
 
 
@@ -63,3 +70,50 @@ def test_another_order_of_labels_is_a_change(client, session):
     kind = next(kind for kind in first if len(kind["labels"]) > 1)
     kind["labels"].reverse()
     assert previewed(client, json.dumps(tasks))["counts"] == {"order": 1}
+
+
+@pytest.mark.parametrize("form", ["csv", "label-studio"])
+def test_what_others_decide_after_the_preview_is_not_reset(client, session, form):
+    """The file has the old value; the import would put it back, which nobody has seen in the preview."""
+    store, name = session.store, {"csv": "menu.csv", "label-studio": "studio.json"}[form]
+    kind = store.kinds()[0]
+    text = store.export_text(form)
+    shumai = "shumai @ Lei Garden"
+    other = next(label for label in kind.labels if label != store.cell(TOFU, kind.name).value)
+    store.decide(shumai, kind.name, None, person="ann", edit_id="before", seen=0)
+    found = client.post("/api/import/preview", json={"name": name, "text": text}).json()
+    assert found["total"] == 1
+    store.decide(TOFU, kind.name, other, person="bob", edit_id="meanwhile", seen=0)
+    answer = imported(client, name, text, found["digest"])
+    assert answer.status_code == 409
+    assert "something was edited since the preview" in answer.json()["detail"]
+    [conflict] = answer.json()["conflicts"]
+    now = conflict["theirs"]
+    assert (conflict["what"], now["total"], len(now["changes"])) == ("preview", 2, 2)
+    assert TOFU in now["changes"][0]["text"] + now["changes"][1]["text"]
+    assert store.cell(TOFU, kind.name).value == other
+    assert imported(client, name, text, now["digest"]).status_code == 200
+    assert store.graph() == sample_menu()
+
+
+def test_labels_of_photos_are_bound_to_their_preview_too(client, session):
+    store, kind = session.store, session.store.kinds()[0]
+    one, two = kind.labels[:2]
+    made = store.label_photo("1.jpg", kind.name, one, person="ann", edit_id="first", seen=0)
+    text = store.export_text("photos")
+    store.label_photo("1.jpg", kind.name, None, person="ann", edit_id="second", seen=made.version)
+    found = client.post("/api/import/preview", json={"name": "photos.csv", "text": text}).json()
+    assert [change["text"] for change in found["changes"]] == [f"photo '1.jpg', {kind.name!r}: as its class -> {one}"]
+    seen = store.photo_cells(["1.jpg"])["1.jpg"][kind.name].version
+    made = store.label_photo("1.jpg", kind.name, two, person="bob", edit_id="third", seen=seen)
+    answer = imported(client, "photos.csv", text, found["digest"])
+    assert answer.status_code == 409
+    [change] = answer.json()["conflicts"][0]["theirs"]["changes"]
+    assert change["text"] == f"photo '1.jpg', {kind.name!r}: {two} -> {one}"
+    assert imported(client, "photos.csv", text, answer.json()["conflicts"][0]["theirs"]["digest"]).status_code == 200
+    assert store.photo_cells(["1.jpg"])["1.jpg"][kind.name].value == one
+
+
+def test_an_import_without_its_preview_is_refused(client, session):
+    body = {"name": "menu.csv", "text": session.store.export_text("csv"), "person": "ann", "edit": "without"}
+    assert client.post("/api/import", json=body).status_code == 422

@@ -56,6 +56,36 @@ def test_the_first_session_makes_the_store_beside_the_graph(menu_file):
     assert "import it to take its changes over" in notes[0]
 
 
+@pytest.mark.parametrize("write", [True, False])
+def test_a_store_that_was_left_empty_is_filled(menu_file, write):
+    """As after a kill between making the store and the import."""
+    LabelStore.create(store_beside(menu_file)).close()
+    store, notes = open_store(menu_file, write=write)
+    with store:
+        assert store.graph() == LabelGraph.read(menu_file)
+        assert "made the store" in notes[0]
+        assert [batch.person for batch in store.batches()] == ["import"]
+    store, notes = open_store(menu_file, write=write)
+    with store:
+        assert (len(store.batches()), notes) == (1, ())
+
+
+def test_a_database_that_was_left_empty_is_filled(menu_file, postgres):
+    place = postgres.new_database()
+    LabelStore.create(place).close()
+    store, notes = open_store(menu_file, place)
+    with store:
+        assert store.graph() == LabelGraph.read(menu_file)
+        assert "made the store" in notes[0]
+
+
+def test_an_empty_store_without_its_graph_says_so(menu_file):
+    LabelStore.create(store_beside(menu_file)).close()
+    menu_file.unlink()
+    with pytest.raises(GraphFileError, match=r"menu\.csv"):
+        open_store(menu_file)
+
+
 def test_a_faulty_graph_leaves_no_store(tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("fine,dish\na,b\na,c\n", encoding="utf-8")

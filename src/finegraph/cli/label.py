@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ MOST_PRINTED = 50
 _USED_BY: dict[str, tuple[str | None, ...]] = {
     "--data": (None,),
     "--model": (None,),
+    "--allow-host": (None,),
     "--format": ("--export",),
     "--fine": ("--history",),
     "--kind": ("--history", "--agreement"),
@@ -48,6 +50,9 @@ def label(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any.")] = 8377,
     token: Annotated[
         str | None, typer.Option(envvar="FINEGRAPH_TOKEN", help="What people must know; needed beyond this machine.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A further name of this server; repeat it for more.")
     ] = None,
     import_from: Annotated[
         Path | None,
@@ -97,10 +102,18 @@ def label(
         raise typer.BadParameter(f"{' and '.join(chosen)} cannot be asked for at once")
     _refuse_unused(
         chosen[0] if chosen else None,
-        {"--data": data, "--model": model, "--format": file_format, "--fine": fine, "--kind": kind, "--person": person},
+        {
+            "--data": data,
+            "--model": model,
+            "--allow-host": allow_host or None,
+            "--format": file_format,
+            "--fine": fine,
+            "--kind": kind,
+            "--person": person,
+        },
     )
     if not chosen:
-        _serve(graph, data, model, database, host, port, token)
+        _serve(graph, data, model, database, host=host, port=port, token=token, hosts=allow_host or [])
         return
     who = person or _user()
     if diff is not None:
@@ -130,7 +143,15 @@ def label(
 
 
 def _serve(
-    graph: str, data: str | None, model: Path | None, database: str | None, host: str, port: int, token: str | None
+    graph: str,
+    data: str | None,
+    model: Path | None,
+    database: str | None,
+    *,
+    host: str,
+    port: int,
+    token: str | None,
+    hosts: Sequence[str],
 ) -> None:
     """Open the store and serve the page until it is stopped."""
     sys.setswitchinterval(SECONDS_PER_TURN)
@@ -141,7 +162,7 @@ def _serve(
         session = open_session(graph, data=data, model=model, database=database, progress=told)
     with session:
         _say(session.notes)
-        serve_label(session, host=host, port=port, token=token)
+        serve_label(session, host=host, port=port, token=token, hosts=hosts)
 
 
 def _user() -> str:

@@ -138,7 +138,6 @@ class StoreAccess:
         request: Any,
         planning: Planning,
         *,
-        undoes: int | None = None,
         patient: bool = False,
     ) -> EditResult:
         """Carry out an action once: plan it, log it, and answer when it is on the disk.
@@ -149,7 +148,6 @@ class StoreAccess:
             edit_id: what a repeated call is known by.
             request: what is asked for, as JSON can hold it; a repeated call must ask for the same.
             planning: makes the plan, in the transaction of the writer.
-            undoes: the action that it undoes.
             patient: whether to wait however long it takes.
         """
         name = check_person(person)
@@ -160,16 +158,7 @@ class StoreAccess:
             if (batch := find_batch(connection, edit_id, digest)) is not None:
                 return result_of(connection, catalogue, batch.number, repeated=True)
             plan = planning(connection, catalogue, name)
-            made = carry_out(
-                connection,
-                catalogue,
-                plan,
-                person=name,
-                edit_id=edit_id,
-                digest=digest,
-                action=action,
-                undoes=undoes,
-            )
+            made = carry_out(connection, catalogue, plan, person=name, edit_id=edit_id, digest=digest, action=action)
             return result_made(connection, plan, made)
 
         return self._do(job, patient=patient)

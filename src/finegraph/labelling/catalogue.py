@@ -117,11 +117,13 @@ class KindEntry:
     def info(self) -> KindInfo:
         """The kind for callers."""
         return KindInfo(
+            number=self.id,
             name=self.name,
             mode=self.mode,
             binary=self.mode == "one" and self.names == BINARY_LABELS,
             unknown_prior=self.prior,
             labels=self.names,
+            label_numbers=tuple(label.id for label in self.labels),
             version=max([self.version, *(label.version for label in self.labels)]),
         )
 

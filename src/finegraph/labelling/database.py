@@ -56,10 +56,10 @@ class Database:
         options: dict[str, Any] = {"pool_size": 8, "max_overflow": 24} if reads else {"pool_size": 1, "max_overflow": 0}
         if self.sqlite:
             options["connect_args"] = {"timeout": WAIT, "check_same_thread": False}
-        elif reads:
-            options["isolation_level"] = "REPEATABLE READ"
         else:
-            options["pool_pre_ping"] = True
+            options["pool_pre_ping"] = True  # the server may have been started anew since the last question
+            if reads:
+                options["isolation_level"] = "REPEATABLE READ"
         try:
             engine = sa.create_engine(self.url, poolclass=sa.QueuePool, **options)
         except ModuleNotFoundError as error:

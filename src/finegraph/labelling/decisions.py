@@ -18,7 +18,8 @@ from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.log import now
 from finegraph.labelling.plan import NO_VOTE, Key, Plan
-from finegraph.labelling.records import CellValue, Conflict, Decision
+from finegraph.labelling.present_names import present_decisions, present_fine, present_kind, present_value
+from finegraph.labelling.records import CellValue, Conflict, Decision, Numbers
 from finegraph.labelling.rows import cell_image, fine_ids, load_cells, load_votes, photo_image
 from finegraph.labelling.tables import notes, photo_labels
 from finegraph.labelling.values import value_text
@@ -45,6 +46,7 @@ def plan_decisions(
     """
     if not decisions:
         raise InputError("expected at least one decision, got none")
+    decisions = present_decisions(connection, catalogue, decisions)
     ids = fine_ids(connection, {decision.fine for decision in decisions})
     at, plan, conflicts = now(), Plan(_text(decisions, resolve)), []
     by_kind: dict[str, list[Decision]] = {}
@@ -122,7 +124,9 @@ def _text(decisions: Sequence[Decision], resolve: bool) -> str:
 # ---- notes and photos ------------------------------------------------------------------------------------------------
 
 
-def plan_note(connection: Connection, fine_label: str, text: str, person: str, seen: int) -> Plan:
+def plan_note(
+    connection: Connection, fine_label: str, text: str, person: str, seen: int, numbers: Numbers | None = None
+) -> Plan:
     """The plan of a new text of the note of a class.
 
     Raises:
@@ -133,6 +137,7 @@ def plan_note(connection: Connection, fine_label: str, text: str, person: str, s
     for character in text:
         if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
             raise InputError(f"a note must not contain the control character U+{ord(character):04X}")
+    fine_label = present_fine(connection, fine_label, numbers.fine if numbers else None)
     number = fine_ids(connection, [fine_label])[fine_label]
     row = connection.execute(sa.select(notes).where(notes.c.fine_id == number)).first()
     old = "" if row is None else row.text
@@ -156,6 +161,7 @@ def plan_photo(
     *,
     seen: int,
     fine_label: str | None,
+    numbers: Numbers | None = None,
 ) -> Plan:
     """The plan of the label of a single photo; None takes it away.
 
@@ -164,8 +170,9 @@ def plan_photo(
     """
     if not isinstance(photo, str) or not 0 < len(photo) <= _LONGEST_PHOTO or "\0" in photo:
         raise InputError(f"photo: expected the path of a photo, got {str(photo)[:100]!r}")
-    kind = catalogue.kind(kind_name)
-    kept = kind.encode(value, f"photo {photo!r}, kind {kind_name!r}")
+    meant = numbers or Numbers()
+    kind = present_kind(catalogue, kind_name, meant.kind)
+    kept = kind.encode(present_value(kind, value, meant.labels), f"photo {photo!r}, kind {kind.name!r}")
     number = None if fine_label is None else fine_ids(connection, [fine_label])[fine_label]
     where = (photo_labels.c.kind_id == kind.id) & (photo_labels.c.photo == photo)
     row = connection.execute(sa.select(photo_labels).where(where)).first()
@@ -183,6 +190,6 @@ def plan_photo(
         )
         raise ConflictError(f"{conflict.by or 'somebody'} has labelled {photo!r} since you looked", [conflict])
     after = {"value": kept, "fine": number, "by": person, "at": now()}
-    plan = Plan(f"labelled the photo {photo!r}, {kind_name!r}")
+    plan = Plan(f"labelled the photo {photo!r}, {kind.name!r}")
     plan.add(Key("photo", kind_id=kind.id, photo=photo), None if row is None else photo_image(row), after)
     return plan

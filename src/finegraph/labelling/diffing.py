@@ -26,8 +26,9 @@ from finegraph.labelling.values import value_text
 
 
 def diff_versions(connection: Connection, catalogue: Catalogue, one: int, two: int) -> Diff:
-    """What changed between two versions of a store."""
-    query = sa.select(edits).where(edits.c.number > one, edits.c.number <= two).order_by(edits.c.number)
+    """What differs from one version of a store to another, which may be an earlier one."""
+    early, late = min(one, two), max(one, two)
+    query = sa.select(edits).where(edits.c.number > early, edits.c.number <= late).order_by(edits.c.number)
     first: dict[Any, Any] = {}
     last: dict[Any, Any] = {}
     for row in connection.execute(query):
@@ -37,6 +38,8 @@ def diff_versions(connection: Connection, catalogue: Catalogue, one: int, two: i
     found = []
     for key, row in first.items():
         before, after = readable(catalogue, row, row.before), readable(catalogue, last[key], last[key].after)
+        if one > two:
+            before, after = after, before
         if before == after and (key.target not in ("fine", "kind", "label") or before is not None):
             continue
         if before is None and after is None:

@@ -19,7 +19,6 @@ from finegraph.labelling.records import LiveFinding
 
 _FIRST = 3
 """The line of the first class: after a header and a row of labels."""
-_MOST_CLASSES = 20
 
 
 def find(graph: LabelGraph, catalogue: Catalogue) -> tuple[LiveFinding, ...]:
@@ -54,11 +53,11 @@ def _kind_and_label(catalogue: Catalogue, fault: Fault) -> tuple[str | None, str
 
 
 def _classes(graph: LabelGraph, fault: Fault, kind: str | None, label: str | None) -> tuple[str, ...]:
-    """The first classes that a finding concerns."""
+    """The classes that a finding concerns; of those that no kind tells apart, group by group."""
     if fault.rule == "not-told-apart":
-        return tuple(graph.fine[index] for index in groups_not_told_apart(graph)[0][:_MOST_CLASSES])
+        return tuple(graph.fine[index] for group in groups_not_told_apart(graph) for index in group)
     if kind is not None and (fault.rule == "mostly-unknown" or label is not None):
-        return tuple(graph.fine[index] for index in _cells(graph, fault, kind, label)[:_MOST_CLASSES])
+        return tuple(graph.fine[index] for index in _cells(graph, fault, kind, label))
     if fault.line is not None and fault.line >= _FIRST:
         return (graph.fine[fault.line - _FIRST],)
     return ()

@@ -6,7 +6,7 @@ Values are shown with the present names of classes, kinds and labels. Cost: line
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +17,7 @@ from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.log import Made
 from finegraph.labelling.plan import Image, Plan
 from finegraph.labelling.queries import cell_states
-from finegraph.labelling.records import Batch, CellState, CellValue, Edit, EditResult
+from finegraph.labelling.records import Batch, CellState, CellValue, Edit, EditResult, Target
 from finegraph.labelling.rows import check_number, fine_ids, fine_names
 from finegraph.labelling.tables import batches, edits, undone
 from finegraph.labelling.values import value_text
@@ -32,7 +32,8 @@ def read_history(
     *,
     fine_label: str | None = None,
     kind: str | None = None,
-    photo: str | None = None,
+    target: Target | None = None,
+    photo: str | Collection[str] | None = None,
     person: str | None = None,
     batch: int | None = None,
     before: int | None = None,
@@ -52,7 +53,9 @@ def read_history(
         query = query.where(edits.c.fine_id == fine_ids(connection, [fine_label])[fine_label])
     if kind is not None:
         query = query.where(edits.c.kind_id == catalogue.kind(kind).id)
-    for column, value in ((edits.c.photo, photo), (batches.c.person, person), (edits.c.batch, batch)):
+    if photo is not None:
+        query = query.where(edits.c.photo.in_([photo] if isinstance(photo, str) else list(photo)))
+    for column, value in ((edits.c.target, target), (batches.c.person, person), (edits.c.batch, batch)):
         if value is not None:
             query = query.where(column == value)
     if before is not None:
@@ -137,6 +140,7 @@ def _batch(connection: Connection, row: Row[Any]) -> Batch:
         undoes=row.undoes,
         undone=gone,
         can_undo=not gone and not _is_first(row) and row.size > 0,
+        is_undo=row.action == "undo" and row.text.startswith("undid"),
         version=row.last,
     )
 
@@ -155,7 +159,7 @@ def is_undone(connection: Connection, row: Row[Any]) -> bool:
 
 def last_undoable(connection: Connection, person: str) -> int | None:
     """The newest action of a person that is not undone and no undo."""
-    query = sa.select(batches).where(batches.c.person == person, batches.c.undoes.is_(None), batches.c.size > 0)
+    query = sa.select(batches).where(batches.c.person == person, batches.c.action != "undo", batches.c.size > 0)
     for row in connection.execute(query.order_by(batches.c.number.desc())):
         if not is_undone(connection, row):
             return None if _is_first(row) else int(row.number)

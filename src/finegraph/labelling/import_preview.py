@@ -7,7 +7,7 @@ disagreements, notes and labels of photos, and another order of kinds or labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.engine import Connection
 
@@ -16,14 +16,14 @@ from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.graphs import read_graph
 from finegraph.labelling.label_studio import Content
 from finegraph.labelling.plan import NO_VOTE, Plan, Planned
-from finegraph.labelling.records import Change, Diff
+from finegraph.labelling.records import Change, ImportPreview
 from finegraph.labelling.rows import fine_names
 from finegraph.labelling.values import value_text
 
 
 def preview_import(
     connection: Connection, catalogue: Catalogue, content: Content, plan: Plan, kinds: Mapping[str, KindEntry]
-) -> Diff:
+) -> ImportPreview:
     """What a planned import would change.
 
     Args:
@@ -48,7 +48,19 @@ def preview_import(
             found.append(_photo(change, catalogue, entries[change.key.kind_id]))
     if plan.changes and not found:
         found.append(Change(what="order", text="the kinds or labels stand in another order"))
-    return Diff(changes=tuple(found), counts=dict(Counter(change.what for change in found)))
+    return _preview(found, plan)
+
+
+def preview_photos(catalogue: Catalogue, plan: Plan) -> ImportPreview:
+    """What a planned import of image-level labels would change."""
+    return _preview(
+        [_photo(change, catalogue, catalogue.by_id[change.key.kind_id or 0]) for change in plan.of("photo")], plan
+    )
+
+
+def _preview(found: Sequence[Change], plan: Plan) -> ImportPreview:
+    counts = dict(Counter(change.what for change in found))
+    return ImportPreview(changes=tuple(found), counts=counts, digest=plan.digest)
 
 
 def _names(connection: Connection, plan: Plan) -> dict[int, str]:
@@ -82,7 +94,9 @@ def _votes(change: Planned, fine: str, catalogue: Catalogue, kind: KindEntry) ->
 
 def _photo(change: Planned, catalogue: Catalogue, kind: KindEntry) -> Change:
     """A label of a photo that changes."""
-    one = _text(catalogue, kind, (change.before or {}).get("value"), before=True) if change.before else "as its class"
-    two = _text(catalogue, kind, (change.after or {}).get("value"), before=False)
-    text = f"photo {change.key.photo!r}, {kind.name!r}: {one} -> {two}"
+    old, new = ((image or {}).get("value") for image in (change.before, change.after))
+    one = _text(catalogue, kind, old, before=True) if old is not None else "as its class"
+    two = _text(catalogue, kind, new, before=False) if new is not None else "as its class"
+    changed = f"{one} -> {two}" if one != two else f"{two}, of another class"
+    text = f"photo {change.key.photo!r}, {kind.name!r}: {changed}"
     return Change(what="photo", kind=kind.name, before=one, after=two, text=text)

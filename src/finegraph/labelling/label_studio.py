@@ -9,7 +9,8 @@ A kind is a `choices` control of the same name. The annotation marked `ground_tr
 others the votes of people. Label Studio has no weights and does not say whether several choices are possible or all
 hold, so such a result has `"meta": {"form": "one_of" | "weights" | "all_of", "weights": [...]}`. The first task carries
 the kinds, the order of their labels and their modes in `data.finegraph`, which Label Studio keeps. Without that, kinds
-are those that occur, and several choices hold together. Cost: linear in the cells.
+are those that occur, and several choices hold together. Results of other controls are left out. Cost: linear in the
+cells.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from finegraph.errors import GraphError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.labelling.columns import Column, Part, graph_of
+from finegraph.labelling.label_studio_tasks import Choice, Task, declared_kinds, read_tasks
 from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.labelling.records import CellValue, Mode
 from finegraph.labelling.values import cell_of_value, normalised
@@ -119,31 +121,23 @@ def parse_tasks(text: str, path: str) -> Content:
     """What is in the text of a Label Studio file.
 
     Raises:
-        InputError: it is no list of tasks, or a task has no class and no photo.
+        InputError: it is no list of tasks, a task has no class and no photo, or a part of it has another shape.
         GraphError: the classes and kinds make no graph.
     """
-    try:
-        tasks = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected the JSON export of Label Studio: {error}") from None
-    if not isinstance(tasks, list) or not all(
-        isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks
-    ):
-        raise InputError(f"{path}: expected a list of tasks, each with 'data', as Label Studio exports them")
-    return _Reader(tasks, path).read()
+    return _Reader(read_tasks(text, path), path).read()
 
 
 class _Reader:
     """What is known of a file while it is read."""
 
-    def __init__(self, tasks: Sequence[dict[str, Any]], path: str) -> None:
+    def __init__(self, tasks: Sequence[Task], path: str) -> None:
         self.tasks, self.path = tasks, path
         self.kinds: dict[str, dict[str, Any]] = {}
         self.declared = False
 
     def read(self) -> Content:
         for task in self.tasks:
-            for kind in task["data"].get("finegraph", ()):
+            for kind in declared_kinds(task, self.path):
                 self.kinds[kind["name"]] = {**kind, "labels": dict.fromkeys(kind["labels"])}
                 self.declared = True
         if not self.declared:
@@ -153,89 +147,88 @@ class _Reader:
         notes: dict[str, str] = {}
         photos: list[PhotoLabel] = []
         settled: dict[str, list[str]] = {}
-        for number, task in enumerate(self.tasks):
-            data = task["data"]
-            truth, said = self._answers(task, number)
+        for task in self.tasks:
+            data = task.data
+            truth, said = self._answers(task)
             if isinstance(data.get("fine"), str):
                 name = data["fine"]
                 if name in current:
-                    raise InputError(f"{self.path}: task number {number}: the class {name!r} has a task already")
+                    raise self._fault(task, f"the class {name!r} has a task already")
                 current[name] = truth
                 if said:
                     votes[name] = said
                 if data.get("note"):
                     notes[name] = str(data["note"])
                 if data.get("settled"):
-                    settled[name] = self._settled(data["settled"], number)
+                    settled[name] = self._settled(task)
             elif isinstance(data.get("photo"), str):
-                label = data.get("label")
-                photos += [
-                    PhotoLabel(data["photo"], label, kind, value) for kind, value in truth.items() if value is not None
-                ]
+                photos += self._photos(task, truth)
             else:
-                raise InputError(f"{self.path}: task number {number} names no class ('fine') and no photo ('photo')")
+                raise InputError(
+                    f"{self.path}: task number {task.number} names no class ('fine') and no photo ('photo')"
+                )
         columns = [self._column(name, [own.get(name) for own in current.values()]) for name in self.kinds]
         return Content(tuple(current), columns, votes, notes, photos, settled)
 
-    def _settled(self, content: object, number: int) -> list[str]:
+    def _fault(self, task: Task, text: str) -> InputError:
+        return InputError(f"{self.path}: task number {task.number}: {text}")
+
+    def _settled(self, task: Task) -> list[str]:
         """The kinds of a class in which a disagreement was settled."""
-        if not isinstance(content, list) or not all(kind in self.kinds for kind in content):
-            raise InputError(f"{self.path}: task number {number}: 'settled' is no list of kinds of this file")
-        return [str(kind) for kind in content]
+        content = task.data["settled"]
+        if not isinstance(content, list) or not all(isinstance(kind, str) and kind in self.kinds for kind in content):
+            raise self._fault(task, "'settled' is no list of kinds of this file")
+        return content
+
+    def _photos(self, task: Task, truth: Values) -> list[PhotoLabel]:
+        """The image-level labels of a photo."""
+        photo, label = task.data["photo"], task.data.get("label")
+        if label is not None and not isinstance(label, str):
+            raise self._fault(task, f"expected 'label' to be the class of the photo, got {str(label)[:60]!r}")
+        return [PhotoLabel(photo, label, kind, value) for kind, value in truth.items() if value is not None]
 
     def _infer(self) -> None:
         """Find the kinds and labels that occur, in the order in which they do."""
         for task in self.tasks:
-            for annotation in task.get("annotations") or ():
-                for result in annotation.get("result") or ():
-                    choices, form = self._choices(result), (result.get("meta") or {}).get("form")
-                    name = str(result.get("from_name"))
-                    kind = self.kinds.setdefault(name, {"name": name, "mode": "one", "labels": {}})
-                    kind["labels"].update(dict.fromkeys(choices))
-                    if form == "all_of" or (form is None and len(choices) > 1):
+            for annotation in task.annotations:
+                for choice in annotation.choices:
+                    if not choice.labels:
+                        continue  # a control that nobody used is no kind yet
+                    new = {"name": choice.kind, "mode": "one", "labels": {}}
+                    kind = self.kinds.setdefault(choice.kind, new)
+                    kind["labels"].update(dict.fromkeys(choice.labels))
+                    if choice.form == "all_of" or (choice.form is None and len(choice.labels) > 1):
                         kind["mode"] = "all"
-        for name in [name for name, kind in self.kinds.items() if not kind["labels"]]:
-            del self.kinds[name]
 
-    def _choices(self, result: Mapping[str, Any]) -> list[str]:
-        choices = (result.get("value") or {}).get("choices", [])
-        if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
-            raise InputError(f"{self.path}: a result of {result.get('from_name')!r} is no list of choices")
-        return choices
-
-    def _answers(
-        self, task: Mapping[str, Any], number: int
-    ) -> tuple[dict[str, CellValue], dict[str, dict[str, CellValue]]]:
+    def _answers(self, task: Task) -> tuple[dict[str, CellValue], dict[str, dict[str, CellValue]]]:
         """The current values of a task, and what each person said."""
         truth: dict[str, CellValue] | None = None
         said: dict[str, dict[str, CellValue]] = {}
         last: dict[str, CellValue] = {}
-        for annotation in task.get("annotations") or ():
-            if annotation.get("was_cancelled"):
-                continue
-            values = {str(r.get("from_name")): self._value(r, number) for r in annotation.get("result") or ()}
-            values = {kind: value for kind, value in values.items() if kind in self.kinds}
-            if annotation.get("ground_truth"):
+        for annotation in task.annotations:
+            known = [choice for choice in annotation.choices if self.declared or choice.kind in self.kinds]
+            values = {choice.kind: self._value(choice, task) for choice in known}
+            if annotation.truth:
                 truth = values
             else:
                 last = values
-            if (person := _person(annotation)) is not None:
-                said[person] = values
+            if annotation.person is not None:
+                said[annotation.person] = values
         return (last if truth is None else truth), said
 
-    def _value(self, result: Mapping[str, Any], number: int) -> CellValue:
-        kind = self.kinds.get(str(result.get("from_name")))
+    def _value(self, choice: Choice, task: Task) -> CellValue:
+        kind = self.kinds.get(choice.kind)
         if kind is None:
-            raise InputError(f"{self.path}: task number {number}: there is no kind {result.get('from_name')!r}")
-        choices, meta = self._choices(result), result.get("meta") or {}
+            raise self._fault(task, f"there is no kind {choice.kind!r}")
+        labels = choice.labels
         if kind["mode"] == "all":
             # Without the form, no choice at all means that nobody has decided.
-            return {"all_of": choices} if choices or meta.get("form") == "all_of" else None
-        if not choices:
+            return {"all_of": labels} if labels or choice.form == "all_of" else None
+        if not labels:
             return None
-        if meta.get("form") == "weights":
-            return {"weights": dict(zip(choices, meta.get("weights", ()), strict=True))}
-        return choices[0] if len(choices) == 1 else {"one_of": choices}
+        if choice.form == "weights":
+            return {"weights": dict(zip(labels, choice.weights, strict=True))}
+        return labels[0] if len(labels) == 1 else {"one_of": labels}
 
     def _column(self, name: str, values: Sequence[CellValue]) -> Column:
         kind = self.kinds[name]
@@ -254,13 +247,3 @@ class _Reader:
             weights = (None,) * len(cell.labels) if cell.weights is None else normalised(cell.weights) or ()
             cells.append(tuple(sorted(zip((place[label] for label in cell.labels), weights, strict=True))))
         return Column(name=name, mode=mode, prior=kind.get("unknown_prior", "frequency"), labels=labels, cells=cells)
-
-
-def _person(annotation: Mapping[str, Any]) -> str | None:
-    """Who made an annotation: a name as we write it, or the number or the address that Label Studio has."""
-    who = annotation.get("completed_by")
-    if isinstance(who, dict):
-        who = who.get("email") or who.get("id")
-    if who is None:
-        return None
-    return who if isinstance(who, str) else f"person {who}"

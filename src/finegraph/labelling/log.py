@@ -111,7 +111,6 @@ def carry_out(
     edit_id: str,
     digest: str,
     action: str,
-    undoes: int | None = None,
 ) -> Made:
     """Write a plan to the log and the view."""
     at = now()
@@ -143,7 +142,7 @@ def carry_out(
         "text": plan.text,
         "size": len(plan.changes),
         "last": number + len(plan.changes) - 1,
-        "undoes": undoes,
+        "undoes": plan.undoes,
     }
     connection.execute(sa.insert(batches), row)
     return Made(row, catalogue, numbered, written)
@@ -326,8 +325,23 @@ def _write_log(connection: Connection, plan: Plan, numbered: Mapping[Any, int], 
         )
     if rows:
         connection.execute(sa.insert(edits), rows)
-    upsert(
-        connection, undone, [{"edit": c.undoes, "batch": batch} for c in plan.changes.values() if c.undoes is not None]
-    )
-    for part in in_parts([c.redoes for c in plan.changes.values() if c.redoes is not None]):
-        connection.execute(sa.delete(undone).where(undone.c.edit.in_(part)))
+    _mark_undone(connection, [c.undoes for c in plan.changes.values() if c.undoes is not None], batch)
+    step, gone = [c.redoes for c in plan.changes.values() if c.redoes is not None], False
+    while step:
+        # An undo that is undone gives back what it undid; if that is an undo, it takes away again, and so on.
+        if gone:
+            _mark_undone(connection, step, batch)
+        else:
+            for part in in_parts(step):
+                connection.execute(sa.delete(undone).where(undone.c.edit.in_(part)))
+        step, gone = _undone_by(connection, step), not gone
+
+
+def _mark_undone(connection: Connection, numbers: Collection[int], batch: int) -> None:
+    upsert(connection, undone, [{"edit": number, "batch": batch} for number in numbers])
+
+
+def _undone_by(connection: Connection, numbers: Collection[int]) -> list[int]:
+    """What some edits undid, where they are undos."""
+    query = sa.select(edits.c.undoes).where(edits.c.undoes.is_not(None))
+    return [int(one) for part in in_parts(numbers) for one in connection.scalars(query.where(edits.c.number.in_(part)))]

@@ -60,11 +60,13 @@ class Plan:
         text: the action in a sentence.
         changes: the edits by what they change, in order.
         warnings: what would be lost or is doubtful.
+        undoes: the action that it undoes, or of which it undoes a part.
     """
 
     text: str
     changes: dict[Key, Planned] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    undoes: int | None = None
 
     def add(
         self,

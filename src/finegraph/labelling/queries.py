@@ -1,11 +1,13 @@
 """Questions about classes and cells: pages of them, found by words, by state or by label.
 
 All of it is answered by the database, with indexes; nothing grows with the number of classes but the scan of names
-for a search, which is a few milliseconds per 100,000.
+for a search, which is a few milliseconds per 100,000. A page that is cut by its offset moves when the list changes; who
+goes through a list for long asks for the numbers of its classes once, and for the classes by their numbers.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,6 +16,7 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError
 from finegraph.labelling.catalogue import Catalogue, KindEntry
+from finegraph.labelling.present_names import present_fine
 from finegraph.labelling.records import CellState, ClassPage, ClassRow
 from finegraph.labelling.rows import check_number, fine_ids, in_parts, load_cells, load_votes, search_form, short
 from finegraph.labelling.tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
@@ -50,31 +53,80 @@ def find_classes(
     kinds: Sequence[str] | None,
 ) -> ClassPage:
     """A page of classes; see `LabelStore.classes`."""
-    if show not in SHOWN:
-        raise InputError(f"show: expected one of {', '.join(SHOWN)}, got {show!r}")
-    if order not in ORDERS:
-        raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
     if offset < 0 or not 0 < limit <= MOST_ROWS:
         raise InputError(
             f"expected an offset of 0 or more and 1 to {MOST_ROWS} classes, got {short(offset)} and {short(limit)}"
         )
     check_number("offset", offset)
-    chosen = [catalogue.kind(kind)] if kind is not None else list(catalogue.kinds)
-    wanted = [catalogue.kind(name) for name in kinds] if kinds is not None else list(catalogue.kinds)
-    where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, chosen)]
+    where = _fitting(connection, catalogue, search=search, kind=kind, show=show, label=label)
+    total = int(connection.scalar(sa.select(sa.func.count()).select_from(fine).where(*where)) or 0)
+    query = _ordered(sa.select(fine).where(*where), _chosen(catalogue, kind), show, order)
+    rows = list(connection.execute(query.limit(limit).offset(offset)))
+    return ClassPage(
+        rows=tuple(class_rows(connection, _wanted(catalogue, kinds), rows)),
+        total=total,
+        offset=offset,
+        version=store_version(connection),
+    )
+
+
+def class_numbers(
+    connection: Connection,
+    catalogue: Catalogue,
+    *,
+    search: str,
+    kind: str | None,
+    show: Show,
+    label: str | None,
+    order: Order,
+) -> array[int]:
+    """The numbers of all classes that a question fits, in order; see `LabelStore.class_numbers`."""
+    where = _fitting(connection, catalogue, search=search, kind=kind, show=show, label=label)
+    query = _ordered(sa.select(fine.c.id).where(*where), _chosen(catalogue, kind), show, order)
+    return array("q", connection.scalars(query))
+
+
+def classes_of(
+    connection: Connection, catalogue: Catalogue, numbers: Sequence[int], kinds: Sequence[str] | None
+) -> list[ClassRow]:
+    """Classes by their numbers, in that order, also removed ones; see `LabelStore.numbered_classes`."""
+    found: dict[int, Row[Any]] = {}
+    for part in in_parts(numbers):
+        found.update((row.id, row) for row in connection.execute(sa.select(fine).where(fine.c.id.in_(part))))
+    return class_rows(connection, _wanted(catalogue, kinds), [found[number] for number in numbers if number in found])
+
+
+def _chosen(catalogue: Catalogue, kind: str | None) -> list[KindEntry]:
+    """The kinds that a filter speaks of."""
+    return [catalogue.kind(kind)] if kind is not None else list(catalogue.kinds)
+
+
+def _wanted(catalogue: Catalogue, kinds: Sequence[str] | None) -> list[KindEntry]:
+    """The kinds whose cells are given."""
+    return [catalogue.kind(name) for name in kinds] if kinds is not None else list(catalogue.kinds)
+
+
+def _fitting(
+    connection: Connection, catalogue: Catalogue, *, search: str, kind: str | None, show: Show, label: str | None
+) -> list[sa.ColumnElement[bool]]:
+    """What a question asks of a class."""
+    if show not in SHOWN:
+        raise InputError(f"show: expected one of {', '.join(SHOWN)}, got {show!r}")
+    where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, _chosen(catalogue, kind))]
     if label is not None:
         where.append(fine.c.id.in_(_with_label(connection, catalogue, kind, label)))
-    total = int(connection.scalar(sa.select(sa.func.count()).select_from(fine).where(*where)) or 0)
-    query = sa.select(fine).where(*where)
+    return where
+
+
+def _ordered(query: sa.Select[Any], chosen: Sequence[KindEntry], show: Show, order: Order) -> sa.Select[Any]:
+    """A question for classes with its order."""
+    if order not in ORDERS:
+        raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
     if show == "contradicted" and order == "attention":
         sure = _contradicted(chosen, sa.func.max(suggestions.c.score).label("score"))
         best = sure.group_by(suggestions.c.fine_id).subquery()
         query = query.join(best, best.c.fine_id == fine.c.id).order_by(best.c.score.desc())
-    query = query.order_by(*_order(order, chosen, ranked=show != "contradicted")).limit(limit).offset(offset)
-    rows = list(connection.execute(query))
-    return ClassPage(
-        rows=tuple(class_rows(connection, wanted, rows)), total=total, offset=offset, version=store_version(connection)
-    )
+    return query.order_by(*_order(order, chosen, ranked=show != "contradicted"))
 
 
 def _words(search: str) -> list[sa.ColumnElement[bool]]:
@@ -173,12 +225,14 @@ def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequen
     by_kind = {kind.name: cell_states(connection, kind, names) for kind in wanted}
     return [
         ClassRow(
+            number=row.id,
             fine=row.name,
             position=row.position,
             version=row.version,
             note=written[row.id].text if row.id in written else "",
             note_version=written[row.id].version if row.id in written else 0,
             cells={name: states[row.id] for name, states in by_kind.items()},
+            removed=bool(row.removed),
         )
         for row in rows
     ]
@@ -211,10 +265,11 @@ def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, said: Mapping[s
     )
 
 
-def one_class(connection: Connection, catalogue: Catalogue, name: str) -> ClassRow:
-    """One class by name."""
-    number = fine_ids(connection, [name])[name]
-    row = connection.execute(sa.select(fine).where(fine.c.id == number)).one()
+def one_class(connection: Connection, catalogue: Catalogue, name: str, number: int | None = None) -> ClassRow:
+    """One class by its number, or where that is not given or gone by its name."""
+    name = present_fine(connection, name, number)
+    found = fine_ids(connection, [name])[name]
+    row = connection.execute(sa.select(fine).where(fine.c.id == found)).one()
     return class_rows(connection, catalogue.kinds, [row])[0]
 
 

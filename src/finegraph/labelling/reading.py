@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Literal
@@ -30,6 +31,8 @@ from finegraph.labelling.queries import (
     Order,
     Show,
     cell_states,
+    class_numbers,
+    classes_of,
     find_classes,
     label_counts,
     one_class,
@@ -50,6 +53,7 @@ from finegraph.labelling.records import (
     Progress,
     Suggestion,
     SuggestionPage,
+    Target,
 )
 from finegraph.labelling.rows import fine_ids, short
 from finegraph.labelling.suggesting import best_suggestions, read_suggestions
@@ -136,9 +140,38 @@ class StoreReader(StoreAccess):
             )
         )
 
-    def one_class(self, fine: str) -> ClassRow:
-        """One class with all its cells."""
-        return self._ask(lambda connection, catalogue: one_class(connection, catalogue, fine))
+    def class_numbers(
+        self,
+        *,
+        search: str = "",
+        kind: str | None = None,
+        show: Show = "all",
+        label: str | None = None,
+        order: Order = "graph",
+    ) -> array[int]:
+        """The numbers of all classes of a list, in order; the arguments are those of `classes`.
+
+        Pages of `classes` move while people decide: what is decided leaves the list of unknown ones. Who goes through a
+        list asks for its numbers once and then for the classes by their numbers.
+        """
+        return self._ask(
+            lambda connection, catalogue: class_numbers(
+                connection, catalogue, search=search, kind=kind, show=show, label=label, order=order
+            )
+        )
+
+    def numbered_classes(self, numbers: Sequence[int], *, kinds: Sequence[str] | None = None) -> list[ClassRow]:
+        """Classes by their numbers, in that order; those that are gone are marked as removed.
+
+        Args:
+            numbers: as `class_numbers` gives them.
+            kinds: which cells to give; None for all.
+        """
+        return self._ask(lambda connection, catalogue: classes_of(connection, catalogue, numbers, kinds))
+
+    def one_class(self, fine: str, *, number: int | None = None) -> ClassRow:
+        """One class with all its cells; by its number, if that is given and still there, whatever its name is now."""
+        return self._ask(lambda connection, catalogue: one_class(connection, catalogue, fine, number))
 
     def cell(self, fine: str, kind: str) -> CellState:
         """One cell."""
@@ -184,19 +217,21 @@ class StoreReader(StoreAccess):
         *,
         fine: str | None = None,
         kind: str | None = None,
-        photo: str | None = None,
+        target: Target | None = None,
+        photo: str | Collection[str] | None = None,
         person: str | None = None,
         batch: int | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> list[Edit]:
-        """Edits, newest first: of a class, a cell, a photo, a person or an action; `before` is for the next page."""
+        """Edits, newest first: of a class, a cell, a note, photos, a person, an action; `before`: for the next page."""
         return self._ask(
             lambda connection, catalogue: read_history(
                 connection,
                 catalogue,
                 fine_label=fine,
                 kind=kind,
+                target=target,
                 photo=photo,
                 person=person,
                 batch=batch,

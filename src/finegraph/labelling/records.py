@@ -12,7 +12,7 @@ The value of a cell has one form everywhere, in Python, in JSON and on the page:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 CellValue = str | dict[str, Any] | None
@@ -25,7 +25,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain JSON data."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
 
 
 def _plain(value: Any) -> Any:
@@ -42,13 +42,20 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class KindInfo(Record):
-    """A kind: its name, whether cells name one label or all that hold, its labels in order, and its version."""
+    """A kind: its name, whether cells name one label or all that hold, its labels in order, and its version.
 
+    Attributes:
+        number: stays when the kind is renamed.
+        label_numbers: that of each label, likewise.
+    """
+
+    number: int
     name: str
     mode: Mode
     binary: bool
     unknown_prior: str
     labels: tuple[str, ...]
+    label_numbers: tuple[int, ...]
     version: int
 
 
@@ -85,14 +92,16 @@ class CellState(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassRow(Record):
-    """One fine label with its note and its cells by kind."""
+    """One fine label with its note and its cells by kind; its number stays when it is renamed."""
 
+    number: int
     fine: str
     position: int
     version: int
     note: str
     note_version: int
     cells: dict[str, CellState]
+    removed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +155,21 @@ class Edit(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Record):
-    """One action: one or many edits that are undone together; `version` is that of the store after it."""
+    """One action: one or many edits that are undone together.
+
+    Attributes:
+        number: its number.
+        action: what was done.
+        person: who.
+        at: when.
+        count: how many edits it has.
+        text: a sentence.
+        undoes: the action that it undid, or of which it undid an edit.
+        undone: whether all of it is undone now.
+        can_undo: whether it can be undone.
+        is_undo: whether it took something back, so that undoing it is a redo; the undo of an undo is none.
+        version: the version of the store after it.
+    """
 
     number: int
     action: str
@@ -157,6 +180,7 @@ class Batch(Record):
     undoes: int | None
     undone: bool
     can_undo: bool
+    is_undo: bool
     version: int
 
 
@@ -190,13 +214,33 @@ class EditResult(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Numbers(Record):
+    """What somebody meant by names: the numbers of the class, the kind and the labels of a value.
+
+    Who renames something does not change what others meant: where a number is still there, it counts and not the name.
+    """
+
+    fine: int | None = None
+    kind: int | None = None
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decision(Record):
-    """One decision of many: the cell, its value, and the version that was looked at."""
+    """One decision of many: the cell, its value, the version that was looked at, and what was meant by the names."""
 
     fine: str
     kind: str
     value: CellValue
     seen: int | None
+    numbers: Numbers | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The decision as plain JSON data."""
+        plain = super().to_dict()
+        if self.numbers is None:  # as it always was: by this a repeated decision is known
+            del plain["numbers"]
+        return plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +290,7 @@ class Preview(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class LiveFinding(Record):
-    """A finding of the graph check in the live state, and the classes, the kind and the label that it concerns."""
+    """A finding of the graph check in the live state, and all classes, the kind and the label that it concerns."""
 
     rule: str
     severity: str
@@ -276,6 +320,13 @@ class Diff(Record):
 
     changes: tuple[Change, ...]
     counts: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportPreview(Diff):
+    """What taking over a file would change; `digest` is a fingerprint of all that would happen."""
+
+    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)

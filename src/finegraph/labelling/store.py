@@ -16,7 +16,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from finegraph.labelling.contents import add_content, add_photos
 from finegraph.labelling.decisions import plan_decisions, plan_note, plan_photo
 from finegraph.labelling.graphs import first_import, is_empty, plan_text
 from finegraph.labelling.history import result_made, result_of
-from finegraph.labelling.import_preview import preview_import
+from finegraph.labelling.import_preview import preview_import, preview_photos
 from finegraph.labelling.importing import plan_import
 from finegraph.labelling.label_studio import Content
 from finegraph.labelling.log import carry_out, check_person, find_batch, request_digest, write_first
@@ -41,7 +41,7 @@ from finegraph.labelling.plan import Plan
 from finegraph.labelling.previews import preview_of
 from finegraph.labelling.proposals import Proposal
 from finegraph.labelling.reading import StoreReader
-from finegraph.labelling.records import CellValue, Conflict, Decision, Diff, EditResult, Preview
+from finegraph.labelling.records import CellValue, Conflict, Decision, EditResult, ImportPreview, Numbers, Preview
 from finegraph.labelling.rows import check_number, fine_ids
 from finegraph.labelling.structure import plan_change
 from finegraph.labelling.suggesting import accepted, keep_beliefs, keep_suggestions
@@ -63,7 +63,15 @@ class LabelStore(StoreReader):
     # ---- cells ------------------------------------------------------------------------------------------------------
 
     def decide(
-        self, fine: str, kind: str, value: CellValue | bool, *, person: str, edit_id: str, seen: int | None
+        self,
+        fine: str,
+        kind: str,
+        value: CellValue | bool,
+        *,
+        person: str,
+        edit_id: str,
+        seen: int | None,
+        numbers: Numbers | None = None,
     ) -> EditResult:
         """Decide one cell.
 
@@ -75,11 +83,12 @@ class LabelStore(StoreReader):
             edit_id: see the class.
             seen: the version of the cell that the person looked at. None for a blind vote: it is kept as the person's,
                 and changes no value that somebody else made.
+            numbers: what the names meant when the person saw them; it holds if something was renamed since.
 
         Raises:
             ConflictError: the cell was changed since, to another value.
         """
-        one = Decision(fine=fine, kind=kind, value=value, seen=seen)  # type: ignore[arg-type]
+        one = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
         return self._decide("decide", [one], person, edit_id)
 
     def decide_many(self, decisions: Sequence[Decision], *, person: str, edit_id: str) -> EditResult:
@@ -87,10 +96,18 @@ class LabelStore(StoreReader):
         return self._decide("decide_many", decisions, person, edit_id)
 
     def resolve(
-        self, fine: str, kind: str, value: CellValue | bool, *, person: str, edit_id: str, seen: int
+        self,
+        fine: str,
+        kind: str,
+        value: CellValue | bool,
+        *,
+        person: str,
+        edit_id: str,
+        seen: int,
+        numbers: Numbers | None = None,
     ) -> EditResult:
-        """Settle a disagreement: the value holds, and the votes stay as they are."""
-        one = Decision(fine=fine, kind=kind, value=value, seen=seen)  # type: ignore[arg-type]
+        """Settle a disagreement: the value holds, and the votes stay as they are. `numbers` as for `decide`."""
+        one = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
         return self._decide("resolve", [one], person, edit_id)
 
     def _decide(self, action: str, decisions: Sequence[Decision], person: str, edit_id: str) -> EditResult:
@@ -105,10 +122,14 @@ class LabelStore(StoreReader):
             ),
         )
 
-    def set_note(self, fine: str, text: str, *, person: str, edit_id: str, seen: int) -> EditResult:
-        """Change the note of a class; `seen` is the version of the note."""
-        request = [fine, text, seen]
-        return self._act("note", person, edit_id, request, lambda c, _, name: plan_note(c, fine, text, name, seen))
+    def set_note(
+        self, fine: str, text: str, *, person: str, edit_id: str, seen: int, numbers: Numbers | None = None
+    ) -> EditResult:
+        """Change the note of a class; `seen` is the version of the note, `numbers` as for `decide`."""
+        request = [fine, text, seen, *_meant(numbers)]
+        return self._act(
+            "note", person, edit_id, request, lambda c, _, name: plan_note(c, fine, text, name, seen, numbers)
+        )
 
     def label_photo(
         self,
@@ -120,15 +141,16 @@ class LabelStore(StoreReader):
         edit_id: str,
         seen: int,
         fine: str | None = None,
+        numbers: Numbers | None = None,
     ) -> EditResult:
         """Say what is seen on one photo; None takes it back. `seen` is the version of that label, 0 for none."""
         return self._act(
             "photo",
             person,
             edit_id,
-            [photo, kind, value, seen, fine],
+            [photo, kind, value, seen, fine, *_meant(numbers)],
             lambda connection, catalogue, name: plan_photo(
-                connection, catalogue, photo, kind, value, name, seen=seen, fine_label=fine
+                connection, catalogue, photo, kind, value, name, seen=seen, fine_label=fine, numbers=numbers
             ),
         )
 
@@ -184,9 +206,7 @@ class LabelStore(StoreReader):
             plan = plan_change(connection, catalogue, change, name)
             if digest is not None:
                 new = preview_of(connection, catalogue, change, plan)
-                if new.digest != digest:
-                    conflict = Conflict(what="preview", yours=digest, theirs=new.to_dict())
-                    raise ConflictError("something was edited since the preview; look at the new one", [conflict])
+                _refuse_other(digest, new.digest, lambda: new)
             return plan
 
         return self._act(change_name(change), person, edit_id, [change.to_dict(), digest], planning, patient=True)
@@ -197,12 +217,11 @@ class LabelStore(StoreReader):
         """Undo an action; undoing an undo is redo.
 
         Raises:
-            ConflictError: something that it changed was changed again since.
+            ConflictError: something that it changed was changed again since, or people have decided something in a
+                kind or class that would go.
             InputError: it is undone already, or the first import.
         """
-        return self._act(
-            "undo", person, edit_id, batch, lambda c, known, _: plan_undo(c, known, batch), undoes=batch, patient=True
-        )
+        return self._act("undo", person, edit_id, batch, lambda c, known, _: plan_undo(c, known, batch), patient=True)
 
     def undo_edit(self, number: int, *, person: str, edit_id: str) -> EditResult:
         """Undo one edit of an action; see `undo`."""
@@ -250,9 +269,19 @@ class LabelStore(StoreReader):
 
     # ---- in and out -------------------------------------------------------------------------------------------------
 
-    def import_graph(self, graph: LabelGraph, *, person: str, edit_id: str) -> EditResult:
-        """Make the store hold this graph: fill it, or edit what differs. Only the first import cannot be undone."""
-        return self._import(self._content(graph), graph.digest, person, edit_id)
+    def import_graph(self, graph: LabelGraph, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
+        """Make the store hold this graph: fill it, or edit what differs. Only the first import cannot be undone.
+
+        Args:
+            graph: what to hold.
+            person: who imports.
+            edit_id: see the class.
+            digest: that of the preview that the person looked at.
+
+        Raises:
+            ConflictError: it would do something else now than the preview said.
+        """
+        return self._import(self._content(graph), graph.digest, person, edit_id, digest)
 
     def _content(self, graph: LabelGraph) -> Content:
         """A graph in the columns of the store."""
@@ -260,25 +289,26 @@ class LabelStore(StoreReader):
         single, groups = ({kind.name for kind in self.kinds() if kind.mode == mode} for mode in ("one", "all"))
         return Content(graph.fine, columns_of(graph, single, groups))
 
-    def import_content(self, content: Content, *, person: str, edit_id: str) -> EditResult:
-        """Take over what a Label Studio file holds: graph, votes, notes and image-level labels; it is one action."""
+    def import_content(self, content: Content, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
+        """Take over what a Label Studio file holds: graph, votes, notes and image-level labels; see `import_graph`."""
         settled = {name: sorted(kinds) for name, kinds in content.settled.items()}
         photos = [vars(photo) for photo in content.photos]
         request = [content.graph.digest, content.votes, settled, content.notes, photos]
-        return self._import(content, request, person, edit_id)
+        return self._import(content, request, person, edit_id, digest)
 
-    def preview_import(self, found: LabelGraph | Content) -> Diff:
+    def preview_import(self, found: LabelGraph | Content) -> ImportPreview:
         """What `import_graph` or `import_content` would change; nothing is written."""
         content = found if isinstance(found, Content) else self._content(found)
 
-        def question(connection: Connection, catalogue: Catalogue) -> Diff:
+        def question(connection: Connection, catalogue: Catalogue) -> ImportPreview:
             plan, kinds = _plan_content(connection, catalogue, content, "")
             return preview_import(connection, catalogue, content, plan, kinds)
 
         return self._ask(question)
 
-    def _import(self, content: Content, request: Any, person: str, edit_id: str) -> EditResult:
+    def _import(self, content: Content, request: Any, person: str, edit_id: str, digest: str | None) -> EditResult:
         """Make the store hold a graph and what came with it; `request` is what a repeated call is compared by."""
+        seen = digest
 
         def fill(connection: Connection) -> EditResult | None:
             name = check_person(person)
@@ -298,19 +328,27 @@ class LabelStore(StoreReader):
             return result_of(connection, catalogue, number)
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
-            plan, _ = _plan_content(connection, catalogue, content, name)
+            plan, kinds = _plan_content(connection, catalogue, content, name)
+            _refuse_other(seen, plan.digest, lambda: preview_import(connection, catalogue, content, plan, kinds))
             plan.text = plan_text(plan)
             return plan
 
         return self._do(fill, patient=True) or self._act("import", person, edit_id, request, planning, patient=True)
 
-    def import_photos(self, labels: Sequence[PhotoLabel], *, person: str, edit_id: str) -> EditResult:
-        """Take over image-level labels; photos that are not named keep theirs."""
+    def preview_photos(self, labels: Sequence[PhotoLabel]) -> ImportPreview:
+        """What `import_photos` would change; nothing is written."""
+        return self._ask(
+            lambda connection, catalogue: preview_photos(catalogue, _plan_photos(connection, catalogue, labels, ""))
+        )
+
+    def import_photos(
+        self, labels: Sequence[PhotoLabel], *, person: str, edit_id: str, digest: str | None = None
+    ) -> EditResult:
+        """Take over image-level labels; photos that are not named keep theirs. For `digest` see `import_graph`."""
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
-            plan = Plan(f"imported {len(labels)} label{'s' if len(labels) != 1 else ''} of photos")
-            numbers = fine_ids(connection, {label.fine for label in labels if label.fine is not None})
-            add_photos(connection, plan, labels, numbers, catalogue.by_name, name)
+            plan = _plan_photos(connection, catalogue, labels, name)
+            _refuse_other(digest, plan.digest, lambda: preview_photos(catalogue, plan))
             return plan
 
         request = [vars(label) for label in labels]
@@ -339,6 +377,26 @@ class LabelStore(StoreReader):
         finally:
             temporary.unlink(missing_ok=True)
         return target
+
+
+def _refuse_other(seen: str | None, digest: str, preview: Callable[[], Preview | ImportPreview]) -> None:
+    """Raise where something else would be done than the preview that a person has seen says."""
+    if seen is not None and seen != digest:
+        conflict = Conflict(what="preview", yours=seen, theirs=preview().to_dict())
+        raise ConflictError("something was edited since the preview; look at the new one", [conflict])
+
+
+def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[PhotoLabel], person: str) -> Plan:
+    """The plan of taking over image-level labels."""
+    plan = Plan(f"imported {len(labels)} label{'s' if len(labels) != 1 else ''} of photos")
+    numbers = fine_ids(connection, {label.fine for label in labels if label.fine is not None})
+    add_photos(connection, plan, labels, numbers, catalogue.by_name, person)
+    return plan
+
+
+def _meant(numbers: Numbers | None) -> list[Any]:
+    """What a request says of numbers: nothing where there are none, as it always was."""
+    return [] if numbers is None else [numbers.to_dict()]
 
 
 def _plan_content(

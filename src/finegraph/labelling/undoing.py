@@ -1,14 +1,15 @@
 """Undo: the pictures of an action, swapped. It is an action itself, so it is logged and can be undone (that is redo).
 
 What was changed again since, or settled, is not overwritten: the undo is refused with both values. Where somebody else
-has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. Cost: linear in
-the edits undone.
+has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. A kind or a
+class in which people have decided something since does not go with the action that added it. Cost: linear in the edits
+undone, and for kinds and classes that would go in the edits since.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,12 +17,13 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.catalogue import Catalogue
-from finegraph.labelling.plan import Image, Key, Plan, compared
-from finegraph.labelling.records import Conflict
-from finegraph.labelling.rows import check_number, current_images, fine_names, load_votes
-from finegraph.labelling.tables import batches, edits, undone, votes
+from finegraph.labelling.plan import NO_VOTE, Image, Key, Plan, compared
+from finegraph.labelling.records import Conflict, Target
+from finegraph.labelling.rows import check_number, current_images, fine_names, in_parts, load_votes
+from finegraph.labelling.tables import batches, edits, fine, photo_labels, undone, votes
 
 _MOST_CONFLICTS = 100
+_PART = " one edit of"
 
 
 def plan_undo(connection: Connection, catalogue: Catalogue, batch: int, only: int | None = None) -> Plan:
@@ -35,7 +37,8 @@ def plan_undo(connection: Connection, catalogue: Catalogue, batch: int, only: in
 
     Raises:
         InputError: there is no such action, it is undone already, or it is the first import.
-        ConflictError: something that it changed was changed again since.
+        ConflictError: something that it changed was changed again since, or people have decided something in a kind or
+            class that would go.
     """
     check_number("action", batch)
     action = connection.execute(sa.select(batches).where(batches.c.number == batch)).first()
@@ -51,19 +54,20 @@ def plan_undo(connection: Connection, catalogue: Catalogue, batch: int, only: in
         )
     if any(row.target == "graph" for row in rows):
         raise InputError("the first import of a graph cannot be undone; make a new store instead")
-    plan = Plan(_text(action, only))
+    plan = Plan(_text(action, only), undoes=batch)
     _fill(connection, catalogue, plan, rows)
+    _refuse_lost(connection, catalogue, plan, action.last)
     return plan
 
 
 def _text(action: Row[Any], only: int | None) -> str:
     """The undo in a sentence; the undo of an undo is called redo."""
-    if only is not None:
-        return f"undid one edit of: {action.text}"
-    if action.undoes is not None and action.text.startswith(("undid: ", "redid: ")):
-        verb, _, rest = action.text.partition(": ")
-        return f"{'redid' if verb == 'undid' else 'undid'}: {rest}"
-    return f"undid: {action.text}"
+    verb, _, rest = action.text.partition(": ")
+    if action.action != "undo":
+        verb, rest = "redid", action.text
+    turned = "undid" if verb.startswith("redid") else "redid"
+    part = _PART if only is not None or verb.endswith(_PART) else ""
+    return f"{turned}{part}: {rest}"
 
 
 def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequence[Row[Any]]) -> None:
@@ -123,6 +127,86 @@ def _voted_after(connection: Connection, key: Key, number: int, people: Collecti
                 vote = (votes.c.fine_id == key.fine_id) & (votes.c.kind_id == key.kind_id) & (votes.c.person == name)
                 return {"by": name, "at": connection.scalar(sa.select(votes.c.at).where(vote))}
     return None
+
+
+# ---- what would go with a kind or a class ----------------------------------------------------------------------------
+
+
+def _refuse_lost(connection: Connection, catalogue: Catalogue, plan: Plan, last: int) -> None:
+    """Refuse to take away kinds and classes in which something was decided after an edit.
+
+    Raises:
+        ConflictError: with each such kind and class.
+    """
+    removed = [change.key for change in plan.of("kind", "fine") if change.after and change.after["removed"]]
+    kinds = {key.kind_id for key in removed if key.kind_id is not None}
+    classes = {key.fine_id for key in removed if key.fine_id is not None}
+    newest: dict[Key, Row[Any]] = {}
+    voters: dict[Key, set[str]] = {}
+    for row in _edits_since(connection, kinds, classes, last):
+        newest[key_of(row)] = row
+        if row.target == "cell":
+            voters.setdefault(key_of(row), set()).update(json.loads(row.after)["votes"])
+    present = current_images(connection, newest, voters)
+    living = _living(connection, {key.fine_id for key in newest if key.fine_id is not None})
+    held: dict[tuple[Target, int], list[Row[Any]]] = {}
+    for key, row in newest.items():
+        kind = catalogue.by_id.get(key.kind_id or -1)
+        shown = (key.fine_id is None or key.fine_id in living) and (kind is None or not kind.removed)
+        if shown and _says_something(present[key]):
+            if key.kind_id in kinds:
+                held.setdefault(("kind", key.kind_id or 0), []).append(row)
+            else:
+                number = key.fine_id if key.target != "photo" else (present[key] or {})["fine"]
+                held.setdefault(("fine", number or 0), []).append(row)
+    if held:
+        raise ConflictError(*_lost(catalogue, fine_names(connection, classes), held))
+
+
+def _edits_since(
+    connection: Connection, kinds: Collection[int], classes: Collection[int], last: int
+) -> Iterator[Row[Any]]:
+    """What was decided in kinds and classes after an edit and still holds, in the order of the log for each thing."""
+    told = sa.select(edits, batches.c.person, batches.c.at).join(batches, edits.c.batch == batches.c.number)
+    holds = told.where(edits.c.number > last, edits.c.undoes.is_(None), edits.c.number.not_in(sa.select(undone.c.edit)))
+    holds = holds.order_by(edits.c.number)
+    for part in in_parts(kinds):
+        yield from connection.execute(holds.where(edits.c.kind_id.in_(part), edits.c.target.in_(["cell", "photo"])))
+    for part in in_parts(classes):
+        yield from connection.execute(holds.where(edits.c.fine_id.in_(part), edits.c.target.in_(["cell", "note"])))
+    if classes:
+        later = sa.select(photo_labels.c.version, photo_labels.c.fine_id).where(photo_labels.c.version > last)
+        numbers = [row.version for row in connection.execute(later) if row.fine_id in classes]
+        for part in in_parts(numbers):
+            yield from connection.execute(holds.where(edits.c.number.in_(part), edits.c.target == "photo"))
+
+
+def _living(connection: Connection, numbers: Collection[int]) -> set[int]:
+    """Those of some classes that are not removed."""
+    query = sa.select(fine.c.id).where(fine.c.removed == 0)
+    return {number for part in in_parts(numbers) for number in connection.scalars(query.where(fine.c.id.in_(part)))}
+
+
+def _says_something(image: Image | None) -> bool:
+    """Whether a picture holds a value, a vote or a text."""
+    said = (image or {}).get("votes", {}).values()
+    return not _is_nothing(image) or any(vote is not None and vote is not NO_VOTE for vote in said)
+
+
+def _lost(
+    catalogue: Catalogue, names: Mapping[int, str], held: Mapping[tuple[Target, int], Sequence[Row[Any]]]
+) -> tuple[str, list[Conflict]]:
+    """What to tell of kinds and classes that hold something new."""
+    conflicts, texts = [], []
+    for (target, number), rows in held.items():
+        name = catalogue.by_id[number].name if target == "kind" else names[number]
+        noun, many = "kind" if target == "kind" else "class", f"{len(rows)} decision{'s' if len(rows) != 1 else ''}"
+        newest = max(rows, key=lambda row: row.number)
+        texts.append(f"the {noun} {name!r} holds {many} made since, the last by {newest.person!r}")
+        kind, label = (name, None) if target == "kind" else (None, name)
+        conflicts.append(Conflict(what=target, fine=label, kind=kind, theirs=many, by=newest.person, at=newest.at))
+    more = f" (and {len(texts) - 1} more such)" if len(texts) > 1 else ""
+    return f"{texts[0]}{more}; undo them first, or remove it by name", conflicts[:_MOST_CONFLICTS]
 
 
 def key_of(row: Row[Any]) -> Key:

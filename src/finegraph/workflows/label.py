@@ -197,10 +197,12 @@ def open_store(
     target = database if database is not None else os.fspath(store_beside(place))
     if not has_store(target):
         graph_of_file = LabelGraph.read(place)
-        edit_id = f"first:{uuid.uuid4().hex}"
-        store = _new_store(target, lambda new: new.import_graph(graph_of_file, person=IMPORTER, edit_id=edit_id))[0]
+        store = _new_store(target, lambda new: _import_first(new, graph_of_file))[0]
         return store, (f"made the store {store.place} from {place}",)
     store = LabelStore.open(target, write=write)
+    if store.version == 0:  # whoever made it was ended before the import
+        store.close()
+        return _filled(target, LabelGraph.read(place)), (f"made the store {store.place} from {place}",)
     if os.path.exists(place):
         with contextlib.suppress(GraphError):  # the store is what counts; a faulty file shows when it is imported
             if LabelGraph.read(place).digest not in (store.imported_digest, store.graph().digest):
@@ -209,6 +211,23 @@ def open_store(
                     "import it to take its changes over",
                 )
     return store, ()
+
+
+def _import_first(store: LabelStore, graph: LabelGraph) -> EditResult:
+    """Fill a store with the graph that it is made for."""
+    return store.import_graph(graph, person=IMPORTER, edit_id=f"first:{uuid.uuid4().hex}")
+
+
+def _filled(target: str, graph: LabelGraph) -> LabelStore:
+    """A store that was left empty, opened to write and filled."""
+    store = LabelStore.open(target)
+    try:
+        if store.version == 0:
+            _import_first(store, graph)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _refuse_two(database: str | None) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Name = Annotated[str, Field(min_length=1, max_length=2000)]
 Value = str | dict[str, Any] | None
 """A cell as the store takes it: unknown, one label, `one_of`, `weights` or `all_of`."""
+Number = Annotated[int, Field(ge=0, le=2**53)]
 MOST_AT_ONCE = 10_000
 """The most cells or suggestions that one action changes."""
 
@@ -26,6 +27,14 @@ class Edit(Body):
     edit: Annotated[str, Field(min_length=8, max_length=100)]
 
 
+class Numbers(Body):
+    """What the names of an edit meant on the page; somebody may have renamed something meanwhile."""
+
+    fine: Number | None = None
+    kind: Number | None = None
+    labels: dict[str, Number] = {}
+
+
 class CellChange(Body):
     """The value that a cell is to have, and the version that the person was looking at."""
 
@@ -33,6 +42,7 @@ class CellChange(Body):
     kind: Name
     value: Value = None
     seen: int | None
+    numbers: Numbers | None = None
 
 
 class Decide(Edit):
@@ -48,6 +58,7 @@ class Resolve(Edit):
     kind: Name
     value: Value = None
     seen: int
+    numbers: Numbers | None = None
 
 
 class Note(Edit):
@@ -56,6 +67,7 @@ class Note(Edit):
     fine: Name
     text: Annotated[str, Field(max_length=10_000)]
     seen: int
+    numbers: Numbers | None = None
 
 
 class PhotoLabel(Edit):
@@ -65,6 +77,7 @@ class PhotoLabel(Edit):
     kind: Name
     value: Value = None
     seen: int
+    numbers: Numbers | None = None
 
 
 class Accept(Edit):
@@ -101,7 +114,8 @@ class ImportFile(Body):
 
 
 class Import(Edit):
-    """A graph file whose labels are taken over."""
+    """A graph file whose labels are taken over, as it was previewed."""
 
     name: Annotated[str, Field(max_length=500)]
     text: str
+    digest: Annotated[str, Field(max_length=200)]

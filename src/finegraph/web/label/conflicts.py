@@ -2,7 +2,8 @@
 
 A choice needs the version of what it replaces, and a photo its number on the page. Where the store does not say them,
 as for an undo, they are read here together with the value, so that the person chooses between values that fit
-together. Cost: a question per conflict; of an action with very many, the first hundred are told and `total` counts all.
+together. Where a preview does not hold any more, the present one is told. Cost: a question per conflict; of an action
+with very many, the first hundred are told and `total` counts all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from starlette.responses import Response
 
 from finegraph.errors import ConflictError, UnknownNameError
 from finegraph.labelling import CellState, Conflict
+from finegraph.web.label.exchange import listed
 from finegraph.web.label.photo_numbers import PhotoNumbers
 from finegraph.web.problems import ProblemError
 
@@ -44,6 +46,8 @@ def install_conflicts(app: FastAPI, session: LabelSession) -> None:
 def _complete(session: LabelSession, photos: PhotoNumbers, conflict: Conflict) -> Json:
     """A conflict with the present value, its version, and the number of its photo."""
     found: Json = conflict.to_dict()
+    if conflict.what == "preview" and "changes" in conflict.theirs:
+        found["theirs"] = listed(conflict.theirs)
     with suppress(UnknownNameError):  # gone meanwhile: there is nothing to choose any more
         if conflict.what == "photo" and conflict.photo is not None and conflict.kind is not None:
             now = session.store.photo_cells([conflict.photo]).get(conflict.photo, {}).get(conflict.kind)

@@ -1,4 +1,7 @@
-"""Files in and out. An import is previewed as the list of what would change, then taken over as one action."""
+"""Files in and out. An import is previewed as the list of what would change, then taken over as one action.
+
+It is bound to its preview: what would do something else by then is answered 409 with the preview of now.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.json_reader import parse_json
-from finegraph.labelling import LabelStore, value_text
+from finegraph.labelling import LabelStore
 from finegraph.labelling.label_studio import Content, parse_tasks
 from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.web.label.bodies import Import, ImportFile
@@ -39,21 +42,26 @@ def exchange_routes(session: LabelSession) -> APIRouter:
     @router.post("/import/preview")
     def preview(body: ImportFile) -> Json:
         found = read_content(body.name, body.text, store)
-        diff = _photo_changes(store, found) if isinstance(found, list) else store.preview_import(found).to_dict()
-        return {**diff, "total": len(diff["changes"]), "changes": diff["changes"][:MOST_LISTED]}
+        made = store.preview_photos(found) if isinstance(found, list) else store.preview_import(found)
+        return listed(made.to_dict())
 
     @router.post("/import")
     def take_over(body: Import) -> Json:
         found = read_content(body.name, body.text, store)
         if isinstance(found, list):
-            done = store.import_photos(found, person=body.person, edit_id=body.edit)
+            done = store.import_photos(found, person=body.person, edit_id=body.edit, digest=body.digest)
         elif isinstance(found, Content):
-            done = store.import_content(found, person=body.person, edit_id=body.edit)
+            done = store.import_content(found, person=body.person, edit_id=body.edit, digest=body.digest)
         else:
-            done = store.import_graph(found, person=body.person, edit_id=body.edit)
+            done = store.import_graph(found, person=body.person, edit_id=body.edit, digest=body.digest)
         return {**done.to_dict(), "names": True}
 
     return router
+
+
+def listed(preview: Json) -> Json:
+    """A preview of an import as it is sent: how many changes there are, and the first of them."""
+    return {**preview, "total": len(preview["changes"]), "changes": preview["changes"][:MOST_LISTED]}
 
 
 def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Content | list[PhotoLabel]:
@@ -72,19 +80,6 @@ def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Conten
     if not shown.lower().endswith(".json"):
         raise InputError(f"{shown!r}: expected a file that ends in .csv or .json; rename it")
     return parse_tasks(text, shown) if _is_list(text) else parse_json(text, shown)
-
-
-def _photo_changes(store: LabelStore, labels: list[PhotoLabel]) -> Json:
-    """Which labels of photos would be others than now, as a list of changes."""
-    have = store.photo_cells(list({label.photo for label in labels}))
-    changes = []
-    for label in labels:
-        now = have.get(label.photo, {}).get(label.kind)
-        before, after = value_text(now.value) if now else "", value_text(label.value)
-        if before != after:
-            text = f"photo {label.photo!r}, {label.kind!r}: {before or 'as its class'} -> {after}"
-            changes.append({"what": "photo", "kind": label.kind, "before": before, "after": after, "text": text})
-    return {"changes": changes, "counts": {"photo": len(changes)} if changes else {}}
 
 
 def _is_list(text: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from finegraph.web.label.agreements import Agreements
 from finegraph.web.label.live_check import LiveCheck
+from finegraph.web.label.reading import MOST_PHOTOS
 
 if TYPE_CHECKING:
     from finegraph.workflows.label import LabelSession
@@ -26,11 +27,18 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
     def history(
         fine: str | None = None,
         kind: str | None = None,
+        target: Literal["cell", "note", "photo"] | None = None,
         batch: int | None = None,
         before: int | None = None,
         limit: Limit = 100,
     ) -> Json:
-        found = store.history(fine=fine, kind=kind, batch=batch, before=before, limit=limit)
+        """Edits, newest first; with a class and the target `photo`, those of the labels of its photos."""
+        photos: list[str] | None = None
+        if target == "photo" and fine is not None:
+            photos, fine = [photo.key for photo in session.photos(fine, MOST_PHOTOS)], None
+        found = store.history(
+            fine=fine, kind=kind, target=target, photo=photos, batch=batch, before=before, limit=limit
+        )
         return {"edits": [edit.to_dict() for edit in found]}
 
     @router.get("/batches")
@@ -59,9 +67,8 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
     @router.get("/findings")
     def findings(fine: str | None = None) -> Json:
         """What the graph check finds, of one class or of all; `version` is the state that was checked."""
-        version, found = check.findings()
-        listed = [finding.to_dict() for finding in found if fine is None or fine in finding.fine]
-        return {"findings": listed, "version": version}
+        version, found = check.findings() if fine is None else check.of_class(fine)
+        return {"findings": [finding.to_dict() for finding in found], "version": version}
 
     @router.get("/diff")
     def diff(one: int, two: int | None = None) -> Json:

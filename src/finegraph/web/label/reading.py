@@ -1,6 +1,7 @@
 """The routes that show labels: the start of the page, lists of classes, one class, suggestions.
 
-A list returns the cells of one kind only and at most 200 classes, so that its cost does not grow with the graph.
+A list returns the cells of one kind only and at most 200 classes. Its order is kept under a name, so that pages fit
+together while people decide; see `listings`. Cost of the first page: the numbers of all its classes are read.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from finegraph.web.label.contradicted import Contradicted
 from finegraph.web.label.identity import store_identity
+from finegraph.web.label.listings import Listings, first_place
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=200)]
+Near = Annotated[list[int], Query(max_length=20)]
+"""Classes by number, one of which a page wants to stay at."""
+ListName = Annotated[str | None, Query(alias="list", max_length=64)]
 Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
 MOST_PHOTOS = 60
 """How many photos of a class are listed."""
@@ -28,7 +32,7 @@ def reading_routes(session: LabelSession) -> APIRouter:
     """The routes of a session that show labels."""
     router = APIRouter(prefix="/api")
     store, photos = session.store, PhotoNumbers(session)
-    contradicted = Contradicted(store)
+    listings = Listings()
     identity = store_identity(store)
 
     @router.get("/start")
@@ -53,24 +57,36 @@ def reading_routes(session: LabelSession) -> APIRouter:
         order: Literal["graph", "name", "attention"] = "graph",
         offset: Offset = 0,
         limit: Limit = 100,
+        name: ListName = None,
+        near: Near = [],  # noqa: B006 - FastAPI copies it
     ) -> Json:
-        wanted = () if kind is None else (kind,)
+        """A page of a list; `list` names it, `place` is where the first of the `near` classes is that it has."""
         if show == "contradicted":
-            page = contradicted.page(kind, search, offset, limit)
-        else:
-            page = store.classes(
-                kind=kind, show=show, search=search, label=label, order=order, offset=offset, limit=limit, kinds=wanted
-            ).to_dict()
-        best = {} if kind is None else store.best_suggestions(kind, [row["fine"] for row in page["rows"]])
-        for row in page["rows"]:
-            first = photos.of_class(row["fine"], 1)
-            row["photo"] = first[0][0] if first else None
-            row["suggestion"] = best[row["fine"]].to_dict() if row["fine"] in best else None
-        return page
+            order = "attention"  # the surest first
+        name, numbers = listings.find(
+            name, lambda: store.class_numbers(kind=kind, show=show, search=search, label=label, order=order)
+        )
+        found = store.numbered_classes(numbers[offset : offset + limit], kinds=() if kind is None else (kind,))
+        best = {} if kind is None else store.best_suggestions(kind, [row.fine for row in found if not row.removed])
+        rows = []
+        for one in found:
+            first = [] if one.removed else photos.of_class(one.fine, 1)
+            suggestion = best[one.fine].to_dict() if not one.removed and one.fine in best else None
+            rows.append(one.to_dict() | {"photo": first[0][0] if first else None, "suggestion": suggestion})
+        return {
+            "rows": rows,
+            "total": len(numbers),
+            "offset": offset,
+            "version": store.version,
+            "list": name,
+            "place": first_place(numbers, near),
+        }
 
     @router.get("/class")
-    def one_class(fine: str) -> Json:
-        row = store.one_class(fine).to_dict()
+    def one_class(fine: str, number: Annotated[int | None, Query(ge=0)] = None) -> Json:
+        """One class by its name, or by its number if it was renamed meanwhile."""
+        row = store.one_class(fine, number=number).to_dict()
+        fine = row["fine"]
         listed = photos.of_class(fine, MOST_PHOTOS)
         cells = store.photo_cells([photo.key for _, photo in listed])
         row["photos"] = [

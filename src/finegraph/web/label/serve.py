@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from finegraph.web.label.app import MOST_BYTES, OPEN_PATHS, create_label_app
@@ -31,6 +31,7 @@ def serve_label(
     host: str = "127.0.0.1",
     port: int = 8377,
     token: str | None = None,
+    hosts: Sequence[str] = (),
     told: Callable[[str], None] = print_address,
 ) -> None:
     """Serve the labelling page of a session until the process is asked to stop.
@@ -40,6 +41,7 @@ def serve_label(
         host: the address to listen on; others than this machine's need a token.
         port: the port to listen on; 0 for any that is free.
         token: what every request must bring.
+        hosts: further names under which the server is reached, such as that of a proxy before it.
         told: is called with the address once the server answers.
 
     Raises:
@@ -53,7 +55,9 @@ def serve_label(
     listener = listen(host, port)
     try:
         taken = listener.getsockname()[1]
-        security = Security(host=host, port=taken, token=token, most_bytes=MOST_BYTES, open_paths=OPEN_PATHS)
+        security = Security(
+            host=host, port=taken, token=token, hosts=tuple(hosts), most_bytes=MOST_BYTES, open_paths=OPEN_PATHS
+        )
         config = uvicorn.Config(
             create_label_app(session, security=security),
             log_config=None,

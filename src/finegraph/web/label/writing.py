@@ -1,17 +1,21 @@
 """The routes that change labels. Each is one action of one person: acknowledged when it is on the disk, undone as one.
 
 The page gives every action a number of its own and sends it again under that number if no answer came, so that each
-action happens once. An action that rests on an old version of a cell is answered 409 with both values.
+action happens once. An action that rests on an old version of a cell is answered 409 with both values. It may say
+what its names meant on the page, by numbers, so that it also holds where somebody has renamed something meanwhile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from finegraph.errors import InputError
-from finegraph.labelling import Decision, EditResult, change_from_dict
+from finegraph.errors import InputError, UnknownNameError
+from finegraph.labelling import Decision, Edit, EditResult, Numbers, change_from_dict
+from finegraph.web.label import bodies
 from finegraph.web.label.bodies import MOST_AT_ONCE, Accept, Apply, Change, Decide, Note, PhotoLabel, Resolve, Undo
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
@@ -31,28 +35,30 @@ def writing_routes(session: LabelSession) -> APIRouter:
     @router.post("/decide")
     def decide(body: Decide) -> Json:
         if len(body.cells) == 1:
-            cell = body.cells[0]
-            done = store.decide(cell.fine, cell.kind, cell.value, person=body.person, edit_id=body.edit, seen=cell.seen)
-            return _answer(done)
-        decisions = [Decision(fine=c.fine, kind=c.kind, value=c.value, seen=c.seen) for c in body.cells]
+            one, meant = body.cells[0], _meant(body.cells[0].numbers)
+            said: Json = {"person": body.person, "edit_id": body.edit, "seen": one.seen, "numbers": meant}
+            return _answer(store.decide(one.fine, one.kind, one.value, **said))
+        decisions = [
+            Decision(fine=c.fine, kind=c.kind, value=c.value, seen=c.seen, numbers=_meant(c.numbers))
+            for c in body.cells
+        ]
         return _answer(store.decide_many(decisions, person=body.person, edit_id=body.edit))
 
     @router.post("/resolve")
     def resolve(body: Resolve) -> Json:
-        return _answer(
-            store.resolve(body.fine, body.kind, body.value, person=body.person, edit_id=body.edit, seen=body.seen)
-        )
+        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": _meant(body.numbers)}
+        return _answer(store.resolve(body.fine, body.kind, body.value, **said))
 
     @router.post("/note")
     def note(body: Note) -> Json:
-        return _answer(store.set_note(body.fine, body.text, person=body.person, edit_id=body.edit, seen=body.seen))
+        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": _meant(body.numbers)}
+        return _answer(store.set_note(body.fine, body.text, **said))
 
     @router.post("/photo")
     def label_photo(body: PhotoLabel) -> Json:
         photo = photos.photo(body.photo)
-        done = store.label_photo(
-            photo.key, body.kind, body.value, person=body.person, edit_id=body.edit, seen=body.seen, fine=photo.fine
-        )
+        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": _meant(body.numbers)}
+        done = store.label_photo(photo.key, body.kind, body.value, fine=photo.fine, **said)
         return {**_answer(done), "cells": []}  # the page keeps cells of classes
 
     @router.post("/accept")
@@ -72,7 +78,8 @@ def writing_routes(session: LabelSession) -> APIRouter:
         edits = store.history(batch=done.batch, limit=MOST_AT_ONCE)
         on_photos = {edit.photo for edit in edits if edit.target == "photo"}
         answer = _answer(done, names=any(edit.target in NAMES for edit in edits))
-        return {**answer, "cells": [cell for cell in answer["cells"] if cell["fine"] not in on_photos]}
+        cells = [cell for cell in answer["cells"] if cell["fine"] not in on_photos]
+        return {**answer, "cells": cells, **_versions(photos, edits)}
 
     @router.post("/preview")
     def preview(body: Change) -> Json:
@@ -85,6 +92,23 @@ def writing_routes(session: LabelSession) -> APIRouter:
         return _answer(done, names=True)
 
     return router
+
+
+def _meant(numbers: bodies.Numbers | None) -> Numbers | None:
+    """What the names of an edit meant, for the store."""
+    return None if numbers is None else Numbers(fine=numbers.fine, kind=numbers.kind, labels=numbers.labels)
+
+
+def _versions(photos: PhotoNumbers, edits: Iterable[Edit]) -> Json:
+    """The versions that edits gave to labels of photos and to notes; whoever made them may go on from there."""
+    labels, notes = [], []
+    for edit in edits:
+        if edit.target == "note":
+            notes.append({"fine": edit.fine, "version": edit.number})
+        elif edit.target == "photo" and edit.photo is not None:
+            with suppress(UnknownNameError):  # no photo of this session
+                labels.append({"photo": photos.number(edit.photo), "kind": edit.kind, "version": edit.number})
+    return {"photos": labels, "notes": notes}
 
 
 def _answer(done: EditResult, *, names: bool = False) -> Json:

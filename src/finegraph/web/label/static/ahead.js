@@ -10,15 +10,15 @@ const PHOTOS = 8;
 
 export class Ahead {
   /** Ask for a class, if it is not being asked for already. */
-  fetch(fine) {
+  fetch({ fine, number } = {}) {
     if (!fine || this.fine === fine) return;
-    Object.assign(this, { fine, since: performance.now(), answer: get("/api/class", { fine }) });
+    Object.assign(this, { fine, since: performance.now(), answer: get("/api/class", { fine, number }) });
     this.answer.then(showSoon, () => this.forget());
   }
 
-  /** A class: the one that was asked for ahead, or asked for now. */
-  take(fine) {
-    const answer = this.fine === fine && performance.now() - this.since < KEPT ? this.answer : get("/api/class", { fine });
+  /** A class: the one that was asked for ahead, or asked for now; by its number, if that is known. */
+  take(fine, number) {
+    const answer = this.fine === fine && performance.now() - this.since < KEPT ? this.answer : get("/api/class", { fine, number });
     this.forget();
     return answer;
   }

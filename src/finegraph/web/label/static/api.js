@@ -32,9 +32,10 @@ async function ask(path, { patience = 15000, ...options } = {}) {
   throw new Problem(answer.status, body.detail ?? body.title ?? `the server answered ${answer.status}`, body);
 }
 
-/** Ask for something; `query` entries that are empty are left out. */
+/** Ask for something; `query` entries that are empty are left out, those with several values are named several times. */
 export async function get(path, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const all = Object.entries(query).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+  const given = all.filter(([, value]) => value !== undefined && value !== null && value !== "");
   const text = new URLSearchParams(given).toString();
   return (await ask(text ? `${path}?${text}` : path, { headers: { Accept: "application/json" } })).json();
 }

@@ -22,6 +22,7 @@ export class CellPanel {
       this.heading(cell, shownValue(fine, view.kind.name)),
       this.votes(cell),
       this.suggestions(view.row.suggestions.filter((one) => one.kind === view.kind.name)),
+      view.row.suggestions.length > 0 && button(withKey("All suggestions", "acceptAll"), () => view.actions.acceptAll(), { class: "quiet" }),
       this.findings(view.row.findings.filter((one) => one.kind === view.kind.name || one.kind === null)),
       button(withKey("History", "history"), () => showHistory(fine, view.kind.name), { class: "quiet" }),
     );

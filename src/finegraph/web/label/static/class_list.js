@@ -27,10 +27,19 @@ export function choices(label, entries, value, onchange) {
   return el("select", { "aria-label": label, onchange: change }, options);
 }
 
+/** How many classes after the one in focus are looked for where it is not in a list any more. */
+const NEAR = 20;
+
+/** The numbers of the classes at which to stay when a list is asked for anew: that at a place, else one of the next. */
+export function near(list, index) {
+  const rows = Array.from({ length: NEAR }, (_, step) => list.row(index + step));
+  return rows.filter(Boolean).map((row) => row.number);
+}
+
 export class ClassList {
   /**
    * @param {HTMLElement} holder
-   * @param {(fine: string, index: number) => void} open
+   * @param {(row: {fine: string, number: number}) => Promise<void>} open
    */
   constructor(holder, open) {
     Object.assign(this, { open, query: { show: "all", order: "graph", search: "" }, index: 0, current: null });
@@ -44,7 +53,7 @@ export class ClassList {
     this.total = el("span", { class: "muted" });
     this.rows = el("div", { class: "list-rows", role: "listbox", "aria-label": "Classes" });
     holder.replaceChildren(el("div", { class: "list-tools" }, this.search, el("div", { class: "row" }, this.selects())), this.rows);
-    this.list = new VirtualList(this.rows, 34, (offset, limit) => this.load(offset, limit), (row, at) => this.draw(row, at));
+    this.list = new VirtualList(this.rows, 34, (page) => this.load(page), (row, at) => this.draw(row, at), () => (this.renewed = this.again().catch(() => {})));
   }
 
   selects() {
@@ -53,8 +62,8 @@ export class ClassList {
     return [this.filter, this.order, this.total];
   }
 
-  async load(offset, limit) {
-    const page = await get("/api/classes", { ...this.query, offset, limit });
+  async load(asked) {
+    const page = await get("/api/classes", { ...this.query, ...asked });
     this.total.textContent = count(page.total, "class", "classes");
     return page;
   }
@@ -73,6 +82,16 @@ export class ClassList {
     await this.list.reset();
     this.rows.scrollTop = 0;
     if (this.list.row(0)) this.go(0);
+  }
+
+  /** Ask for the list anew and stay at the open class, or before the one that came after it. */
+  async again(open = this.list.row(this.index)?.number) {
+    const wanted = [...new Set([open, ...near(this.list, this.index)])].filter((number) => number !== undefined);
+    const place = await this.list.reset(wanted.slice(0, NEAR));
+    if (place === undefined) return;
+    if (place === null) this.index = Math.min(this.index, this.list.total);
+    else this.index = (await this.list.rowAt(place))?.number === open ? place : place - 1;
+    this.list.reveal(Math.max(0, this.index));
   }
 
   /** The next filter, by key. */
@@ -95,25 +114,31 @@ export class ClassList {
     event.stopPropagation();
   }
 
-  /** Open the class at a place of the list. */
-  async go(index) {
-    if (index < 0 || index >= this.list.total) return false;
-    const row = await this.list.rowAt(index);
-    if (!row) return false;
+  /** Open the class at a place of the list, or the next one in a direction that has not been removed meanwhile. */
+  async go(index, step = 1) {
+    let row;
+    for (; index >= 0 && index < this.list.total; index += step) {
+      row = await this.list.rowAt(index);
+      if (!row?.removed) break;
+    }
+    if (!row && this.renewed) {
+      await this.renewed; // the list is another one now, in which the open class has another place
+      this.renewed = undefined;
+      return this.go(this.index + step, step);
+    }
+    if (!row || row.removed) return false;
     this.index = index;
     this.choose(row.fine);
     this.list.reveal(index);
-    this.open(row.fine, index);
+    this.open(row);
     return true;
   }
 
-  /** Show which class is open where it was not chosen from the list; its place is known if the whole list is shown. */
+  /** Show which class is open where it was not chosen from the list. */
   place(row) {
     this.choose(row.fine);
-    for (const [index, listed] of this.list.loaded()) if (listed.fine === row.fine) this.index = index;
-    const { show, order, search } = this.query;
-    if (show === "all" && order === "graph" && !search) this.index = row.position;
-    this.list.reveal(this.index);
+    for (const [index, listed] of this.list.loaded()) if (listed.number === row.number) this.index = index;
+    this.list.reveal(Math.max(0, this.index));
   }
 
   /** Mark the class that is open. */
@@ -125,7 +150,8 @@ export class ClassList {
 
   /** The class after the open one, if it is loaded. */
   get next() {
-    return this.list.row(this.index + 1)?.fine;
+    const row = this.list.row(this.index + 1);
+    return row?.removed ? undefined : row;
   }
 
   draw(row, index) {
@@ -134,7 +160,7 @@ export class ClassList {
       "button",
       {
         type: "button",
-        class: "list-row",
+        class: row?.removed ? "list-row removed" : "list-row",
         role: "option",
         "aria-selected": String(chosen),
         tabindex: "-1",

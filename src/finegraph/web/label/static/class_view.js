@@ -10,7 +10,8 @@ import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
-import { act, cellOf, changed, conflictOf, decide, forgetConflict, isPending, model, putCells, shownValue } from "./model.js";
+import { accept, cellOf, changed, conflictOf, decide, forgetConflict, isPending, model, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
+import { NoteField } from "./note_field.js";
 import { groupOf, keyed, optionButtons } from "./options.js";
 import { openNames } from "./names_dialog.js";
 import { PhotoStrip } from "./photo_strip.js";
@@ -30,60 +31,115 @@ export class ClassView {
     this.head = el("header", { class: "class-head" });
     this.strip = new PhotoStrip(this);
     this.kinds = el("div", { class: "kinds", role: "group", "aria-label": "Kinds" });
-    this.note = el("textarea", {
-      class: "note",
-      rows: "2",
-      "aria-label": "Note",
-      maxlength: "10000",
-      onkeydown: (event) => this.noteKey(event),
-      onblur: () => this.saveNote(),
-    });
+    this.note = new NoteField(this);
     this.panel = new CellPanel(this);
     const list = el("nav", { class: "class-list", "aria-label": "Classes" });
-    const main = el("section", { class: "class-main" }, this.head, this.strip.root, this.kinds, this.note);
+    const main = el("section", { class: "class-main" }, this.head, this.strip.root, this.kinds, this.note.root);
     this.root = el("div", { class: "class-view" }, list, main, this.panel.root);
     root.append(this.root);
-    this.list = new ClassList(list, (fine) => this.load(fine));
+    this.list = new ClassList(list, ({ fine, number }) => this.load(fine, { number }));
   }
 
-  /** Show the view, at a class if one is named; `quietly` leaves a note that is being written alone. */
-  async open(fine, quietly = false) {
+  /** Show the view, at a class and a kind if they are named. */
+  async open(fine, { number, kind } = {}) {
+    this.opening += 1;
     this.list.begin(model.contradicted);
+    try {
+      const there = fine ? await this.load(fine, { number }) : false;
+      if (there && kind) this.focusKind(Math.max(0, model.kinds.findIndex(({ name }) => name === kind)));
+      if (there) await this.findInList();
+      if (there === false) await this.openListed();
+    } catch (problem) {
+      changed("lost");
+      throw problem;
+    } finally {
+      this.opening -= 1;
+    }
+    changed("ready");
+  }
+
+  /** Open the class of the list at the place where the last one was. */
+  async openListed() {
     await this.list.list.reset();
-    if (!fine || !(await this.load(fine, quietly))) return this.list.go(Math.max(0, Math.min(this.list.index, this.list.list.total - 1)));
+    await this.list.go(Math.max(0, Math.min(this.list.index, this.list.list.total - 1)));
+  }
+
+  /** Ask for the list anew and show where the open class is in it. */
+  async findInList() {
+    await this.list.again(this.row.number);
     this.list.place(this.row);
   }
 
-  /** Whether another class is on its way; keys wait for it. */
-  loading = false;
+  /** Show the same class and kind after names have changed, whatever they are called now. `place` is where the person was;
+   * `classes` says that the list may have other classes now. */
+  async reopen(place, classes) {
+    const at = model.kinds.findIndex((kind) => kind.number === place.kind);
+    this.kindAt = Math.max(0, at >= 0 ? at : Math.min(this.kindAt, model.kinds.length - 1));
+    this.ahead.forget();
+    const there = place.fine !== undefined && (await this.load(place.fine, { quietly: true, number: place.number }));
+    if (there === false && this.problem?.status === 0) throw this.problem;
+    if (there === false) await this.openListed();
+    if (there && classes) await this.findInList();
+  }
 
-  /** Load a class and show it. */
-  async load(fine, quietly = false) {
-    if (!quietly) this.saveNote();
-    this.wanted = fine;
-    this.loading = this.row?.fine !== fine;
-    const row = await this.ahead.take(fine).catch((problem) => say(problem.message, { fault: true }));
-    if (this.wanted !== fine) return false; // a later one was asked for meanwhile
-    this.loading = false;
+  /** Where the person is: what the next key is for. */
+  place() {
+    return { fine: this.wanted, number: this.wantedNumber, kind: this.kind?.number, labels: this.kind?.label_numbers ?? [] };
+  }
+
+  /** Whether another class is on its way. */
+  coming = false;
+  /** How often the view is being opened just now. */
+  opening = 0;
+  /** The number of the last question for a class: the answers to earlier ones are not shown any more. */
+  turn = 0;
+
+  /** Whether another class or its list is on its way; keys wait for it. */
+  get loading() {
+    return this.coming || this.opening > 0;
+  }
+
+  /** What was on its way is there, or is lost. */
+  settle(what) {
+    this.coming = false;
+    changed(what);
+  }
+
+  /** Load a class and show it, by its number if that is known; `quietly` leaves a note that is being written alone. Whether
+   * it is there; undefined where another was asked for meanwhile. */
+  async load(fine, { quietly = false, number } = {}) {
+    if (!quietly) this.note.save();
+    const turn = ++this.turn;
+    Object.assign(this, { wanted: fine, wantedNumber: number, problem: undefined });
+    this.coming ||= this.row?.fine !== fine;
+    const row = await this.ahead.take(fine, number).catch((problem) => {
+      if (turn === this.turn) this.problem = problem;
+      say(problem.message, { fault: true });
+    });
+    if (turn !== this.turn) return undefined;
     if (!row) {
-      changed("lost");
       if (this.row) this.list.place(this.row);
+      Object.assign(this, { wanted: this.row?.fine, wantedNumber: this.row?.number });
+      this.settle("lost");
       return false;
     }
-    putCells(Object.values(row.cells));
-    const other = this.row?.fine !== fine;
+    putRows([row]);
+    const other = this.row?.number !== row.number;
     row.findings = other ? [] : this.row.findings;
-    const typing = !other && this.note.value !== this.row.note;
-    if (typing) Object.assign(row, { note: this.row.note, note_version: this.row.note_version });
-    this.row = row;
-    if (!typing) this.note.value = row.note;
-    history.replaceState(null, "", `#/class/${encodeURIComponent(fine)}`);
-    if (other) this.strip.at = 0;
+    if (other) this.strip.leave();
+    this.note.show(row, this.row);
+    Object.assign(this, { row, wanted: row.fine, wantedNumber: row.number });
+    history.replaceState(null, "", `#/class/${encodeURIComponent(row.fine)}`);
     this.draw();
-    changed("ready");
+    this.settle("ready");
     this.check();
     this.ahead.fetch(this.list.next);
     return true;
+  }
+
+  /** Load the open class again, unless another one is on its way. */
+  refresh() {
+    if (!this.loading && !renaming.held) this.load(this.row.fine, { quietly: true, number: this.row.number });
   }
 
   /** Ask what the graph check finds here, once the keys rest. */
@@ -92,21 +148,18 @@ export class ClassView {
     const { findings } = await get("/api/findings", { fine }).catch(() => ({ findings: this.row.findings }));
     if (this.row.fine !== fine || JSON.stringify(findings) === JSON.stringify(this.row.findings)) return;
     this.row.findings = findings;
-    this.draw();
+    this.redrawPlaces();
   }, 400);
 
   /** Go on in the list; keys wait until the class is there. */
   async go(step) {
-    this.loading = true;
-    const went = await this.list.go(this.list.index + step).catch((problem) => {
+    this.coming = true;
+    const went = await this.list.go(this.list.index + step, step).catch((problem) => {
       say(problem.message, { fault: true });
       changed("lost");
       return false;
     });
-    if (!went) {
-      this.loading = false;
-      changed("ready");
-    }
+    if (!went) this.settle("ready");
     return went;
   }
 
@@ -133,7 +186,6 @@ export class ClassView {
       el("h1", {}, fine),
       el("p", { class: "muted" }, place, model.photos && ` · ${count(photos, "photo")}`),
     );
-    this.note.placeholder = withKey("A note on this class", "note");
     this.strip.draw();
     this.kindRows = model.kinds.map((kind, index) => this.drawKind(kind, index));
     const rows = [];
@@ -159,8 +211,10 @@ export class ClassView {
     this.panel.draw();
   }
 
-  /** Draw what shows certain cells; without cells, everything. */
+  /** Draw what shows certain cells; without cells, everything. While names are being replaced nothing is drawn: the
+   * class is about to be loaded with the new ones. */
   redrawPlaces(places) {
+    if (renaming.held) return;
     if (!places) return this.draw();
     const names = new Set(places.filter(({ fine }) => fine === this.row.fine).map(({ kind }) => kind));
     const indices = [...model.kinds.keys()].filter((index) => names.has(model.kinds[index].name));
@@ -184,6 +238,7 @@ export class ClassView {
         this.decideLabel(label, more);
       },
       find: () => this.actions.find(),
+      clear: () => this.actions.clear(),
     });
     const many = open && kind.labels.length > MANY;
     const row = el(
@@ -222,13 +277,13 @@ export class ClassView {
       "div",
       { class: "conflict", role: "alert", onclick: stop },
       el("p", {}, `Not saved: ${by ?? "somebody"} has changed this meanwhile.`),
-      el("div", { class: "row" }, side("You", yours, "Keep mine", keep), side(by ?? "Theirs", theirs, withKey("Take theirs", "save"), () => this.takeTheirs(conflict))),
+      el("div", { class: "row" }, side("You", yours, "Keep mine", keep), side(by ?? "Theirs", theirs, withKey("Take theirs", "resolve"), () => this.takeTheirs(conflict))),
     );
   }
 
   takeTheirs({ fine, kind }) {
     forgetConflict(fine, kind);
-    this.load(fine, true);
+    this.refresh();
   }
 
   focusKind(index) {
@@ -262,27 +317,37 @@ export class ClassView {
     clear: () => (this.strip.active ? this.strip.clear() : decide([[this.row.fine, this.kind.name, null]])),
     search: () => this.list.focusSearch(),
     filter: () => say(`Filter: ${this.list.nextFilter()}`),
-    find: () => findLabel(this.kind, (label) => this.decideLabel(label, this.kind.mode === "all")),
+    find: () => this.find(),
     accept: () => this.accept(),
     acceptAll: () => openSuggestions({ fine: this.row.fine }),
     resolve: () => this.resolve(shownValue(this.row.fine, this.kind.name)),
     photos: () => this.strip.toggle(),
-    note: () => this.note.focus(),
+    note: () => this.note.root.focus(),
     history: () => showHistory(this.row.fine, this.kind.name),
     names: () => openNames({ kind: this.kind?.name, fine: this.row.fine }),
     back: () => this.strip.active && this.strip.toggle(),
   };
 
-  /** Enter: what is shown becomes the decision of this person, then the next kind, then the next class. */
+  /** Find a label by its name for the cell in focus, or for the photo; a new one is chosen only if that is still it. */
+  find() {
+    const place = () => JSON.stringify([this.row.number, this.kind?.number, this.strip.photo?.number]);
+    const before = place();
+    findLabel(this.kind, (label) => {
+      if (place() !== before) return false;
+      this.decideLabel(label, this.kind.mode === "all");
+      return true;
+    });
+  }
+
+  /** Enter: what is shown becomes the decision of this person, then the next kind, then the next class. A conflict stays:
+   * it may have come up under the key, so nobody has chosen between its values. */
   async saveAndGoOn() {
     if (this.strip.active) return this.strip.move(1);
     const { fine } = this.row;
     const name = this.kind?.name;
-    const conflict = name && conflictOf(fine, name);
-    if (conflict) return this.takeTheirs(conflict);
     const value = name ? shownValue(fine, name) : null;
     const voted = name && cellOf(fine, name).votes[this.person()] !== undefined;
-    if (value !== null && !voted && !isPending(fine, name)) decide([[fine, name, value]]);
+    if (value !== null && !voted && !isPending(fine, name) && !conflictOf(fine, name)) decide([[fine, name, value]]);
     if (this.kindAt + 1 < model.kinds.length) return this.focusKind(this.kindAt + 1);
     const before = this.kindAt;
     this.kindAt = 0;
@@ -297,30 +362,15 @@ export class ClassView {
   accept(suggestion = this.suggestion(this.kind.name)) {
     if (!suggestion) return say("There is no suggestion for this cell.");
     this.row.suggestions = this.row.suggestions.filter((one) => one !== suggestion);
-    act("/api/accept", { suggestions: { [suggestion.number]: cellOf(suggestion.fine, suggestion.kind).version } });
-    changed("cells");
+    accept(suggestion);
   }
 
   resolve(value) {
-    const cell = cellOf(this.row.fine, this.kind.name);
-    if (!cell.disagreement) return say("Nobody disagrees on this cell.");
-    act("/api/resolve", { fine: cell.fine, kind: cell.kind, value, seen: cell.version });
-  }
-
-  // ---- the note ------------------------------------------------------------------------------------------------------
-
-  noteKey(event) {
-    event.stopPropagation();
-    if (event.key === "Escape" || (event.key === "Enter" && !event.shiftKey)) {
-      event.preventDefault();
-      this.note.blur();
-    }
-  }
-
-  saveNote() {
-    if (!this.row || this.note.value === this.row.note) return;
-    act("/api/note", { fine: this.row.fine, text: this.note.value, seen: this.row.note_version });
-    this.row.note = this.note.value;
+    const { fine } = this.row;
+    const conflict = conflictOf(fine, this.kind.name);
+    if (conflict) return this.takeTheirs(conflict);
+    if (!cellOf(fine, this.kind.name).disagreement) return say("Nobody disagrees on this cell.");
+    resolve(fine, this.kind.name, value);
   }
 
   // ---- what changed elsewhere ----------------------------------------------------------------------------------------
@@ -333,29 +383,23 @@ export class ClassView {
     if (what !== "cells" && what !== "progress" && !detail?.places) this.ahead.forget();
     if (what === "saved") this.afterSave(detail);
     if (what === "refused") this.afterRefusal(detail);
-    if (what === "others" && detail.edits.some((edit) => edit.fine === fine || edit.photo)) this.load(fine, true);
-    if (what === "names") this.open(detail.classes ? undefined : fine, true);
+    if (what === "others" && detail.edits.some((edit) => edit.fine === fine || edit.photo)) this.refresh();
   }
 
   afterSave({ edit, answer, places }) {
     const fine = this.row.fine;
-    if (edit.path === "/api/note" && edit.body.fine === fine) this.row.note_version = answer.note_version;
     const undone = edit.path === "/api/undo" ? (answer.cells ?? []) : [];
     if (undone.length && !undone.some((cell) => cell.fine === fine)) this.open(undone[0].fine);
     else if (places) {
       this.redrawPlaces(places);
       this.check();
-    } else this.load(fine, true);
+    } else this.refresh();
     if (edit.path === "/api/undo") say(answer.text);
   }
 
   afterRefusal({ edit, conflicts }) {
-    if (edit.path === "/api/note" && conflicts.length && edit.body.fine === this.row.fine) {
-      const { yours, theirs, by, version } = conflicts[0];
-      Object.assign(this.row, { note: theirs ?? "", note_version: version });
-      this.note.value = [theirs, yours].filter(Boolean).join("\n");
-      say(`${by ?? "Somebody"} changed the note meanwhile: both texts are in it now, save it as it should be.`);
-    } else if (edit.path === "/api/photo") this.load(this.row.fine, true);
-    else this.draw();
+    if (conflicts.length && this.note.isOf(edit)) this.note.join(conflicts[0]);
+    else if (edit.path === "/api/photo") this.refresh();
+    else this.redrawPlaces();
   }
 }

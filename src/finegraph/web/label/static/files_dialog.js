@@ -3,7 +3,8 @@
 import { download, get } from "./api.js";
 import { button, count, el, fill, when } from "./dom.js";
 import { openDialog, say } from "./dialogs.js";
-import { act, askServer, model } from "./model.js";
+import { askServer, model } from "./model.js";
+import { actInWindow, newPreview } from "./outcome.js";
 
 const EXPORTS = {
   csv: ["Graph as CSV", "csv"],
@@ -15,8 +16,8 @@ const SHOWN = 200;
 
 /** Open the window for files. */
 export function openFiles() {
-  const { body } = openDialog("Files", { wide: true });
-  fill(body, exportPart(), importPart(), diffPart());
+  const { body, dialog } = openDialog("Files", { wide: true });
+  fill(body, exportPart(), importPart(dialog), diffPart());
 }
 
 function exportPart() {
@@ -26,26 +27,37 @@ function exportPart() {
   return el("section", {}, el("h3", {}, "Export"), el("div", { class: "row wrap" }, buttons));
 }
 
-function importPart() {
+function importPart(dialog) {
   const result = el("div", { class: "preview" });
   const input = el("input", { type: "file", accept: ".csv,.json", "aria-label": "File to import" });
   input.addEventListener("change", async () => {
     const file = input.files[0];
     if (!file) return;
     const given = { name: file.name, text: await file.text() };
-    try {
-      const found = await askServer("/api/import/preview", given);
-      const apply = button("Take these labels over", () => {
-        act("/api/import", given);
-        fill(result, el("p", {}, "Sent; the state at the top says when it is saved. One undo (u) takes it back."));
-      }, { class: "primary" });
-      fill(result, changeList(found), found.changes.length > 0 && el("footer", {}, apply));
-    } catch (problem) {
-      fill(result, el("p", { class: "fault", role: "alert" }, problem.message));
-    }
+    const found = await askServer("/api/import/preview", given).catch((problem) => problem);
+    if (found instanceof Error) fill(result, fault(found));
+    else drawImport(found, given, result, dialog);
   });
   const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, an export of Label Studio, or labels of photos as CSV. First you see what would change.");
   return el("section", {}, el("h3", {}, "Import"), hint, input, result);
+}
+
+const fault = (problem) => el("p", { class: "fault", role: "alert" }, problem.message);
+
+/** Draw what an import would change; `again`: not what the person has seen before. */
+function drawImport(found, given, result, dialog, again = false) {
+  const apply = button("Take these labels over", () => takeOver(found, given, result, dialog), { class: "primary" });
+  const warning = "Nothing was changed: somebody has edited something since the preview. This is what the import would change now.";
+  fill(result, again && el("p", { class: "warn", role: "alert" }, warning), changeList(found), found.changes.length > 0 && el("footer", {}, apply));
+}
+
+async function takeOver(found, given, result, dialog) {
+  fill(result, el("p", { class: "muted", role: "status" }, "Saving … It is sent as soon as the server answers; you may close this window."));
+  const outcome = await actInWindow(dialog, "/api/import", { ...given, digest: found.digest });
+  if (!outcome) return;
+  if (outcome.answer) fill(result, el("p", { role: "status" }, "Saved. One undo (u) takes it back."));
+  else if (newPreview(outcome)) drawImport(newPreview(outcome), given, result, dialog, true);
+  else fill(result, fault(outcome.problem));
 }
 
 function diffPart() {
@@ -55,7 +67,7 @@ function diffPart() {
   const start = button("Compare", () => compare(), { disabled: true });
   const compare = async () => {
     const found = await get("/api/diff", { one: one.value, two: two.value }).catch((problem) => problem);
-    fill(result, found instanceof Error ? el("p", { class: "fault" }, found.message) : changeList(found));
+    fill(result, found instanceof Error ? fault(found) : changeList(found));
   };
   get("/api/batches", { limit: 200 }).then(({ batches }) => {
     const entry = (batch) => el("option", { value: String(batch.version) }, `${when(batch.at)} ${batch.person ?? ""}: ${batch.text}`);

@@ -1,13 +1,13 @@
 // The grid: all classes against one kind, made to be swept by keyboard. Choosing a label goes on to the next class.
 
 import { get } from "./api.js";
-import { choices, FILTERS, ORDERS } from "./class_list.js";
-import { count, el, percent } from "./dom.js";
+import { choices, FILTERS, near, ORDERS } from "./class_list.js";
+import { button, count, el, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
-import { act, cellOf, changed, conflictOf, decide, forgetConflict, isPending, kindNamed, model, progressOf, putCells, shownValue } from "./model.js";
+import { accept, cellOf, changed, conflictOf, decide, forgetConflict, isPending, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
 import { openNames } from "./names_dialog.js";
 import { keyed, narrow, optionButtons } from "./options.js";
 import { openSuggestions } from "./suggestions_dialog.js";
@@ -34,10 +34,12 @@ export class GridView {
     this.order = choices("Order", ORDERS, "graph", (order) => this.ask({ order }));
     this.kinds = el("div", { class: "tabs", role: "tablist", "aria-label": "Kinds" });
     this.rows = el("div", { class: "grid-rows", role: "grid", "aria-label": "Classes" });
-    const tools = el("div", { class: "grid-tools" }, this.search, this.filter, this.order, this.total, this.known);
+    const all = button("Suggestions …", () => this.actions.acceptAll(), { class: "quiet small", title: withKey("accept many suggestions at once", "acceptAll") });
+    const tools = el("div", { class: "grid-tools" }, this.search, this.filter, this.order, this.total, all, this.known);
     this.root = el("div", { class: "grid-view", hidden: true }, this.kinds, tools, this.rows);
     root.append(this.root);
-    this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (offset, limit) => this.load(offset, limit), (row, at) => this.draw(row, at));
+    this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (page) => this.load(page), (row, at) => this.draw(row, at), () => this.again());
+    this.list.taken = putRows;
     narrow.addEventListener("change", () => {
       this.list.rowHeight = narrow.matches ? 92 : 46;
       this.list.mark(() => true);
@@ -54,11 +56,55 @@ export class GridView {
     if (model.contradicted && !this.begun) this.query.order = "attention";
     this.begun = true;
     this.drawKinds();
-    history.replaceState(null, "", `#/grid/${encodeURIComponent(this.kindName ?? "")}`);
     await this.ask({});
   }
 
+  /** Show the same kind at the same class after names have changed, whatever they are called now. `place` is where the
+   * person was; `classes` says that the list may have other classes now. */
+  async reopen(place, classes) {
+    const kind = model.kinds.find((one) => one.number === place.kind);
+    this.kindName = (kind ?? model.kinds[0])?.name;
+    this.drawKinds();
+    if (!kind) return this.ask({});
+    this.busy += 1;
+    try {
+      if (classes || !(await this.list.reload(this.at))) await this.stay();
+    } finally {
+      this.busy -= 1;
+    }
+  }
+
+  /** Where the person is: what the next key is for. */
+  place() {
+    return { number: this.row?.number, kind: this.kind?.number, labels: this.kind?.label_numbers ?? [] };
+  }
+
+  /** Ask for the list anew and go to the class in focus there, or to the one that came after it. */
+  async stay() {
+    const place = await this.list.reset(near(this.list, this.at));
+    if (place === undefined) return;
+    this.at = Math.max(0, Math.min(place ?? this.at, this.list.total - 1));
+    await this.list.rowAt(this.at);
+    this.list.mark(() => true);
+    this.list.reveal(this.at);
+  }
+
+  /** The server does not have the list any more: ask for it anew. Keys that wait were for the class in focus. */
+  async again() {
+    const before = this.row?.number;
+    this.busy += 1;
+    try {
+      await this.stay();
+    } catch (problem) {
+      say(problem.message, { fault: true });
+    } finally {
+      this.busy -= 1;
+    }
+    changed(this.row?.number === before ? "ready" : "lost");
+  }
+
   drawKinds() {
+    history.replaceState(null, "", `#/grid/${encodeURIComponent(this.kindName ?? "")}`);
     const tabs = model.kinds.map((kind) =>
       el("button", { type: "button", role: "tab", tabindex: "-1", "aria-selected": String(kind.name === this.kindName), onclick: () => this.open(kind.name) }, kind.name),
     );
@@ -76,9 +122,8 @@ export class GridView {
     );
   }
 
-  async load(offset, limit) {
-    const page = await get("/api/classes", { ...this.query, kind: this.kindName, offset, limit });
-    for (const row of page.rows) putCells(Object.values(row.cells));
+  async load(asked) {
+    const page = await get("/api/classes", { ...this.query, kind: this.kindName, ...asked });
     this.total.textContent = count(page.total, "class", "classes");
     return page;
   }
@@ -89,13 +134,18 @@ export class GridView {
     this.order.value = this.query.order;
     this.at = 0;
     this.rows.scrollTop = 0;
-    this.loading = true;
-    await this.list.reset().finally(() => (this.loading = false));
+    this.busy += 1;
+    await this.list.reset().finally(() => (this.busy -= 1));
     changed("ready");
   }
 
+  /** How many other rows are on their way. */
+  busy = 0;
+
   /** Whether other rows are on their way; keys wait for them. */
-  loading = false;
+  get loading() {
+    return this.busy > 0;
+  }
 
   searchKey(event) {
     event.stopPropagation();
@@ -111,6 +161,7 @@ export class GridView {
   draw(row, index) {
     const focus = index === this.at;
     if (!row) return el("div", { class: "grid-row" }, el("span", { class: "muted" }, "…"));
+    if (row.removed) return el("div", { class: focus ? "grid-row focus" : "grid-row", data: { index } }, el("span", { class: "muted" }, `${row.fine} was removed`));
     const { kind } = this;
     const cell = cellOf(row.fine, kind.name);
     const value = shownValue(row.fine, kind.name);
@@ -124,6 +175,10 @@ export class GridView {
       this.focus(index);
       this.actions.find();
     };
+    const clear = () => {
+      this.focus(index);
+      this.actions.clear();
+    };
     return el(
       "div",
       {
@@ -135,7 +190,7 @@ export class GridView {
       },
       row.photo !== null && el("img", { class: "tiny", src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" }),
       el("button", { type: "button", class: "grid-name", title: row.fine, tabindex: "-1", onclick: () => this.openClass(row.fine) }, row.fine),
-      el("div", { class: "options" }, conflict ? this.drawConflict(conflict) : optionButtons(kind, value, { open: focus, suggested, pick, find, few: narrow.matches ? 6 : 9 })),
+      el("div", { class: "options" }, conflict ? this.drawConflict(conflict) : optionButtons(kind, value, { open: focus, suggested, pick, find, clear, few: narrow.matches ? 6 : 9 })),
       el(
         "div",
         { class: "marks" },
@@ -157,7 +212,7 @@ export class GridView {
       { class: "conflict slim", role: "alert" },
       `Not saved: ${by ?? "somebody"} chose ${inWords(theirs)}. `,
       el("button", { type: "button", class: "small", onclick: keep }, `Keep ${inWords(yours)}`),
-      el("button", { type: "button", class: "small", onclick: () => this.takeTheirs(conflict) }, withKey("Take theirs", "save")),
+      el("button", { type: "button", class: "small", onclick: () => this.takeTheirs(conflict) }, withKey("Take theirs", "resolve")),
     );
   }
 
@@ -169,8 +224,10 @@ export class GridView {
 
   // ---- deciding ------------------------------------------------------------------------------------------------------
 
+  /** The class in focus, unless it has been removed meanwhile. */
   get row() {
-    return this.list.row(this.at);
+    const row = this.list.row(this.at);
+    return row?.removed ? undefined : row;
   }
 
   /** Whether a cell is in sight, and with it a conflict about it. */
@@ -184,24 +241,29 @@ export class GridView {
     this.at = index;
     this.list.mark((_, other) => other === before || other === index);
     this.list.rowAt(Math.min(index + AHEAD, this.list.total - 1)).catch(() => {});
-    if (!this.row) this.waitFor(index);
+    if (!this.list.row(index)) this.waitFor(index);
     this.list.reveal(index);
     this.rows.querySelector(".focus .option[aria-pressed=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   async waitFor(index) {
-    this.loading = true;
+    this.busy += 1;
     await this.list.rowAt(index).catch(() => {});
-    this.loading = false;
+    this.busy -= 1;
     this.list.later();
     changed("ready");
   }
 
   decideLabel(label, more) {
     const { row, kind } = this;
-    if (!row) return;
+    if (!row) return this.pass();
     decide([[row.fine, kind.name, choose(kind, shownValue(row.fine, kind.name), label, more)]]);
     if (!more && kind.mode !== "all") this.focus(this.at + 1);
+  }
+
+  /** Go on from a class that was removed. */
+  pass() {
+    if (this.list.row(this.at)?.removed) this.focus(this.at + 1);
   }
 
   choose(index, more) {
@@ -226,7 +288,7 @@ export class GridView {
       this.search.select();
     },
     filter: () => this.nextFilter(),
-    find: () => findLabel(this.kind, (label) => this.decideLabel(label, this.kind.mode === "all")),
+    find: () => this.find(),
     accept: () => this.accept(),
     acceptAll: () => openSuggestions({ kind: this.kindName }),
     resolve: () => this.resolve(),
@@ -235,6 +297,17 @@ export class GridView {
     names: () => openNames({ kind: this.kindName, fine: this.row?.fine }),
   };
 
+  /** Find a label by its name for the class in focus; a new one is chosen only if that is still in focus. */
+  find() {
+    const place = () => JSON.stringify([this.row?.number, this.kind?.number]);
+    const before = place();
+    findLabel(this.kind, (label) => {
+      if (place() !== before) return false;
+      this.decideLabel(label, this.kind.mode === "all");
+      return true;
+    });
+  }
+
   nextFilter() {
     const names = Object.keys(FILTERS);
     const show = names[(names.indexOf(this.query.show) + 1) % names.length];
@@ -242,14 +315,15 @@ export class GridView {
     this.ask({ show });
   }
 
+  /** Enter: what is shown becomes the decision of this person, then the next class. A conflict stays: it may have come up
+   * under the key, so nobody has chosen between its values. */
   saveAndGoOn() {
-    if (!this.row) return;
+    if (!this.row) return this.pass();
     const { fine } = this.row;
-    const conflict = conflictOf(fine, this.kindName);
-    if (conflict) return this.takeTheirs(conflict);
     const value = shownValue(fine, this.kindName);
     const voted = cellOf(fine, this.kindName).votes[localStorage.getItem("finegraph.person")] !== undefined;
-    if (value !== null && !voted && !isPending(fine, this.kindName)) decide([[fine, this.kindName, value]]);
+    const open = !isPending(fine, this.kindName) && !conflictOf(fine, this.kindName);
+    if (value !== null && !voted && open) decide([[fine, this.kindName, value]]);
     this.focus(this.at + 1);
   }
 
@@ -258,19 +332,21 @@ export class GridView {
     if (!suggestion || same(suggestion.value, shownValue(suggestion.fine, suggestion.kind))) {
       return say("There is no suggestion for this cell.");
     }
-    act("/api/accept", { suggestions: { [suggestion.number]: cellOf(suggestion.fine, suggestion.kind).version } });
+    accept(suggestion);
     this.focus(this.at + 1);
   }
 
   resolve() {
     const cell = this.row && cellOf(this.row.fine, this.kindName);
+    const conflict = cell && conflictOf(cell.fine, cell.kind);
+    if (conflict) return this.takeTheirs(conflict);
     if (!cell?.disagreement) return say("Nobody disagrees on this cell.");
-    act("/api/resolve", { fine: cell.fine, kind: cell.kind, value: cell.value, seen: cell.version });
+    resolve(cell.fine, cell.kind, shownValue(cell.fine, cell.kind));
   }
 
   changed(what, detail) {
+    if (renaming.held) return; // the rows are about to be loaded with the new names
     if (what === "progress") return this.drawProgress();
-    if (what === "names") return this.open(this.kindName);
     if (what === "saved" && detail.edit.path === "/api/undo") {
       say(detail.answer.text);
       this.revealUndone(detail.answer.cells ?? []);

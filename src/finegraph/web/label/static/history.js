@@ -1,28 +1,68 @@
-// The history of one cell: every edit with who and when, each of which can be undone.
+// What happened to a cell, to the note of its class and to the labels of its photos: who and when, each can be undone.
 
 import { get } from "./api.js";
 import { button, el, fill, when } from "./dom.js";
 import { openDialog } from "./dialogs.js";
-import { act } from "./model.js";
+import { act, model } from "./model.js";
 import { inWords } from "./values.js";
 
-/** Show what happened to a cell. */
+const PAGE = 100;
+
+/** Show what happened to a cell; the note and the photos of the class are a click away. */
 export async function showHistory(fine, kind) {
-  const { body, close } = openDialog(`${fine}: ${kind}`);
-  body.append(el("p", { class: "muted" }, "Loading …"));
-  const { edits } = await get("/api/history", { fine, kind }).catch((problem) => ({ edits: [], problem }));
-  const rows = edits.map((edit) => {
-    const undo = button("Undo", () => {
-      act("/api/undo", { number: edit.number });
-      close();
-    }, { class: "small" });
-    const told = edit.target === "cell" ? `${inWords(edit.before)} → ${inWords(edit.after)}` : edit.text;
-    return el(
-      "li",
-      { class: edit.undone ? "undone" : "" },
-      el("div", {}, el("strong", {}, edit.person ?? "–"), el("span", { class: "muted" }, ` ${when(edit.at)} · ${edit.action}`)),
-      el("div", { class: "row" }, el("span", {}, told), edit.undone ? el("span", { class: "muted" }, "undone") : edit.target === "cell" && edit.undoes === null && undo),
+  const { body, close } = openDialog(`History of ${fine}`);
+  const menu = el("div", { class: "tabs", role: "tablist" });
+  const list = el("div", { class: "history-list" });
+  fill(body, menu, list);
+  const parts = {
+    cell: { title: kind, query: { fine, kind, target: "cell" }, none: "Nobody has changed this cell since it was imported." },
+    note: { title: "Note", query: { fine, target: "note" }, none: "Nobody has written a note." },
+    photo: { title: "Photos", query: { fine, kind, target: "photo" }, none: `No photo of this class has a label of its own in ${kind}.` },
+  };
+  const names = Object.keys(parts).filter((name) => name !== "photo" || model.photos);
+  const open = (name) => {
+    const tabs = names.map((other) =>
+      el("button", { type: "button", role: "tab", "aria-selected": String(other === name), onclick: () => open(other) }, parts[other].title),
     );
-  });
-  fill(body, rows.length ? el("ol", { class: "history" }, rows) : el("p", { class: "muted" }, "Nobody has changed this cell since it was imported."));
+    menu.replaceChildren(...tabs);
+    return load(parts[name], list, close);
+  };
+  await open("cell");
+}
+
+/** Load the edits of a part and draw them, page after page. */
+async function load({ query, none }, list, close) {
+  const rows = el("ol", { class: "history" });
+  const foot = el("div", {});
+  const next = async (before) => {
+    fill(foot, el("p", { class: "muted" }, "Loading …"));
+    const found = await get("/api/history", { ...query, before, limit: PAGE }).catch((problem) => problem);
+    if (found instanceof Error) return fill(foot, el("p", { class: "fault", role: "alert" }, `${found.message}. `, button("Try again", () => next(before), { class: "small" })));
+    rows.append(...found.edits.map((edit) => line(edit, close)));
+    const more = found.edits.length === PAGE && button("Show more", () => next(found.edits.at(-1).number), { class: "quiet" });
+    fill(foot, more, !rows.children.length && el("p", { class: "muted" }, none));
+  };
+  fill(list, rows, foot);
+  await next();
+}
+
+function line(edit, close) {
+  const undo = button("Undo", () => {
+    act("/api/undo", { number: edit.number });
+    close();
+  }, { class: "small" });
+  return el(
+    "li",
+    { class: edit.undone ? "undone" : "" },
+    el("div", {}, el("strong", {}, edit.person ?? "–"), el("span", { class: "muted" }, ` ${when(edit.at)} · ${edit.action}`)),
+    el("div", { class: "row" }, el("span", {}, told(edit)), edit.undone ? el("span", { class: "muted" }, "undone") : edit.undoes === null && undo),
+  );
+}
+
+/** What an edit changed, in words. */
+function told({ target, photo, before, after }) {
+  if (target === "note") return `${before || "no note"} → ${after || "no note"}`;
+  if (target === "cell") return `${inWords(before)} → ${inWords(after)}`;
+  const label = (value) => (value === null ? "as its class" : inWords(value));
+  return `${photo}: ${label(before)} → ${label(after)}`;
 }

@@ -18,7 +18,7 @@ export const ACTIONS = {
   find: ["find a label by its name, or add one", "="],
   accept: ["accept the suggestion", "s"],
   acceptAll: ["accept all suggestions that are shown", "S"],
-  resolve: ["settle a disagreement with what is shown", "r"],
+  resolve: ["settle a disagreement with what is shown; at a conflict take theirs", "r"],
   filter: ["the next filter", "f"],
   grid: ["change between one class and the grid", "g"],
   team: ["the team: progress, agreement, last actions", "G"],

@@ -9,8 +9,10 @@ import { openFiles } from "./files_dialog.js";
 import { GridView } from "./grid_view.js";
 import { openHelp } from "./help_dialog.js";
 import { meaning } from "./keys.js";
-import { changed, follow, forgetCells, loadStart, model, onChange, saver, undo } from "./model.js";
+import { leftOpen, openLeft } from "./left_open.js";
+import { follow, forgetCells, loadStart, model, onChange, renaming, saver, undo } from "./model.js";
 import { openNames } from "./names_dialog.js";
+import { isAwaited } from "./outcome.js";
 import { TeamView } from "./team_view.js";
 
 const root = find("#view");
@@ -27,14 +29,14 @@ views.team = new TeamView(root, {
 });
 let current = "class";
 
-/** Open a view. */
-async function show(name, place) {
+/** Open a view at a place; `more` says more exactly where that is. */
+async function show(name, place, more) {
   current = name;
   find(".touch").hidden = name === "team";
   for (const [other, view] of Object.entries(views)) view.root.hidden = other !== name;
   for (const tab of document.querySelectorAll("[data-view]")) tab.setAttribute("aria-selected", String(tab.dataset.view === name));
   try {
-    await views[name].open(place);
+    await views[name].open(place, more);
   } catch (problem) {
     say(problem.message, { fault: true });
   }
@@ -61,7 +63,7 @@ document.addEventListener("keydown", (event) => {
   const action = found.action && actionNamed(found.action);
   if (found.action && !action) return;
   event.preventDefault();
-  if (AT_ONCE.has(found.action)) return action();
+  if (AT_ONCE.has(found.action) && !(renaming.held && found.action === "grid")) return action();
   waiting.push(action ?? (() => views[current].choose(found.choice, found.more)));
   drain();
 });
@@ -71,18 +73,44 @@ const AT_ONCE = new Set(["search", "help", "back", "grid", "team", "files", "fil
 const waiting = [];
 
 function drain() {
-  while (waiting.length && !views[current].loading) waiting.shift()();
+  while (waiting.length && !renaming.held && !views[current].loading) waiting.shift()();
+}
+
+// What is on the screen has the old names for a moment: a touch is told so, rather than taken for something else.
+for (const place of [root, find(".touch")]) {
+  const wait = (event) => {
+    if (!renaming.held) return;
+    event.stopPropagation();
+    event.preventDefault();
+    say("Somebody has just changed names: choose again.");
+  };
+  place.addEventListener("click", wait, true);
 }
 
 // ---- the bar at the top ----------------------------------------------------------------------------------------------
 
-const WORDS = { saved: "Saved", saving: "Saving …", "not saved": "Not saved" };
+const WORDS = { saved: "Saved", saving: "Saving …", "not saved": "Not saved", writing: "Note not saved yet", open: "To look at" };
+let saving = { name: "saved", waiting: 0, reason: "" };
+let shownState = "";
 
-function showState({ name, waiting, reason }) {
+/** Show whether all is saved: what is sent, then a note that is being written, then what waits for the person. */
+function showState(told = saving) {
+  saving = told;
+  const { waiting, reason } = saving;
+  const name = saving.name !== "saved" ? saving.name : views.class.note.writing ? "writing" : leftOpen() ? "open" : "saved";
+  const now = JSON.stringify([name, waiting, reason, leftOpen()]);
+  if (now === shownState) return;
+  shownState = now;
   const pill = find("#state");
   pill.dataset.state = name;
-  fill(pill, WORDS[name], name === "not saved" && ` (${waiting}) – try again`);
-  pill.title = reason ? `${reason}; it is tried again by itself` : "";
+  fill(pill, WORDS[name], name === "not saved" && ` (${waiting}) – try again`, name === "open" && ` (${leftOpen()})`);
+  const open = "Conflicts, and edits that were refused: click to see them";
+  pill.title = name === "open" ? open : reason ? `${reason}; it is tried again by itself` : "";
+}
+
+function pressState() {
+  if (saver.idle && leftOpen()) openLeft((fine, more) => show("class", fine, more));
+  else saver.retry();
 }
 
 async function askPerson(title) {
@@ -106,10 +134,52 @@ function turnTheme() {
 }
 
 /** After names have changed, load everything anew; `classes`: those of classes too, so that the open one may be gone. */
-async function reload(classes) {
-  forgetCells();
-  await loadStart().catch(() => {});
-  changed("names", { classes });
+function reload(classes) {
+  renaming.done = renaming.done.then(() => rename(classes)).catch((fault) => reportError(fault));
+}
+
+/** Until the new names are there, everything goes on with the old ones. From then on keys wait until the view has them
+ * too, and are dropped if they would be for something else than what the person was looking at. */
+async function rename(classes) {
+  let name;
+  let place;
+  await patiently(() =>
+    loadStart(() => {
+      name = current;
+      place = views[name].place?.();
+      renaming.held = true;
+      views.class.ahead.forget();
+      forgetCells();
+    }),
+  );
+  try {
+    if (current === name) await patiently(async () => (place ? views[name].reopen(place, classes) : views[name].changed("names", { classes })));
+  } finally {
+    renaming.held = false;
+  }
+  if (current !== name || !stillThere(place, views[name].place?.())) dropKeys();
+  drain();
+  showState();
+}
+
+/** Do something again and again while the server is away. */
+async function patiently(action) {
+  for (;;) {
+    const problem = await action().then(() => undefined, (fault) => fault);
+    if (problem === undefined) return;
+    if (problem.status !== 0 && !(problem.status >= 500)) throw problem;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
+/** Whether a key means the same as before: the class, the kind and, up to new ones at the end, its labels. */
+function stillThere(before, now) {
+  if (!before || !now) return before === now;
+  return before.number === now.number && before.kind === now.kind && before.labels.every((label, index) => now.labels[index] === label);
+}
+
+function dropKeys() {
+  if (waiting.splice(0).length) say("Names have changed: what you typed meanwhile was not used.");
 }
 
 const ofClasses = ({ edits, more }) => more || edits.some((edit) => edit.target === "fine" || edit.target === "graph");
@@ -120,7 +190,11 @@ const notAllTold = ({ edits, cells }) => edits > 1 && edits > cells.length;
 
 onChange((what, detail) => {
   if (what === "save") return showState(detail);
-  if (what === "ready") return drain();
+  if (what === "conflicts" || what === "writing") return showState();
+  if (what === "ready") {
+    drain();
+    return showState();
+  }
   if (what === "lost") return waiting.splice(0); // these keys were for a class that did not come
   if (what === "others" && detail.names) return reload(ofClasses(detail));
   if (what === "saved" && (detail.answer.names || notAllTold(detail.answer))) {
@@ -129,11 +203,13 @@ onChange((what, detail) => {
   }
   if (what === "refused") showConflicts(detail);
   views[current].changed(what, detail);
+  showState();
 });
 
 /** Show conflicts that no view shows: a cell in sight shows that of a decision, a note that is open takes both texts. */
 function showConflicts({ edit, problem, conflicts }) {
-  const noteIsOpen = edit.path === "/api/note" && current === "class" && views.class.row?.fine === edit.body.fine;
+  if (isAwaited(edit)) return; // the window that made it shows what became of it
+  const noteIsOpen = current === "class" && views.class.note.isOf(edit);
   const inSight = ({ fine, kind }) => edit.path === "/api/decide" && views[current].shows(fine, kind);
   const hidden = conflicts.filter((conflict) => !inSight(conflict));
   if (noteIsOpen || !hidden.length) return;
@@ -150,7 +226,7 @@ function openAddress() {
 
 async function start() {
   theme(localStorage.getItem("finegraph.theme"));
-  find("#state").addEventListener("click", () => saver.retry());
+  find("#state").addEventListener("click", pressState);
   find("#person").addEventListener("click", () => askPerson("Who are you?"));
   find("#theme").addEventListener("click", turnTheme);
   find("#help").addEventListener("click", openHelp);

@@ -2,11 +2,13 @@
 //
 // A cell of the server is replaced only by a newer one. What a person chose is shown at once and put back if the server
 // refuses it. `seen` is the version that the person was looking at when deciding; for a cell that this page has just
-// changed itself, it is the version that this change made.
+// changed itself, it is the version that this change made. Edits say by numbers what their names meant here, so that
+// they hold when somebody renames something before they are sent.
 
 import { get, person, post, setStore } from "./api.js";
 import { say } from "./dialogs.js";
 import { Saver } from "./saving.js";
+import { labelsIn } from "./values.js";
 
 const key = (fine, kind) => `${fine}\u0000${kind}`;
 
@@ -20,6 +22,8 @@ export const model = {
 };
 
 const cells = new Map();
+const old = new Set(); // cells from before names have changed: any newer answer replaces them, whatever its version
+const classNumbers = new Map();
 const pending = new Map();
 const own = new Map();
 const conflicts = new Map();
@@ -28,14 +32,16 @@ const ownBatches = new Set();
 let followed = 0;
 
 /** Call a function whenever something that is shown may have changed. `what` is "cells", "saved", "refused", "others",
- * "names", "progress", "save", "ready" or "lost" (what keys wait for did not come); where `detail.places` is given, only these cells have changed. */
+ * "names", "progress", "save", "conflicts", "writing" (a note), "ready" or "lost" (what keys wait for did not come); where
+ * `detail.places` is given, only these cells have changed. */
 export const onChange = (listener) => listeners.add(listener);
 export const changed = (what, detail) => listeners.forEach((listener) => listener(what, detail));
 
-/** Load what every view needs. */
-export async function loadStart() {
+/** Load what every view needs; `before` is called when it is there and nothing has been replaced yet. */
+export async function loadStart(before = () => {}) {
   const start = await get("/api/start");
   if (model.store !== null && model.store !== start.store) return location.reload(); // another store is served by now
+  before();
   Object.assign(model, start);
   setStore(model.store);
   saver.open(model.store);
@@ -64,8 +70,25 @@ export const progressOf = (name) => model.progress.kinds.find((one) => one.kind 
 export function putCells(found) {
   for (const cell of found) {
     const place = key(cell.fine, cell.kind);
-    if ((cells.get(place)?.version ?? -1) <= cell.version) cells.set(place, cell);
+    if (old.delete(place) || (cells.get(place)?.version ?? -1) <= cell.version) cells.set(place, cell);
   }
+}
+
+/** Take note of classes as the server has them: their numbers and cells. */
+export function putRows(rows) {
+  for (const row of rows) {
+    if (row.removed) continue; // another class may have its name by now
+    classNumbers.set(row.fine, row.number);
+    putCells(Object.values(row.cells));
+  }
+}
+
+/** What names mean here: the numbers of a class, a kind and the labels of a value, which stay when names change. */
+export function numbersOf(fine, kindName, value = null) {
+  const kind = kindNamed(kindName);
+  const labels = kind ? labelsIn(value).filter((label) => kind.labels.includes(label)) : [];
+  const number = (label) => kind.label_numbers[kind.labels.indexOf(label)];
+  return { fine: classNumbers.get(fine), kind: kind?.number, labels: Object.fromEntries(labels.map((label) => [label, number(label)])) };
 }
 
 /** A cell as the server has it. */
@@ -80,10 +103,20 @@ export function shownValue(fine, kind) {
 
 export const isPending = (fine, kind) => pending.has(key(fine, kind));
 export const conflictOf = (fine, kind) => conflicts.get(key(fine, kind));
-export const forgetConflict = (fine, kind) => conflicts.delete(key(fine, kind));
+export const openConflictList = () => [...conflicts.values()];
+export function forgetConflict(fine, kind) {
+  if (conflicts.delete(key(fine, kind))) changed("conflicts");
+}
 
-/** Forget all cells, after names have changed. Conflicts stay: nobody has chosen between their values yet. */
-export const forgetCells = () => cells.clear();
+/** After names have changed, a cell is as it was only until it is loaded again: its name may be that of another by now.
+ * Until then its version still keeps a decision from replacing what nobody has looked at. Conflicts stay: nobody has
+ * chosen between their values yet. */
+export function forgetCells() {
+  for (const place of cells.keys()) old.add(place);
+}
+
+/** Whether names are being replaced: from when the new ones are there until what is shown has them. */
+export const renaming = { held: false, done: Promise.resolve() };
 
 // ---- saving ----------------------------------------------------------------------------------------------------------
 
@@ -102,40 +135,71 @@ saver.prepare = async (edit) => {
     if (cell.follows && mine > cell.seen) cell.seen = mine;
     delete cell.follows;
   }
+  for (const { fine, kind, follows, suggestion } of edit.places ?? []) {
+    const mine = own.get(key(fine, kind));
+    if (!follows || mine === undefined) continue;
+    const seen = suggestion === undefined ? edit.body : edit.body.suggestions;
+    const name = suggestion ?? "seen";
+    if (mine > seen[name]) seen[name] = mine;
+  }
   const mine = own.get(otherPlace(edit));
   if (mine > edit.body.seen) edit.body.seen = mine;
   return edit;
 };
 
+const photoPlace = (photo, kind) => `photo\u0000${photo}\u0000${kind}`;
+const notePlace = (fine) => `note\u0000${fine}`;
+
 /** What an edit of a photo or a note changes; other edits have no such place. */
 function otherPlace({ path, body }) {
-  if (path === "/api/photo") return `photo\u0000${body.photo}\u0000${body.kind}`;
-  return path === "/api/note" ? `note\u0000${body.fine}` : undefined;
+  if (path === "/api/photo") return photoPlace(body.photo, body.kind);
+  return path === "/api/note" ? notePlace(body.fine) : undefined;
 }
+
+/** The cells that an edit decides, as it was made. */
+const placesOf = (edit) => edit.body.cells ?? edit.places ?? [];
 
 function saved(edit, answer) {
   ownBatches.add(answer.batch);
   // Nobody edited in between: there is nothing to ask for. Otherwise `follow` finds out what it was.
   if (answer.version - answer.edits === followed) followed = answer.version;
-  for (const cell of edit.body.cells ?? []) settle(cell, edit.body.edit);
+  const places = placesOf(edit);
+  for (const cell of places) settle(cell, edit.body.edit);
   if (otherPlace(edit)) own.set(otherPlace(edit), answer.note_version ?? answer.version);
+  for (const { photo, kind, version } of answer.photos ?? []) own.set(photoPlace(photo, kind), version);
+  for (const { fine, version } of answer.notes ?? []) own.set(notePlace(fine), version);
   for (const cell of answer.cells ?? []) own.set(key(cell.fine, cell.kind), cell.version);
+  // An edit that follows this one may know the cell by the name that it had before.
+  if (places.length === 1 && answer.cells?.length === 1) own.set(key(places[0].fine, places[0].kind), answer.cells[0].version);
+  saver.giveUp((other) => samePlace(other, edit));
   putCells(answer.cells ?? []);
   loadProgress();
   changed("saved", { edit, answer, places: edit.path === "/api/decide" ? edit.body.cells : undefined });
 }
 
 function refused(edit, problem) {
-  for (const cell of edit.body.cells ?? []) settle(cell, edit.body.edit);
+  for (const cell of placesOf(edit)) settle(cell, edit.body.edit);
   const found = problem.body.conflicts ?? [];
   for (const conflict of found) {
     if (conflict.what !== "cell") continue;
     if (edit.path === "/api/decide") conflicts.set(key(conflict.fine, conflict.kind), conflict);
     own.delete(key(conflict.fine, conflict.kind));
   }
-  // A conflict of a decision is shown at its cell, others in a window; what nobody can choose is only told.
-  if (!found.length) say(`Not saved: ${problem.message}`, { fault: true });
+  // A conflict of a decision is shown at its cell, others in a window. What a person has chosen or written is kept until
+  // they have looked at it again; what can be asked for again is only told.
+  if (!found.length && PERSONAL.has(edit.path)) saver.keepRefused(edit, problem.message);
+  else if (!found.length) say(`Not saved: ${problem.message}`, { fault: true });
   changed("refused", { edit, problem, conflicts: found });
+}
+
+/** Edits that hold what only a person can give. */
+const PERSONAL = new Set(["/api/decide", "/api/resolve", "/api/photo", "/api/note"]);
+
+/** Whether two edits are about one cell, label of a photo or note. */
+function samePlace(one, other) {
+  const names = (edit) => (otherPlace(edit) ? [otherPlace(edit)] : placesOf(edit).map(({ fine, kind }) => key(fine, kind)));
+  const mine = new Set(names(one));
+  return names(other).some((name) => mine.has(name));
 }
 
 function settle(cell, edit) {
@@ -148,14 +212,35 @@ export function decide(changes) {
   const body = { person: person(), cells: [] };
   for (const [fine, kind, value] of changes) {
     const place = key(fine, kind);
-    const follows = pending.has(place) || saver.waiting.some((edit) => edit.path === "/api/undo");
-    body.cells.push({ fine, kind, value, seen: cellOf(fine, kind).version, follows });
+    body.cells.push({ fine, kind, value, seen: cellOf(fine, kind).version, follows: followsOwn(place), numbers: numbersOf(fine, kind, value) });
     pending.set(place, { value });
     conflicts.delete(place);
   }
   const edit = saver.add("/api/decide", body);
   for (const [fine, kind] of changes) pending.get(key(fine, kind)).edit = edit;
   changed("cells", { places: body.cells });
+}
+
+/** Whether an edit of a cell comes after another of this page that is not saved yet: it goes on from what that makes. */
+const followsOwn = (place) => pending.has(place) || saver.waiting.some((edit) => edit.path === "/api/undo");
+
+/** Accept a suggestion. */
+export function accept({ number, fine, kind, value }) {
+  put("/api/accept", { suggestions: { [number]: cellOf(fine, kind).version } }, { fine, kind, suggestion: number }, value);
+}
+
+/** Settle a disagreement with a value. */
+export function resolve(fine, kind, value) {
+  put("/api/resolve", { fine, kind, value, seen: cellOf(fine, kind).version, numbers: numbersOf(fine, kind, value) }, { fine, kind }, value);
+}
+
+/** An action that gives one cell a value, which is shown at once. */
+function put(path, body, place, value) {
+  const name = key(place.fine, place.kind);
+  const places = [{ ...place, follows: followsOwn(name) }];
+  conflicts.delete(name);
+  pending.set(name, { value, edit: saver.add(path, { person: person(), ...body }, { places }) });
+  changed("cells", { places });
 }
 
 /** Another action of this person, saved like a decision. */

@@ -1,15 +1,19 @@
 // Adding, renaming, merging and splitting labels, kinds and classes: first a preview of what changes, then the change.
+//
+// The window stays open until the change is made. Where somebody has edited something meanwhile that the preview speaks of,
+// nothing is changed, and the window shows what the change would do now.
 
 import { button, count, el, fill } from "./dom.js";
-import { openDialog, say } from "./dialogs.js";
-import { act, askServer } from "./model.js";
+import { openDialog } from "./dialogs.js";
+import { askServer } from "./model.js";
 import { FIELDS } from "./names_fields.js";
 import { FORMS } from "./names_forms.js";
+import { actInWindow, newPreview } from "./outcome.js";
 import { inWords } from "./values.js";
 
 /** Open the window; `chosen` is the kind and the class that the person looks at. */
 export function openNames(chosen, first = "add_label") {
-  const { body, close } = openDialog("Names", { wide: true });
+  const { body, dialog } = openDialog("Names", { wide: true });
   const menu = el("div", { class: "menu", role: "tablist" });
   const form = el("div", { class: "names-form" });
   const show = (name) => {
@@ -17,14 +21,14 @@ export function openNames(chosen, first = "add_label") {
       el("button", { type: "button", role: "tab", "aria-selected": String(other === name), onclick: () => show(other) }, title),
     );
     menu.replaceChildren(...tabs);
-    form.replaceChildren(drawForm(name, { ...chosen }, close));
+    form.replaceChildren(drawForm(name, { ...chosen }, dialog));
     form.querySelector("input, select")?.focus();
   };
   fill(body, el("div", { class: "names" }, menu, form));
   show(first);
 }
 
-function drawForm(name, chosen, close) {
+function drawForm(name, chosen, dialog) {
   const fields = {};
   const scope = {
     chosen,
@@ -51,34 +55,45 @@ function drawForm(name, chosen, close) {
   const preview = async (event) => {
     event.preventDefault();
     const values = Object.fromEntries(Object.entries(fields).map(([field, { value }]) => [field, value()]));
-    await showPreview({ change: name, ...values }, result, close);
+    await showPreview({ change: name, ...values }, result, dialog);
   };
   return el("form", { onsubmit: preview }, inputs, el("footer", {}, el("button", { type: "submit" }, "Preview")), result);
 }
 
-async function showPreview(change, result, close) {
-  let found;
-  try {
-    found = await askServer("/api/preview", { change });
-  } catch (problem) {
-    return fill(result, el("p", { class: "fault", role: "alert" }, problem.message));
-  }
-  const apply = button("Make this change", () => {
-    act("/api/apply", { change, digest: found.digest });
-    say(found.text);
-    close();
-  }, { class: "primary" });
+const fault = (problem) => el("p", { class: "fault", role: "alert" }, problem.message);
+
+async function showPreview(change, result, dialog) {
+  const found = await askServer("/api/preview", { change }).catch((problem) => problem);
+  if (found instanceof Error) return fill(result, fault(found));
+  drawPreview(found, change, result, dialog);
+}
+
+async function makeChange(found, change, result, dialog) {
+  fill(result, el("p", { class: "muted", role: "status" }, "Saving … It is sent as soon as the server answers; you may close this window."));
+  const outcome = await actInWindow(dialog, "/api/apply", { change, digest: found.digest });
+  if (outcome?.answer) return dialog.close();
+  if (!outcome) return;
+  if (newPreview(outcome)) drawPreview(newPreview(outcome), change, result, dialog, true);
+  else fill(result, fault(outcome.problem));
+}
+
+/** Draw what a change would do; `again`: not what the person has seen before. */
+function drawPreview(found, change, result, dialog, again = false) {
+  const apply = button("Make this change", () => makeChange(found, change, result, dialog), { class: "primary" });
   const rows = found.examples.map((one) =>
     el("tr", {}, el("td", {}, one.fine), el("td", {}, one.kind), el("td", {}, inWords(one.before)), el("td", {}, "→"), el("td", {}, el("strong", {}, inWords(one.after)))),
   );
   const more = found.cells > rows.length && el("p", { class: "muted" }, `and ${count(found.cells - rows.length, "more cell")}`);
   fill(
     result,
+    again && el("p", { class: "warn", role: "alert" }, "Nothing was changed: somebody has edited something since the preview. This is what would happen now."),
     el("p", {}, el("strong", {}, found.text)),
     found.warnings.map((text) => el("p", { class: "warn" }, text)),
     rows.length > 0 && el("div", { class: "scroll" }, el("table", {}, el("tbody", {}, rows))),
     more,
     el("footer", {}, apply),
   );
-  apply.focus();
+  if (!again) return apply.focus();
+  dialog.tabIndex = -1;
+  dialog.focus(); // the next key must not make the change
 }

@@ -1,7 +1,7 @@
 // The labels of a kind as buttons, with the keys that choose them.
 
 import { button, el } from "./dom.js";
-import { bindings, choiceKeys, keyName } from "./keys.js";
+import { bindings, choiceKeys, keyName, withKey } from "./keys.js";
 import { labelsIn, weightOf } from "./values.js";
 
 const FEW = 8;
@@ -17,11 +17,11 @@ export const keyed = (kind) => kind.labels.slice(0, choiceKeys().length);
  *
  * @param {object} kind
  * @param {*} value what the cell holds
- * @param {{open: boolean, suggested: string[], pick: (label: string, more: boolean) => void, find: () => void}} options
+ * @param {{open: boolean, suggested: string[], pick: (label: string, more: boolean) => void, find: () => void, clear: () => void}} options
  *   `open` shows all labels with their keys; otherwise a kind with many labels shows only those that hold or are
- *   suggested; `find` looks for those that are not shown
+ *   suggested; `find` looks for those that are not shown, `clear` says that it is unknown
  */
-export function optionButtons(kind, value, { open, suggested = [], pick, find, few = FEW }) {
+export function optionButtons(kind, value, { open, suggested = [], pick, find, clear, few = FEW }) {
   const held = new Set(labelsIn(value));
   const keys = choiceKeys();
   const all = open || kind.labels.length <= few;
@@ -51,7 +51,8 @@ export function optionButtons(kind, value, { open, suggested = [], pick, find, f
   const empty = held.size === 0 && value?.all_of && el("span", { class: "muted" }, "none of them");
   const unknown = held.size === 0 && !value && !all && el("span", { class: "muted" }, "unknown");
   const others = open ? button(`${rest} more: ${keyName(bindings().find)}`, find, { class: "quiet small more" }) : el("span", { class: "muted more" }, `of ${kind.labels.length}`);
-  return [unknown, empty, ...buttons, rest > 0 && others];
+  const forget = open && value !== null && button("unknown", clear, { class: "quiet small clear", title: withKey("say that it is unknown", "clear") });
+  return [unknown, empty, ...buttons, rest > 0 && others, forget];
 }
 
 /** The short name of a binary kind that belongs to a group ("ingredient: tofu" is tofu), and the group. */

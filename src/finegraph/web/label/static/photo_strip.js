@@ -1,9 +1,9 @@
-// The photos of a class, and the labels of single photos: with p the keys choose labels for the photo in focus.
+// The photos of a class, and the labels of single photos: with p, or after a touch on one, labels are for that photo.
 
-import { el, fill } from "./dom.js";
+import { button, el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
-import { bindings, keyName } from "./keys.js";
-import { act, model } from "./model.js";
+import { withKey } from "./keys.js";
+import { act, model, numbersOf } from "./model.js";
 import { choose, inWords } from "./values.js";
 
 export class PhotoStrip {
@@ -16,6 +16,11 @@ export class PhotoStrip {
     return this.view.row?.photos ?? [];
   }
 
+  /** The photo that labels are for, if they are for one. */
+  get photo() {
+    return this.active ? this.photos[this.at] : undefined;
+  }
+
   draw() {
     // Photos are drawn anew only if something on them has changed: making them again would let them flicker.
     const labels = this.photos.map((photo) => [photo.number, this.label(photo)]);
@@ -25,7 +30,7 @@ export class PhotoStrip {
     this.root.hidden = !model.photos;
     this.root.classList.toggle("active", this.active);
     const thumbs = this.photos.map((photo, index) => this.thumb(photo, index));
-    const large = this.active && this.photos[this.at] && this.large(this.photos[this.at]);
+    const large = this.photo && this.large(this.photo);
     const none = !this.photos.length && el("p", { class: "muted" }, "This class has no photos.");
     fill(this.root, large, el("div", { class: "thumbs" }, thumbs, none));
     if (this.active) this.root.querySelector(".thumb.focus")?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -62,7 +67,8 @@ export class PhotoStrip {
         {},
         el("strong", {}, photo.key),
         el("span", {}, `${this.view.kind?.name}: ${label === null ? "as the class" : inWords(label)}`),
-        el("span", { class: "muted" }, `Keys now label this photo. ${keyName(bindings().photos)} or ${keyName(bindings().back)} goes back to the class.`),
+        el("span", { class: "muted" }, "Labels are for this photo now."),
+        button(withKey("Back to the class", "photos"), () => this.toggle()),
       ),
     );
   }
@@ -73,10 +79,16 @@ export class PhotoStrip {
     this.view.draw();
   }
 
+  /** Change between the class and the photo in focus. */
   toggle() {
-    if (!this.photos.length) return say("This class has no photos.");
+    if (!this.active && !this.photos.length) return say("This class has no photos.");
     this.active = !this.active;
     this.view.draw();
+  }
+
+  /** Another class is shown: labels are for it. */
+  leave() {
+    Object.assign(this, { at: 0, active: false });
   }
 
   move(step) {
@@ -87,8 +99,9 @@ export class PhotoStrip {
   }
 
   decide(label, more) {
+    if (!this.photo) return;
     const kind = this.view.kind;
-    const before = this.label(this.photos[this.at]);
+    const before = this.label(this.photo);
     this.send(kind.mode === "all" ? choose(kind, before, label, more) : label);
   }
 
@@ -97,10 +110,11 @@ export class PhotoStrip {
   }
 
   send(value) {
-    const photo = this.photos[this.at];
+    const { photo } = this;
+    if (!photo) return;
     const kind = this.view.kind.name;
     const seen = photo.cells[kind]?.version ?? 0;
-    act("/api/photo", { photo: photo.number, kind, value, seen });
+    act("/api/photo", { photo: photo.number, kind, value, seen, numbers: { ...numbersOf(undefined, kind, value), fine: undefined } });
     photo.cells[kind] = { ...photo.cells[kind], value, version: seen };
     this.view.draw();
   }

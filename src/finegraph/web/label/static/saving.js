@@ -2,8 +2,10 @@
 //
 // An edit that could not be sent stays, is shown as "not saved" and is sent again under the same number, so that it
 // happens once however often it is sent. A refusal is final: a conflict goes to whoever made the edit, with both values.
+// What was refused for another reason, such as a label that somebody has removed, can be kept until the person has
+// looked at it.
 //
-// What is waiting is kept in the browser and survives a reload: a list per store and page. A page marks its list as left
+// What is waiting or was refused is kept in the browser and survives a reload: a list per store and page. A page marks its list as left
 // when it goes, and says now and then that it is still there; the next page of the same store takes lists over that were
 // left. Should two pages send the same list, every edit happens once all the same.
 
@@ -22,7 +24,7 @@ export class Saver {
    * @param {(edit: object, problem: Error) => void} refused
    */
   constructor(show, done, refused) {
-    Object.assign(this, { show, done, refused, waiting: [], busy: false, pause: 500, reason: "" });
+    Object.assign(this, { show, done, refused, waiting: [], returned: [], busy: false, pause: 500, reason: "" });
     this.prepare = async (edit) => edit;
     addEventListener("beforeunload", (event) => this.waiting.length && event.preventDefault());
     addEventListener("online", () => this.retry());
@@ -46,8 +48,9 @@ export class Saver {
   takeOver() {
     const lists = Object.keys(localStorage).filter((name) => name.startsWith(`${KEPT}.${this.store}.`) && name !== this.own);
     for (const name of lists) {
-      const { left, at, edits } = read(name);
+      const { left, at, edits, returned } = read(name);
       if (!left && Date.now() - at < GONE) continue;
+      this.returned.push(...returned);
       const have = new Set(this.waiting.map((edit) => edit.body.edit));
       this.waiting.push(...edits.filter((edit) => !have.has(edit.body.edit)));
       this.keep();
@@ -56,13 +59,29 @@ export class Saver {
     }
   }
 
-  /** Queue an edit; `prepare` completes its body when it is sent for the first time. Returns its number. */
-  add(path, body) {
-    const edit = { path, body: { ...body, edit: newEditId() }, sent: false };
+  /** Queue an edit; `prepare` completes its body when it is sent for the first time. Returns its number. What is in
+   * `more` stays here and is not sent. */
+  add(path, body, more = {}) {
+    const edit = { ...more, path, body: { ...body, edit: newEditId() }, sent: false };
     this.waiting.push(edit);
     this.keep();
     this.run();
     return edit.body.edit;
+  }
+
+  /** Keep an edit that was refused, with the reason, until it is given up. */
+  keepRefused(edit, reason) {
+    this.returned.push({ path: edit.path, body: edit.body, places: edit.places, reason });
+    this.keep();
+    this.tell();
+  }
+
+  /** Forget edits that were refused. */
+  giveUp(test) {
+    if (!this.returned.some(test)) return;
+    this.returned = this.returned.filter((edit) => !test(edit));
+    this.keep();
+    this.tell();
   }
 
   /** Whether anything waits to be saved. */
@@ -142,9 +161,9 @@ export class Saver {
   }
 
   keep(left = false) {
-    if (this.idle) return localStorage.removeItem(this.own);
+    if (this.idle && !this.returned.length) return localStorage.removeItem(this.own);
     try {
-      localStorage.setItem(this.own, JSON.stringify({ left, at: Date.now(), edits: this.waiting }));
+      localStorage.setItem(this.own, JSON.stringify({ left, at: Date.now(), edits: this.waiting, returned: this.returned }));
     } catch {
       // An import may be larger than what a browser keeps; it is sent all the same, but does not survive a reload.
     }
@@ -154,10 +173,11 @@ export class Saver {
 /** A list that a page has kept; one that cannot be read is empty. */
 function read(name) {
   try {
-    const { left, at, edits } = JSON.parse(localStorage.getItem(name));
-    return { left, at, edits: edits.filter((edit) => edit?.path?.startsWith("/api/") && edit.body?.edit) };
+    const { left, at, edits, returned = [] } = JSON.parse(localStorage.getItem(name));
+    const sound = (edit) => edit?.path?.startsWith("/api/") && edit.body?.edit;
+    return { left, at, edits: edits.filter(sound), returned: returned.filter(sound) };
   } catch {
-    return { left: true, at: 0, edits: [] };
+    return { left: true, at: 0, edits: [], returned: [] };
   }
 }
 

@@ -25,13 +25,13 @@ export async function openSuggestions(scope) {
   const draw = async (least) => {
     const { rows, total } = await get("/api/suggestions", { ...scope, least, limit: MOST });
     taken.clear();
-    const taking = new Set(); // one value per cell: the best one is ticked, others can be ticked instead
+    const boxes = new Map(); // one value per cell: the best one is ticked, others can be ticked instead
     const lines = rows.map((one) => {
       const place = `${one.fine}\u0000${one.kind}`;
-      const first = !taking.has(place) && !one.contradicts;
-      taking.add(place);
+      const first = !boxes.has(place) && !one.contradicts;
       if (first) taken.set(one.number, one);
-      return line(one, first, taken, tell);
+      const others = boxes.get(place) ?? boxes.set(place, new Map()).get(place);
+      return line(one, first, taken, others, tell);
     });
     const more = total > rows.length && el("p", { class: "muted" }, `The first ${MOST} of ${total.toLocaleString("en")}; the others come after these.`);
     fill(list, lines.length ? lines : el("p", { class: "muted" }, "There are no suggestions."), more);
@@ -51,11 +51,17 @@ export async function openSuggestions(scope) {
   accept.focus();
 }
 
-function line(one, first, taken, tell) {
+/** A suggestion with its box; `others` are the boxes of the same cell, of which one is ticked at the most. */
+function line(one, first, taken, others, tell) {
   const box = el("input", { type: "checkbox", checked: first });
+  others.set(one.number, box);
   box.addEventListener("change", () => {
+    for (const [number, other] of others) {
+      if (other === box && box.checked) continue;
+      other.checked = false;
+      taken.delete(number);
+    }
     if (box.checked) taken.set(one.number, one);
-    else taken.delete(one.number);
     tell();
   });
   const now = one.contradicts && el("span", { class: "mark warn" }, `now ${inWords(one.current)}`);

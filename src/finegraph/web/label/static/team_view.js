@@ -11,32 +11,75 @@ const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el("
 const table = (header, rows, none) =>
   rows.length ? el("div", { class: "scroll" }, el("table", {}, header, el("tbody", {}, rows))) : el("p", { class: "muted" }, none);
 
+const FIRST = 30;
+/** How many more actions are shown at a time, which is also the most that the server gives at once. */
+const MORE = 200;
+
 export class TeamView {
   /** @param {{openGrid: (kind: string, show: string) => void, openClass: (fine: string) => void}} go */
   constructor(root, go) {
-    this.go = go;
-    this.root = el("div", { class: "team-view", hidden: true });
+    Object.assign(this, { go, parts: [], most: FIRST, person: "" });
+    // The list of actions stays where it is when the rest is drawn anew, so that its choice of people stays open.
+    this.people = el("select", { "aria-label": "Whose actions", onchange: () => this.showActions({ person: this.people.value, most: FIRST }) });
+    this.actionList = el("div", {});
+    const tools = el("div", { class: "row wrap" }, el("h2", {}, "Last actions"), this.people);
+    this.root = el("div", { class: "team-view", hidden: true }, el("section", { class: "broad" }, tools, this.actionList));
     root.append(this.root);
     document.addEventListener("visibilitychange", () => this.missed && this.again());
   }
 
   async open() {
     history.replaceState(null, "", "#/team");
-    const [progress, agreement, findings, batches] = await Promise.all([
+    const [progress, agreement, findings, drawActions] = await Promise.all([
       get("/api/progress"),
       get("/api/agreement"),
       get("/api/findings"),
-      get("/api/batches", { limit: 30 }),
+      this.loadActions(),
     ]);
     model.progress = progress;
-    fill(
-      this.root,
+    for (const part of this.parts) part.remove();
+    this.parts = [
       el("section", {}, el("h2", {}, "Progress"), this.kinds(progress.kinds)),
-      el("section", {}, el("h2", {}, "People"), this.people(progress.people)),
+      el("section", {}, el("h2", {}, "People"), this.persons(progress.people)),
       el("section", {}, el("h2", {}, "Agreement"), this.agreement(agreement)),
       el("section", {}, el("h2", {}, "Graph check"), this.findings(findings.findings)),
-      el("section", { class: "broad" }, el("h2", {}, "Last actions"), this.batches(batches.batches)),
-    );
+    ];
+    this.root.prepend(...this.parts);
+    this.drawPeople();
+    drawActions();
+  }
+
+  /** Everybody who has acted, to choose from. */
+  drawPeople() {
+    const names = [...new Set([...model.people, ...model.progress.people.map((one) => one.person)])].sort();
+    if (JSON.stringify(names) === this.named) return;
+    this.named = JSON.stringify(names);
+    fill(this.people, el("option", { value: "" }, "Everybody"), names.map((name) => el("option", { value: name, selected: name === this.person }, name)));
+  }
+
+  /** Show the actions of somebody else, or more of them. */
+  async showActions(change) {
+    Object.assign(this, change);
+    const draw = await this.loadActions().catch((problem) => () => fill(this.actionList, el("p", { class: "fault", role: "alert" }, problem.message)));
+    draw();
+  }
+
+  /** Load the actions that are asked for; resolves to what draws them. */
+  async loadActions() {
+    const { person, most } = this;
+    const batches = [];
+    let more = true;
+    while (more && batches.length < most) {
+      const limit = Math.min(MORE, most - batches.length);
+      const page = await get("/api/batches", { person, before: batches.at(-1)?.number, limit });
+      batches.push(...page.batches);
+      more = page.batches.length === limit;
+    }
+    const next = more && button("Show more", () => this.showActions({ most: this.most + MORE }), { class: "quiet" });
+    return () => {
+      const wanted = person === this.person && most === this.most; // nothing else was asked for meanwhile
+      if (wanted) fill(this.actionList, this.batches(batches), next);
+    };
   }
 
   kinds(kinds) {
@@ -59,7 +102,7 @@ export class TeamView {
     return button(value.toLocaleString("en"), () => this.go.openGrid(kind, show), { class: "link" });
   }
 
-  people(people) {
+  persons(people) {
     const rows = people.map((one) =>
       el("tr", {}, cell(el("strong", {}, one.person), one.person === person() && " (you)"), cell(one.decisions.toLocaleString("en")), cell(one.today.toLocaleString("en")), cell(when(one.last))),
     );
@@ -93,7 +136,7 @@ export class TeamView {
 
   batches(batches) {
     const rows = batches.map((one) => {
-      const undo = one.can_undo && button(one.undoes === null ? "Undo" : "Redo", () => act("/api/undo", { batch: one.number }), { class: "small" });
+      const undo = one.can_undo && button(one.is_undo ? "Redo" : "Undo", () => act("/api/undo", { batch: one.number }), { class: "small" });
       return el("tr", { class: one.undone ? "undone" : "" }, cell(when(one.at)), cell(one.person ?? "–"), cell(one.text), cell(count(one.count, "edit")), cell(one.undone ? "undone" : undo));
     });
     return table(head("When", "Who", "What", "", ""), rows, "Nothing has happened yet.");

@@ -15,7 +15,8 @@ export function choose(kind, value, label, more = false) {
   if (kind.mode !== "all" && !more) return label;
   const held = new Set(labelsIn(value));
   if (!held.delete(label)) held.add(label);
-  const ordered = kind.labels.filter((name) => held.has(name));
+  // A label that the kind does not have here, since somebody has just renamed it, is not lost by that.
+  const ordered = [...kind.labels.filter((name) => held.has(name)), ...[...held].filter((name) => !kind.labels.includes(name))];
   if (kind.mode === "all") return { all_of: ordered };
   return ordered.length > 1 ? { one_of: ordered } : (ordered[0] ?? null);
 }

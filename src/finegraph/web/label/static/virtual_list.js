@@ -2,7 +2,8 @@
 //
 // Rows are asked for in pages and kept; scrolling over rows that are not there yet shows empty ones. 100,000 rows cost as
 // many elements as fit on the screen. A row is drawn once; after that only when it is marked, so that a key costs the
-// rows that it changes and not the whole list.
+// rows that it changes and not the whole list. The server keeps the list as it was when it was asked for, under a name:
+// what is decided meanwhile moves no row.
 
 import { el } from "./dom.js";
 
@@ -12,11 +13,13 @@ export class VirtualList {
   /**
    * @param {HTMLElement} holder what scrolls
    * @param {number} rowHeight in pixels
-   * @param {(offset: number, limit: number) => Promise<{total: number, rows: object[]}>} load
+   * @param {(page: {offset: number, limit: number, list?: string, near?: number[]}) =>
+   *   Promise<{total: number, rows: object[], list: string, place: number|null}>} load
    * @param {(row: object|undefined, index: number) => HTMLElement} draw
+   * @param {() => void} lost called where the server does not have the list any more
    */
-  constructor(holder, rowHeight, load, draw) {
-    Object.assign(this, { holder, rowHeight, load, draw, total: 0, pages: new Map(), asked: new Map(), age: 0 });
+  constructor(holder, rowHeight, load, draw, lost) {
+    Object.assign(this, { holder, rowHeight, load, draw, lost, total: 0, pages: new Map(), asked: new Map(), age: 0 });
     this.drawn = new Map(); // place -> {element, row} of what is in sight
     this.marked = new Set();
     this.space = el("div", { class: "virtual-space" });
@@ -27,14 +30,32 @@ export class VirtualList {
     new ResizeObserver(() => this.later()).observe(holder);
   }
 
-  /** Forget all rows and ask for the first ones; resolves when they are there. */
-  async reset() {
-    this.age += 1;
-    this.pages.clear();
+  /** Ask for a new list. Resolves when its first rows are there, to the place of the first of the `near` classes that
+   * it has; to undefined where another was asked for meanwhile. */
+  async reset(near = []) {
+    return (await this.begin(0, { near }))?.place;
+  }
+
+  /** Load the rows of the same list anew, first those around a place. Whether the server still has it. */
+  async reload(index) {
+    const page = Math.floor(index / PAGE);
+    const answer = await this.begin(page, { list: this.list }, (found) => found.list === this.list);
+    return answer !== undefined && answer.list === this.list;
+  }
+
+  /** Put a page in the place of all rows that there were. */
+  async begin(page, asked, wanted = () => true) {
+    const age = ++this.age;
     this.asked.clear();
-    await this.need(0);
+    const answer = await this.load({ offset: page * PAGE, limit: PAGE, ...asked });
+    if (age !== this.age) return undefined;
+    if (!wanted(answer)) return answer;
+    this.list = answer.list;
+    this.pages.clear();
+    this.take(page, answer);
     this.mark(() => true);
     this.show();
+    return answer;
   }
 
   /** The row at a place, if it has been loaded. */
@@ -116,6 +137,15 @@ export class VirtualList {
     this.drawn.set(index, { element, row });
   }
 
+  take(page, { total, rows }) {
+    this.taken(rows);
+    this.total = total;
+    this.pages.set(page, rows);
+  }
+
+  /** Called with the rows of each page that is taken over. */
+  taken = () => {};
+
   need(page) {
     if (this.pages.has(page)) return Promise.resolve();
     if (!this.asked.has(page)) this.asked.set(page, this.fetch(page, this.age));
@@ -124,10 +154,10 @@ export class VirtualList {
 
   async fetch(page, age) {
     try {
-      const { total, rows } = await this.load(page * PAGE, PAGE);
+      const answer = await this.load({ offset: page * PAGE, limit: PAGE, list: this.list });
       if (age !== this.age) return;
-      this.total = total;
-      this.pages.set(page, rows);
+      if (answer.list !== this.list) return this.lost();
+      this.take(page, answer);
     } finally {
       if (age === this.age) this.asked.delete(page);
     }

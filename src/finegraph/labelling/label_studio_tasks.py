@@ -1,0 +1,129 @@
+"""The tasks of a Label Studio file, as far as they matter here: who chose which labels.
+
+Only results of `choices` controls are taken. Comments, ratings, boxes and whatever else a project asks for are left
+out, and so are annotations that were skipped. Somebody may have edited the file by hand, so each part is looked at
+before it is used, and what has another shape is told with its task. Cost: linear in the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from finegraph.errors import InputError
+
+
+class Choice(NamedTuple):
+    """What one result says: the labels that were chosen in a kind, and how they are meant where the file says so."""
+
+    kind: str
+    labels: list[str]
+    form: object
+    weights: list[Any]
+
+
+class Annotation(NamedTuple):
+    """What one person chose, or where `truth` is set what holds."""
+
+    person: str | None
+    truth: bool
+    choices: list[Choice]
+
+
+class Task(NamedTuple):
+    """A task by its number in the file: what it is about, and its annotations."""
+
+    number: int
+    data: dict[str, Any]
+    annotations: list[Annotation]
+
+
+def read_tasks(text: str, path: str) -> list[Task]:
+    """The tasks in the text of a file.
+
+    Raises:
+        InputError: it is no list of tasks, or a part of a task has another shape than Label Studio gives it.
+    """
+    try:
+        tasks = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected the JSON export of Label Studio: {error}") from None
+    if not isinstance(tasks, list) or not all(
+        isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks
+    ):
+        raise InputError(f"{path}: expected a list of tasks, each with 'data', as Label Studio exports them")
+    return [_task(task, number, f"{path}: task number {number}") for number, task in enumerate(tasks)]
+
+
+def declared_kinds(task: Task, path: str) -> Iterator[dict[str, Any]]:
+    """The kinds that a task carries for the whole file.
+
+    Raises:
+        InputError: something else stands there.
+    """
+    where = f"{path}: task number {task.number}"
+    for kind in _objects(task.data, "finegraph", where):
+        labels = kind.get("labels")
+        if (
+            not isinstance(kind.get("name"), str)
+            or kind.get("mode") not in ("one", "all")
+            or not isinstance(kind.get("unknown_prior", ""), str)
+            or not isinstance(labels, list)
+            or not all(isinstance(label, str) for label in labels)
+        ):
+            raise InputError(
+                f"{where}: expected each kind in 'finegraph' to have a 'name', a 'mode' (one or all) and 'labels', "
+                "as finegraph writes them"
+            )
+        yield kind
+
+
+def _task(task: Mapping[str, Any], number: int, where: str) -> Task:
+    annotations = []
+    for annotation in _objects(task, "annotations", where):
+        results = _objects(annotation, "result", where)
+        if not annotation.get("was_cancelled"):
+            choices = [_choice(result, where) for result in results if _is_choice(result)]
+            annotations.append(Annotation(_person(annotation), bool(annotation.get("ground_truth")), choices))
+    return Task(number, task["data"], annotations)
+
+
+def _objects(holder: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    """A list of JSON objects; empty where there is none."""
+    found = holder.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise InputError(f"{where}: expected {name!r} to be a list of objects, got {str(found)[:60]!r}")
+    return found
+
+
+def _is_choice(result: Mapping[str, Any]) -> bool:
+    """Whether a result is that of a `choices` control."""
+    value = result.get("value")
+    return result.get("type", "choices") == "choices" and isinstance(value, dict) and "choices" in value
+
+
+def _choice(result: Mapping[str, Any], where: str) -> Choice:
+    kind, labels, meta = result.get("from_name"), result["value"]["choices"], result.get("meta") or {}
+    if not isinstance(kind, str):
+        raise InputError(f"{where}: expected a result to have the name of its control in 'from_name', got {kind!r}")
+    if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
+        raise InputError(f"{where}: a result of {kind!r} is no list of choices")
+    if not isinstance(meta, dict):
+        raise InputError(f"{where}: expected 'meta' of a result of {kind!r} to be an object, got {str(meta)[:60]!r}")
+    weights = meta.get("weights") or []
+    if meta.get("form") == "weights" and (not isinstance(weights, list) or len(weights) != len(labels)):
+        raise InputError(f"{where}: expected 'weights' of {kind!r} to be a list with one for each of {labels}")
+    return Choice(kind, labels, meta.get("form"), weights)
+
+
+def _person(annotation: Mapping[str, Any]) -> str | None:
+    """Who made an annotation: a name as we write it, or the number or the address that Label Studio has."""
+    who = annotation.get("completed_by")
+    if isinstance(who, dict):
+        who = who.get("email") or who.get("id")
+    if who is None:
+        return None
+    return who if isinstance(who, str) else f"person {who}"
