@@ -1,6 +1,7 @@
 """Sessions, files and comparisons of label stores, and training from one."""
 
 import json
+import shutil
 
 import pytest
 
@@ -8,7 +9,7 @@ import finegraph as fg
 import tiny_classifier as tiny
 from finegraph import LabelGraph
 from finegraph.errors import GraphFileError, InputError, LabelStoreError, UnknownNameError
-from finegraph.labelling import LabelStore
+from finegraph.labelling import LabelStore, RenameFine
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.data import check_data
 from finegraph.workflows.label import diff_places, export_file, import_file, open_session, open_store, store_beside
@@ -54,6 +55,36 @@ def test_the_first_session_makes_the_store_beside_the_graph(menu_file):
     store, notes = open_store(menu_file)
     store.close()
     assert "import it to take its changes over" in notes[0]
+
+
+def test_a_class_that_is_renamed_keeps_its_photos(menu_file, photos):
+    """Photos have the names of their folders; whoever renames a class does not touch these."""
+
+    def rename(session, old, new):
+        session.store.apply(RenameFine(name=old, to=new), person="ann", edit_id=f"{old} {new}")
+
+    with open_session(str(menu_file), data=str(photos)) as session:
+        rename(session, "kung pao @ A", "gong bao")
+        assert session.photo_count("gong bao") == 2
+        assert {photo.path.parent.name for photo in session.photos("gong bao")} == {"kung pao @ A"}
+        rename(session, "gong bao", "gong bao @ A")
+        rename(session, "mapo tofu @ B", "gong bao")  # another class takes the name
+        assert {photo.path.parent.name for photo in session.photos("gong bao @ A")} == {"kung pao @ A"}
+        assert {photo.path.parent.name for photo in session.photos("gong bao")} == {"mapo tofu @ B"}
+        session.store.undo(session.store.last_undoable("ann"), person="ann", edit_id="undo")
+        assert session.photo_count("mapo tofu @ B") == 2
+        version = session.store.version
+    with open_session(str(menu_file), data=str(photos)) as session:
+        assert session.photo_count("gong bao @ A") == session.photo_count("mapo tofu @ B") == 2
+        assert session.notes == ("1 photos are of classes that the graph does not have",)
+    place = str(store_beside(menu_file))
+    settings = TrainSettings(data=str(photos), graph=place, val_share=0.0)
+    shutil.rmtree(photos / "stranger")
+    assert read_training_data(settings).train.counts() == {"gong bao @ A": 2, "mapo tofu @ A": 2, "mapo tofu @ B": 2}
+    now = {"kung pao @ A": "gong bao @ A", "gong bao": "mapo tofu @ B"}  # whoever had the name last
+    assert read_stored(f"{place}@{version}").renamed == now
+    before = TrainSettings(data=str(photos), graph=f"{place}@1", val_share=0.0)
+    assert "kung pao @ A" in read_training_data(before).train.labels
 
 
 @pytest.mark.parametrize("write", [True, False])

@@ -10,7 +10,7 @@ from test_train import Silent
 import finegraph as fg
 from finegraph import LabelGraph
 from finegraph.errors import LabelStoreError, RunFolderError
-from finegraph.labelling import AddLabel, LabelStore, RenameLabel
+from finegraph.labelling import AddLabel, LabelStore, RenameFine, RenameLabel
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.label import export_file
@@ -183,3 +183,16 @@ def test_no_password_is_written_into_a_run(folder, tmp_path, postgres):
 def test_names_of_stores(place, store, shown):
     assert is_store(place) is store
     assert shown_place(place) == shown
+
+
+def test_a_class_that_was_renamed(folder, tmp_path):
+    """Its photos are trained on under the new name, and evaluated when the store is gone."""
+    place = make_store(tmp_path / "menu.db", folder)
+    with LabelStore.open(place) as store:
+        store.apply(RenameFine(name="grey", to="slate"), person="ann", edit_id="rename")
+    result = train_run(settings(folder, place), Silent(), run=tmp_path / "run", report=True)
+    assert result.report_fault is None
+    place.unlink()
+    assert "slate" in fg.load(tmp_path / "run").graph.fine
+    found = evaluate_run(tmp_path / "run", split="val")
+    assert found.result.labelled == 10

@@ -55,6 +55,7 @@ from finegraph.labelling.records import (
     SuggestionPage,
     Target,
 )
+from finegraph.labelling.renames import Rename, read_renames
 from finegraph.labelling.rows import fine_ids, short
 from finegraph.labelling.suggesting import best_suggestions, read_suggestions
 from finegraph.labelling.tables import batches, cells, fine, meta, notes, votes
@@ -243,6 +244,10 @@ class StoreReader(StoreAccess):
     def changes(self, since: int) -> Changes:
         """The edits after a version and the cells that they changed; cheap, also when many people ask often."""
         return self._ask(lambda connection, catalogue: self._recent.since(connection, catalogue, since))
+
+    def renames(self, after: int = 0, version: int | None = None) -> list[Rename]:
+        """The changes of classes' names after an edit, up to a version, in order; see `present_names`."""
+        return self._ask(lambda connection, _: read_renames(connection, after, version))
 
     def batches(self, *, person: str | None = None, before: int | None = None, limit: int = 50) -> list[Batch]:
         """Actions, newest first."""

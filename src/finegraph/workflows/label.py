@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from finegraph.labelling import Diff, EditResult, LabelStore
 from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import parse_tasks
 from finegraph.labelling.reading import Format
+from finegraph.labelling.renames import Rename, present_names
 from finegraph.workflows.label_suggestions import SuggestionCounts, make_suggestions
 from finegraph.workflows.stored_labels import (
     is_store,
@@ -34,6 +36,7 @@ from finegraph.workflows.stored_labels import (
     shown_place,
     source_folder,
     split_version,
+    with_present_names,
 )
 
 Progress = Callable[[int, int], None]
@@ -70,6 +73,7 @@ class LabelSession:
         source: where they came from.
         notes: what to tell once.
         suggested: how many suggestions were made.
+        began: the edit up to which the photos have the present names of their classes.
     """
 
     store: LabelStore
@@ -78,6 +82,9 @@ class LabelSession:
     source: str | None = None
     notes: tuple[str, ...] = ()
     suggested: SuggestionCounts = field(default_factory=SuggestionCounts)
+    began: int = 0
+    _renames: list[Rename] = field(default_factory=list)
+    _renaming: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def _photos(self) -> tuple[dict[str, SessionPhoto], dict[str, list[SessionPhoto]]]:
@@ -97,12 +104,22 @@ class LabelSession:
         return by_key, by_fine
 
     def photos(self, fine: str, limit: int | None = None) -> tuple[SessionPhoto, ...]:
-        """The photos of a class; none where it has none."""
-        return tuple(self._photos[1].get(fine, ())[:limit])
+        """The photos of a class, also under a name that it had when the session began; none where it has none."""
+        return tuple(self._of_class(fine)[:limit])
 
     def photo_count(self, fine: str) -> int:
         """How many photos a class has."""
-        return len(self._photos[1].get(fine, ()))
+        return len(self._of_class(fine))
+
+    def _of_class(self, fine: str) -> list[SessionPhoto]:
+        by_fine = self._photos[1]
+        if fine in by_fine or not by_fine:
+            return by_fine.get(fine, [])
+        with self._renaming:
+            last = self._renames[-1].number if self._renames else self.began
+            self._renames += self.store.renames(last)
+            names = {now: old for old, now in present_names(self._renames, (fine,)).items() if old in by_fine}
+        return by_fine[names[fine]] if fine in names else []
 
     def photo(self, key: str) -> SessionPhoto:
         """A photo by its key.
@@ -156,13 +173,15 @@ def open_session(
     samples = None if data is None else read_samples(data)
     store, notes = open_store(graph, database)
     try:
+        began, known = store.version, set(store.columns()[0])
+        if samples is not None:
+            samples = with_present_names(samples, present_names(store.renames(version=began), known))
         suggested = make_suggestions(store, model=model, samples=samples, progress=progress)
         store.rehearse()
         if suggested.bad:
             first = "; ".join(str(error) for error in suggested.bad[:_MOST_BAD])
             notes = (*notes, f"{len(suggested.bad)} photos could not be read: {first}")
         if samples is not None:
-            known = set(store.columns()[0])
             strangers = sum(sample.label is not None and sample.label not in known for sample in samples)
             if strangers:
                 notes = (*notes, f"{strangers} photos are of classes that the graph does not have")
@@ -170,7 +189,9 @@ def open_session(
         store.close()
         raise
     name = Path(os.fspath(graph)).stem if "://" not in os.fspath(graph) else "labels"
-    return LabelSession(store=store, name=name, samples=samples, source=data, notes=notes, suggested=suggested)
+    return LabelSession(
+        store=store, name=name, samples=samples, source=data, notes=notes, suggested=suggested, began=began
+    )
 
 
 def store_beside(graph: str | os.PathLike[str]) -> Path:

@@ -62,13 +62,16 @@ class StoredLabels:
     Attributes:
         graph: the labels of the classes.
         photos: by the key of the photo, then by kind; none where the graph came from a file.
+        renamed: what former names of classes mean now; photos still have these.
     """
 
     graph: LabelGraph
     photos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def on(self, samples: Samples, source: str) -> Samples:
-        """The samples with the labels of single photos; where both say something, the store holds."""
+        """The samples under the present names of their classes, with the labels that the store has of single photos."""
+        samples = with_present_names(samples, self.renamed)
         if not self.photos:
             return samples
         folder = source_folder(source)
@@ -109,6 +112,7 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
         return StoredLabels(graph=LabelGraph.read(text))
     from finegraph.labelling import LabelStore
     from finegraph.labelling.columns import graph_of
+    from finegraph.labelling.renames import present_names
 
     place_of, at = split_version(text)
     with LabelStore.open(place_of, write=False) as store:
@@ -118,11 +122,23 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
             raise InputError(f"{shown_place(text)}: there is no such version; the store has versions 1 to {last}")
         # Both questions are of the same version, so an edit in between does no harm.
         (fine, columns), labels = store.columns(version), store.photo_labels(version)
+        renamed = present_names(store.renames(version=version), fine)
     photos: dict[str, dict[str, str]] = {}
     by_name = {column.name: column for column in columns}
     for label in labels:
         photos.setdefault(label.photo, {}).update(_kinds_of(by_name[label.kind], label))
-    return StoredLabels(graph=graph_of(fine, columns), photos=photos)
+    return StoredLabels(graph=graph_of(fine, columns), photos=photos, renamed=renamed)
+
+
+def with_present_names(samples: Samples, renamed: Mapping[str, str]) -> Samples:
+    """The samples under the present names of their classes."""
+    if not renamed:
+        return samples
+    return Samples(
+        (replace(one, label=renamed[one.label]) if one.label in renamed else one for one in samples),
+        samples.source,
+        samples.notes,
+    )
 
 
 def split_version(place: str) -> tuple[str, int | None]:
@@ -177,7 +193,8 @@ def keep_labels(run: RunFolder, stored: StoredLabels) -> None:
         RunFolderError: it cannot be written.
     """
     photos = {photo: dict(kinds) for photo, kinds in stored.photos.items()}
-    data = seal({**_LABELS_FORMAT, "graph": canonical_json(stored.graph), "photos": photos})
+    renamed = {"renamed": dict(stored.renamed)} if stored.renamed else {}
+    data = seal({**_LABELS_FORMAT, "graph": canonical_json(stored.graph), "photos": photos, **renamed})
     try:
         with contextlib.suppress(FileExistsError):
             write_new(run.labels_file, data)
@@ -204,10 +221,11 @@ def kept_labels(run: RunFolder) -> StoredLabels | None:
         raise RunFolderError(f"{path}: expected the labels that this run was trained from: {error}") from error
     if {name: content.get(name) for name in _LABELS_FORMAT} != _LABELS_FORMAT:
         raise RunFolderError(f"{path}: expected {_LABELS_FORMAT}, got another form; a later finegraph may read it")
-    graph, photos = content.get("graph"), content.get("photos")
+    graph, photos, renamed = content.get("graph"), content.get("photos"), content.get("renamed", {})
     assert isinstance(graph, str), "sealed by `keep_labels`"
     assert isinstance(photos, dict), "sealed by `keep_labels`"
-    return StoredLabels(graph=graph_from_json(graph), photos=photos)
+    assert isinstance(renamed, dict), "sealed by `keep_labels`"
+    return StoredLabels(graph=graph_from_json(graph), photos=photos, renamed=renamed)
 
 
 def labels_of_run(run: Path, graph: str) -> StoredLabels:
