@@ -135,7 +135,7 @@ def with_present_names(samples: Samples, renamed: Mapping[str, str]) -> Samples:
     if not renamed:
         return samples
     return Samples(
-        (replace(one, label=renamed[one.label]) if one.label in renamed else one for one in samples),
+        (replace(one, label=renamed.get(one.label or "", one.label)) for one in samples),
         samples.source,
         samples.notes,
     )
