@@ -190,7 +190,7 @@ def column(page, number):
 def test_sorting_and_searching_classes(page, address):
     page.goto(address)
     headings = page.locator("#classes-table thead th").all_inner_texts()
-    assert headings[:5] == ["fine label", "dish", "place", "training photos", "evaluated photos"]
+    assert headings[:5] == ["fine label", "dish", "place", "training photos, bipartite", "evaluated photos"]
     place = headings.index("bipartite: right") + 1
     page.get_by_role("button", name="bipartite: right").click()
     shares = [int(text.split()[0]) for text in column(page, place)]

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from finegraph.graph.samples import sample_menu
 from finegraph.web.label import create_label_app
+from serving import until
 
 
 @pytest.fixture
@@ -104,8 +105,7 @@ def test_keys_can_be_changed_and_stay_changed(session, server, page):
     page.reload()
     page.wait_for_selector(".kind.focus")
     press(page, "j", "2")
-    saved(page)
-    assert cell(session, "restaurant").value == "Lei Garden"
+    until(lambda: cell(session, "restaurant").value == "Lei Garden")
 
 
 def test_every_view_and_window_has_a_key(server, page):

@@ -17,17 +17,19 @@ export function findLabel(kind, pick) {
   const found = el("div", { class: "found", role: "listbox" });
   let at = 0;
   let entries = [];
+  let adding = false;
   const take = async (entry) => {
+    if (adding) return; // a second Enter would add it twice, and a field that is disabled still gets keys for a moment
     if (!entry.added) {
       close();
       return pick(entry.label);
     }
-    input.disabled = true; // a second Enter would add it twice
+    adding = input.disabled = true;
     found.replaceChildren();
     if (!(await addLabel(kind, entry.label, body, dialog))) return;
-    close();
     await saver.settled();
     await renaming.done;
+    close(); // not before: a key that is pressed meanwhile would be for the cell that gets the label
     const there = model.kinds.find((one) => one.number === kind.number)?.labels.includes(entry.label);
     if (!there || pick(entry.label) === false) say(`Press ${keyName(bindings().find)} again to choose ${entry.label}.`);
   };
@@ -54,7 +56,7 @@ export function findLabel(kind, pick) {
     if (event.key === "Enter" && entries[at]) take(entries[at]);
     if (step || event.key === "Enter") {
       event.preventDefault();
-      draw();
+      if (!adding) draw();
     }
   });
   body.append(input, found);
