@@ -11,6 +11,7 @@ def enter(page, server, person="Ann", place=""):
     page.goto(f"{server.url}/{place}")
     page.get_by_label("Your name").fill(person)
     page.keyboard.press("Enter")
+    page.wait_for_selector("dialog", state="detached")  # as long as it is open, keys are its own
     page.wait_for_selector(".kind.focus, .grid-row.focus")
     return page
 
