@@ -2,14 +2,12 @@
 
 import httpx
 import pytest
+from label_hands import SHUMAI, TOFU, press, saved
 from label_server import menu_session, photo_folder, serving
 from playwright.sync_api import expect
 
 from finegraph.labelling import Proposal
 from finegraph.workflows.label import open_session
-
-TOFU = "mapo tofu @ Chef Yu"
-SHUMAI = "shumai @ Lei Garden"
 
 
 @pytest.fixture
@@ -32,15 +30,6 @@ def enter(page, server, place=""):
     page.goto(f"{server.url}/{place}")
     page.wait_for_selector(".kind.focus, .grid-row.focus, .team-view table")
     return page
-
-
-def press(page, *keys):
-    for key in keys:
-        page.keyboard.press(key)
-
-
-def saved(page):
-    page.wait_for_selector('#state[data-state="saved"]')
 
 
 def decide(session, kind, value, fine=TOFU, person="Bo"):
