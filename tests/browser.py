@@ -76,6 +76,7 @@ def new_page(browser, faults):
     def make(**options):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         context.set_default_timeout(15_000)
+        _intercept(context)
         contexts.append(context)
         page = context.new_page()
         faults.watch(page)
@@ -84,6 +85,12 @@ def new_page(browser, faults):
     yield make
     for context in contexts:
         context.close()
+
+
+def _intercept(context):
+    """Send what pages ask for through Playwright from the start. Chromium takes a moment to do so for a page that is
+    open already: a key pressed right after the first `page.route` may ask for something that no route sees."""
+    context.route("**/nothing-asks-for-this", lambda route: route.abort())
 
 
 @pytest.fixture
