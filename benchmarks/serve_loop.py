@@ -44,15 +44,16 @@ def _same(model: str, paths: Sequence[Path], engine: str) -> Callable[[int, floa
     served = ServedModel.load(Path(model), engine)
     served.warm_up(BATCH)
     views, ask = served.model.views, served.ask()
-    job = {"resize": views.resize, "keep_shape": views.keep_shape, "interpolation": views.interpolation}
+    job = {"size": views.size, "resize": views.resize, "keep_shape": views.keep_shape}
+    job["interpolation"] = views.interpolation
     job["most_pixels"] = job["most_jpeg_pixels"] = DecodingSettings().most_jpeg_pixels
 
     def answer(start: int) -> None:
         pictures = []
         chosen = [paths[(start + place) % len(paths)] for place in range(BATCH)]
         for path in chosen:
-            head, pixels = decode(path.read_bytes(), job)
-            pictures.append(np.frombuffer(pixels, np.uint8).reshape(head["height"], head["width"], 3))
+            _, pixels = decode(path.read_bytes(), job)
+            pictures.append(np.frombuffer(pixels, np.uint8).reshape(views.size, views.size, 3))
         served.answer(served.scores(pictures), [str(path) for path in chosen], ask)
 
     def work(threads: int, seconds: float) -> float:

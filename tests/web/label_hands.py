@@ -27,6 +27,16 @@ def saved(page):
     page.wait_for_selector('#state[data-state="saved"]')
 
 
+def states(page):
+    """From now on, note what the page says of saving, however briefly; returns a function that tells it."""
+    page.evaluate("""() => {
+        const state = document.querySelector("#state");
+        window.statesShown = [];
+        new MutationObserver(() => window.statesShown.push(state.dataset.state)).observe(state, { attributes: true });
+    }""")
+    return lambda: page.evaluate("window.statesShown")
+
+
 def focused_kind(page):
     """The kind in focus."""
     return page.locator(".kind.focus").get_attribute("data-kind")
@@ -43,6 +53,15 @@ def blind(page):
     page.route("**/api/changes*", lambda route: route.fulfill(body=nothing, content_type="application/json"))
 
 
+def until(page, test, otherwise="it did not come true"):
+    """Wait until something is true, while the page goes on."""
+    for _ in range(400):
+        if test():
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError(otherwise)
+
+
 class Held:
     """Questions of a page that get no answer until they are let go."""
 
@@ -52,11 +71,7 @@ class Held:
 
     def wait(self, count=1):
         """Wait until the page has asked."""
-        for _ in range(400):
-            if len(self._routes) >= count:
-                return
-            self._page.wait_for_timeout(25)
-        raise AssertionError(f"the page did not ask for {self._pattern}")
+        until(self._page, lambda: len(self._routes) >= count, f"the page did not ask for {self._pattern}")
 
     def let_go(self):
         """Answer what was asked, and from now on at once."""

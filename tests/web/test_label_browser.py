@@ -6,27 +6,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from label_hands import SHUMAI, TOFU, blind, enter, focused_kind, press, saved
-from label_server import menu_session, photo_folder, serving
+from label_hands import SHUMAI, TOFU, blind, enter, focused_kind, press, saved, states, until
+from label_server import menu_session, serving
 from playwright.sync_api import expect
 
 from finegraph.graph.samples import sample_menu
 from finegraph.web.label import create_label_app
 from serving import until
-
-
-@pytest.fixture
-def session(tmp_path):
-    photos = photo_folder(tmp_path / "photos", [TOFU, SHUMAI])
-    with menu_session(tmp_path, data=str(photos)) as made:
-        yield made
-
-
-# In every test the server comes before the pages, so that it ends after them: a page asks again and again.
-@pytest.fixture
-def server(session):
-    with serving(session) as running:
-        yield running
 
 
 def cell(session, kind, fine=TOFU):
@@ -271,10 +257,11 @@ def test_an_answer_that_was_lost_does_not_make_an_edit_happen_twice(session, ser
             route.continue_()
 
     page.route("**/api/decide", lose)
+    shown = states(page)
     press(page, "ArrowDown", "2")
-    page.wait_for_selector('#state[data-state="not saved"]')
+    until(page, lambda: len(lost) == 2)
     saved(page)
-    assert len(lost) == 2
+    assert "not saved" in shown()
     assert lost[0] == lost[1]
     assert len(session.store.history(fine=TOFU, kind="restaurant")) == 1
     faults.lines[:] = [line for line in faults.lines if "ERR_FAILED" not in line]

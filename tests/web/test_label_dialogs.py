@@ -1,27 +1,12 @@
 """The windows of the labelling page, in a real browser: names, files, history, suggestions, and the list of actions."""
 
 import httpx
-import pytest
 from label_hands import SHUMAI, TOFU, press, saved
-from label_server import menu_session, photo_folder, serving
+from label_server import serving
 from playwright.sync_api import expect
 
 from finegraph.labelling import Proposal
 from finegraph.workflows.label import open_session
-
-
-@pytest.fixture
-def session(tmp_path):
-    photos = photo_folder(tmp_path / "photos", [TOFU, SHUMAI])
-    with menu_session(tmp_path, data=str(photos)) as made:
-        yield made
-
-
-# In every test the server comes before the pages, so that it ends after them: a page asks again and again.
-@pytest.fixture
-def server(session):
-    with serving(session) as running:
-        yield running
 
 
 def enter(page, server, place=""):
@@ -274,3 +259,37 @@ def test_a_finding_is_told_of_each_class_that_it_concerns(tmp_path):
             assert ("mostly-unknown" in {one["rule"] for one in found}) == expected
         told_apart = {one["rule"] for one in client.get("/api/findings", params={"fine": "dish 59"}).json()["findings"]}
         assert "not-told-apart" in told_apart
+
+
+def test_the_grid_marks_cells_that_the_check_doubts(tmp_path, page):
+    table = ["fine,dish,egg", *[f"bowl {number},{'ramen' if number < 9 else 'ramem'},yes" for number in range(10)]]
+    (tmp_path / "menu.csv").write_text("\n".join(table) + "\n", encoding="utf-8")
+    with open_session(str(tmp_path / "menu.csv")) as session, serving(session) as server:
+        enter(page, server, place="#/grid/dish")
+        doubted = page.locator('.grid-row[data-fine="bowl 9"] .mark.warn')
+        expect(doubted).to_have_text("check")
+        assert "looks like 'ramen'" in doubted.get_attribute("title")
+        expect(page.locator(".grid-row .mark.warn")).to_have_count(1)
+        press(page, *["ArrowDown"] * 9, "1")
+        expect(page.locator(".grid-row .mark.warn")).to_have_count(0)
+        decide(session, "dish", "ramem", fine="bowl 0")
+        expect(page.locator('.grid-row[data-fine="bowl 0"] .mark.warn')).to_have_text("check")
+
+
+def test_marks_are_told_of_one_kind_and_of_classes_that_are_there(tmp_path):
+    dishes = ["ramen"] * 9 + ["ramem"]
+    table = ["fine,dish,egg", *[f"bowl {n},{dish},{'yes' if n % 2 else 'no'}" for n, dish in enumerate(dishes)]]
+    (tmp_path / "menu.csv").write_text("\n".join(table) + "\n", encoding="utf-8")
+    with (
+        open_session(str(tmp_path / "menu.csv")) as session,
+        serving(session) as server,
+        httpx.Client(base_url=server.url) as client,
+    ):
+        rows = client.get("/api/classes").json()["rows"]
+        numbers = {row["fine"]: row["number"] for row in rows}
+        asked = [*numbers.values(), 10**9]
+        found = client.get("/api/marks", params={"kind": "dish", "number": asked}).json()
+        assert list(found["marks"]) == [str(numbers["bowl 9"])]
+        assert found["version"] == found["now"] == session.store.version
+        assert client.get("/api/marks", params={"kind": "egg", "number": asked}).json()["marks"] == {}
+        assert client.get("/api/marks", params={"kind": "dish"}).status_code == 422

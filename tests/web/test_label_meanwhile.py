@@ -4,8 +4,8 @@ import itertools
 import re
 
 import pytest
-from label_hands import SHUMAI, TOFU, Held, blind, enter, focused_class, focused_kind, press, saved, without
-from label_server import menu_session, photo_folder, serving
+from label_hands import TOFU, Held, blind, enter, focused_class, focused_kind, press, saved, until, without
+from label_server import serving
 from playwright.sync_api import expect
 
 from finegraph.graph.samples import sample_menu
@@ -22,20 +22,6 @@ from finegraph.labelling import (
 from finegraph.workflows.label import open_session
 
 MENU = sample_menu().fine
-
-
-@pytest.fixture
-def session(tmp_path):
-    photos = photo_folder(tmp_path / "photos", [TOFU, SHUMAI])
-    with menu_session(tmp_path, data=str(photos)) as made:
-        yield made
-
-
-# In every test the server comes before the pages, so that it ends after them: a page asks again and again.
-@pytest.fixture
-def server(session):
-    with serving(session) as running:
-        yield running
 
 
 def cell(session, kind, fine=TOFU):
@@ -73,7 +59,7 @@ def test_a_label_chosen_while_names_change_leaves_the_others(session, server, pa
     page.locator('.kind.focus .option[title="tofu"]').click()
     expect(page.locator(".toast")).to_have_text(re.compile("choose again"))
     press(page, "3")  # takes chili out, as soon as the new names are shown
-    page.wait_for_timeout(100)
+    until(page, lambda: cell(session, "ingredient").version > 0)
     assert cell(session, "ingredient").value == {"all_of": ["tofu", "pork", "chili", "chicken"]}
     rows.let_go()
     page.wait_for_selector('[data-kind=served] .option[title="flat plate"]')

@@ -35,7 +35,7 @@ from serving import files, photo_bytes, running, until
 
 VIEWS = ViewSettings(size=24, resize=32)
 MOST = {"most_pixels": 40_000_000, "most_jpeg_pixels": 120_000_000}
-JOB = {"resize": 32, "keep_shape": False, "interpolation": "bilinear", **MOST}
+JOB = {"size": 24, "resize": 32, "keep_shape": False, "interpolation": "bilinear", **MOST}
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -101,9 +101,9 @@ def test_the_largest_photos_of_phones_are_answered_by_the_worker_for_large_ones(
         pool._large.decode = lambda content, name, job: asked.append(name) or decode_large(content, name, job)
         for name, size in (("12.jpg", (4000, 3000)), ("50.jpg", (8160, 6120))):
             pixels = await pool.decode(jpeg(*size), name, VIEWS)
-            assert pixels.shape == (32, 32, 3)
-            assert pixels[16, 16, 0] < 40  # the middle is dark, the corners are light
-            assert pixels[0, 0, 0] > 200
+            assert pixels.shape == (24, 24, 3)
+            assert pixels[12, 12, 0] < 40  # the middle is dark, the corners are light
+            assert pixels[0, 0, 0] > 150
         with pytest.raises(ImageFileError, match=r"12000 x 12000 pixels; at most 120 million are decoded"):
             await pool.decode(jpeg(100, 100).replace(b"\x00\x64\x00\x64", b"\x2e\xe0\x2e\xe0"), "bomb.jpg", VIEWS)
         return asked, pool.killed
@@ -132,7 +132,7 @@ def test_a_jpeg_that_comes_in_many_scans_goes_where_there_is_memory_for_it(subsa
 
     # Room for the first photo in the second worker only, and for the second one in none.
     pixels = with_pool(work, megabytes=14, large_megabytes=16 + (2400 * 2000 * bytes_per_pixel >> 20))
-    assert pixels[16, 16, 0] < 40 < 200 < pixels[0, 0, 0]
+    assert pixels[12, 12, 0] < 40 < 150 < pixels[0, 0, 0]
 
 
 def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
@@ -145,7 +145,7 @@ def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
         return await pool.decode(photo_bytes(), "photo", VIEWS), pool.killed
 
     pixels, killed = with_pool(work, megabytes=20, large_megabytes=100, pixels_per_byte=1000)
-    assert (pixels.shape, killed) == ((32, 32, 3), 0)
+    assert (pixels.shape, killed) == ((24, 24, 3), 0)
 
 
 def test_see_through_photos_take_little_more_memory_than_others():
@@ -197,7 +197,7 @@ def test_a_worker_that_died_before_it_was_asked_costs_no_photo():
         return await pool.decode(photo_bytes(), "innocent.png", VIEWS), pool.killed
 
     pixels, killed = with_pool(work)
-    assert (pixels.shape, killed) == ((32, 32, 3), 3)
+    assert (pixels.shape, killed) == ((24, 24, 3), 3)
 
 
 def test_a_worker_that_cannot_be_started_is_tried_again_and_photos_do_not_wait_for_ever(monkeypatch, caplog):
@@ -257,9 +257,9 @@ def test_large_photos_have_a_worker_of_their_own_and_do_not_keep_others():
         return quick, jpeg, await asyncio.gather(*busy), pool.killed
 
     quick, jpeg, found, killed = with_pool(work, quick_pixels=100_000, large_waiting=3)
-    assert {picture.shape for picture in (quick, jpeg, *found)} == {(32, 32, 3)}
-    expected, _ = decode(large, JOB)
-    assert (expected, killed) == ({"width": 32, "height": 32}, 0)
+    assert {picture.shape for picture in (quick, jpeg, *found)} == {(24, 24, 3)}
+    _, expected = decode(large, JOB)
+    assert ({picture.tobytes() for picture in found}, killed) == ({expected}, 0)
 
 
 def test_what_needs_more_memory_than_quick_workers_have_is_a_large_photo():
@@ -269,8 +269,8 @@ def test_what_needs_more_memory_than_quick_workers_have_is_a_large_photo():
         picture = await pool.decode(photo_bytes(3, "BMP", width=2500, height=2000), "a.bmp", VIEWS)
         return picture.shape, asked
 
-    assert with_pool(work, megabytes=18) == ((32, 32, 3), ["a.bmp"])
-    assert with_pool(work) == ((32, 32, 3), [])
+    assert with_pool(work, megabytes=18) == ((24, 24, 3), ["a.bmp"])
+    assert with_pool(work) == ((24, 24, 3), [])
 
 
 def test_a_photo_that_takes_too_long_is_given_up_however_busy_the_machine_is():
@@ -504,7 +504,7 @@ def test_a_thread_whose_first_step_fails_answers_all_the_same(caplog):
         batcher = Batcher(1, 4, first=fail)
         batcher.start()
         model = answering.ServedModel(tiny.classifier(), "tiny")
-        job = Job(model, np.zeros((32, 32, 3), dtype=np.uint8), "photo", model.ask())
+        job = Job(model, np.zeros((24, 24, 3), dtype=np.uint8), "photo", model.ask())
         async with asyncio.timeout(10):
             done = await batcher.submit(job)
         batcher._told = fail

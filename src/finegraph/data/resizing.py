@@ -1,4 +1,4 @@
-"""The size that views are cut from: the first step of every transform, on pictures alone.
+"""The size that views are cut from, and the middle of it: the first steps of every transform, on pictures alone.
 
 It stands apart so that a process that only decodes photos, such as a worker of the server, makes the very same picture
 without loading torch. Cost: one resampling.
@@ -26,3 +26,9 @@ def resized(picture: Image.Image, resize: int, *, keep_shape: bool, interpolatio
         width, height = (min(max(resize, round(side * scale)), most) for side in picture.size)
         size = (width, height)
     return picture if picture.size == size else picture.resize(size, FILTERS[interpolation])
+
+
+def middle(picture: Image.Image, size: int) -> Image.Image:
+    """The square in the middle, which is `centre_view` for a picture."""
+    left, top = ((side - size) // 2 for side in picture.size)
+    return picture.crop((left, top, left + size, top + size))

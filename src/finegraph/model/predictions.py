@@ -8,7 +8,7 @@ looks like none of the known labels. Cost: a few passes over the graph; the expl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -58,7 +58,12 @@ class Prediction:
         """The prediction as JSON can hold it, with a name for every value."""
         explanation = None
         if self.explanation is not None:
-            explanation = {**asdict(self.explanation), "parts": [part._asdict() for part in self.explanation.parts]}
+            explanation = {
+                "first": self.explanation.first,
+                "second": self.explanation.second,
+                "log_odds": self.explanation.log_odds,
+                "parts": [part._asdict() for part in self.explanation.parts],
+            }
         return {
             "photo": self.photo,
             "top": [answer._asdict() for answer in self.top],

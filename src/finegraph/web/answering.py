@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.data.transforms import centre_view
 from finegraph.errors import InputError
 from finegraph.graph.json_file import canonical_json
 from finegraph.inference import Posterior
@@ -96,7 +95,7 @@ class ServedModel:
 
     def warm_up(self, photos: int) -> None:
         """Answer about so many blank pictures at once, which takes the memory that as many photos will need."""
-        size = self.model.views.resize
+        size = self.model.views.size
         scores = self.scores([np.zeros((size, size, 3), dtype=np.uint8)] * photos)
         self.answer(scores, ["photo"] * photos, self.ask())
 
@@ -118,10 +117,8 @@ class ServedModel:
         return Ask(given=evidence, settings=settings or PredictionSettings(), key=key)
 
     def scores(self, pictures: Sequence[Pixels]) -> list[Scores]:
-        """The scores and features of pictures of the size that views are cut from."""
-        size = self.model.views.size
-        views = [centre_view(torch.from_numpy(picture.copy()).permute(2, 0, 1), size) for picture in pictures]
-        pixels = torch.stack(views)
+        """The scores and features of pictures of the size that the network sees."""
+        pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
         features = self._engine(pixels)
         with torch.no_grad():
             coarse_features = None if self._coarse_engine is None else self._tensor(self._coarse_engine(pixels))

@@ -30,7 +30,7 @@ class Job:
 
     Attributes:
         model: the model that it is for, which may be another one for later photos.
-        picture: the size that views are cut from.
+        picture: what the network sees.
         name: what the photo is called.
         ask: what is asked of it; None where only its scores and its feature are wanted.
     """

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from finegraph.errors import ImageFileError
-from finegraph.web.decode_worker import READY
+from finegraph.web.decode_worker import PIPE_BYTES, READY
 from finegraph.web.problems import ProblemError
 
 Pixels = UInt8[np.ndarray, "height width channel"]
@@ -88,9 +88,9 @@ class Lane:
             await self._stop(worker)
 
     async def decode(self, content: bytes, name: str, job: dict[str, Any]) -> Pixels:
-        """The picture that views are cut from; see `ask`."""
-        answer, data = await self.ask(content, name, job)
-        return np.frombuffer(data, dtype=np.uint8).reshape(answer["height"], answer["width"], 3)
+        """The middle of a photo as the network sees it; see `ask`."""
+        _, data = await self.ask(content, name, job)
+        return np.frombuffer(data, dtype=np.uint8).reshape(job["size"], job["size"], 3)
 
     async def ask(self, content: bytes, name: str, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """What a worker answers: some facts, and bytes.
@@ -172,8 +172,7 @@ class Lane:
         assert worker.stdin is not None
         assert worker.stdout is not None
         head = json.dumps({**job, "bytes": len(content), "seconds": self._computing})
-        worker.stdin.write(head.encode() + b"\n")
-        worker.stdin.write(content)
+        worker.stdin.write(b"%b\n%b" % (head.encode(), content))
         await worker.stdin.drain()
         line = await worker.stdout.readline()
         if not line:
@@ -207,6 +206,7 @@ class Lane:
             *("-m", "finegraph.web.decode_worker", str(self._megabytes)),
             stdin=PIPE,
             stdout=PIPE,
+            limit=PIPE_BYTES,
             stderr=asyncio.subprocess.DEVNULL,  # decoders may print what a file makes them print
             env={**environment, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # a Ctrl-C is for the server, which lets its workers finish

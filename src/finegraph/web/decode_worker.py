@@ -20,10 +20,12 @@ import sys
 from typing import IO, Any
 
 from finegraph.data.images import OpenFile, decode_image, unreadable
-from finegraph.data.resizing import resized
+from finegraph.data.resizing import middle, resized
 from finegraph.errors import ImageFileError, ImageTooLargeError
 
 READY = b"ready\n"
+PIPE_BYTES = 1 << 20
+"""How much a pipe to a worker, or from it, holds; a picture of 512 x 512 pixels fits."""
 MOST_REASON = 300
 """A reason is cut to this many characters; decoders may quote the file."""
 MOST_SCANS = 100
@@ -71,12 +73,12 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
     Args:
         content: the file.
-        job: `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `most_pixels` and `most_jpeg_pixels`; with
-            `quick_pixels` a photo that takes as long as one with more pixels than this is left undone. `megabytes` is
+        job: `size`, `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `most_pixels` and
+            `most_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is left undone. `megabytes` is
             what this process may take, where that is bounded.
 
     Returns:
-        `width`, `height` and the pixels as RGB; or `error` with the reason and nothing; or `large` with the number of
+        The pixels of the middle of the photo, `size` x `size`, as RGB; or `error` with the reason and nothing; or `large` with the number of
         pixels of a photo that is left undone.
     """
     side, most, quick = job["resize"], job["most_pixels"], job.get("quick_pixels")
@@ -93,7 +95,7 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         limit = most if quick is None else min(most, quick)
         picture = decode_image(content, "photo", at_least=(side, side), most_pixels=limit).picture
         small = resized(picture, side, keep_shape=job["keep_shape"], interpolation=job["interpolation"])
-        return {"width": small.width, "height": small.height}, small.tobytes()
+        return {}, middle(small, job["size"]).tobytes()
     except ImageTooLargeError as error:
         if error.pixels <= most:
             return {"large": error.pixels}, b""
@@ -190,6 +192,15 @@ def _coefficients(frame: bytes) -> int:
     return 2 * width * height * sum(across * down for across, down in factors) // most if most else 0
 
 
+def widen_pipes() -> None:
+    """Let a whole picture into the pipes at once, where the system can do that, so that nobody wakes for its parts."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        for stream in (sys.stdin, sys.stdout):
+            fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+
 def work(source: IO[bytes], sink: IO[bytes]) -> None:
     """Say that it is there, then decode photo after photo until the source ends; one with a path is read here."""
     sink.write(READY)
@@ -208,5 +219,6 @@ def work(source: IO[bytes], sink: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
+    widen_pipes()
     limit_process(int(sys.argv[1]))
     work(sys.stdin.buffer, sys.stdout.buffer)

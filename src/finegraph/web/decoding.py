@@ -74,7 +74,7 @@ class DecodingPool:
         return all([self._quick.has_worker(), self._large.has_worker()])  # both are asked: each sees to its own
 
     async def decode(self, content: bytes, name: str, views: ViewSettings) -> Pixels:
-        """The picture that views are cut from.
+        """The middle of a photo as the network sees it.
 
         Args:
             content: the file.
@@ -87,6 +87,7 @@ class DecodingPool:
         """
         settings = self._settings
         job = {
+            "size": views.size,
             "resize": views.resize,
             "keep_shape": views.keep_shape,
             "interpolation": views.interpolation,

@@ -39,9 +39,14 @@ class LiveCheck:
 
     def of_class(self, fine: str) -> tuple[int, tuple[LiveFinding, ...]]:
         """The version that was checked, and what was found in it of one class."""
+        version, found = self.of_classes([fine])
+        return version, found[fine]
+
+    def of_classes(self, names: Iterable[str]) -> tuple[int, dict[str, tuple[LiveFinding, ...]]]:
+        """The version that was checked, and what was found in it of each of some classes."""
         self.findings()
         with self._lock:
-            return self._found[0], self._by_class.get(fine, ())
+            return self._found[0], {fine: self._by_class.get(fine, ()) for fine in names}
 
     def findings(self) -> tuple[int, tuple[LiveFinding, ...]]:
         """The version that was checked (-1: none yet) and what was found in it, each with its first classes."""

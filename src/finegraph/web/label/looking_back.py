@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=200)]
+Numbers = Annotated[list[int], Query(min_length=1, max_length=200)]
+SHOWN_ANYWAY = "mostly-unknown"
+"""A finding that needs no mark: an unknown cell looks like one."""
 
 
 def looking_back_routes(session: LabelSession) -> APIRouter:
@@ -69,6 +72,18 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
         """What the graph check finds, of one class or of all; `version` is the state that was checked."""
         version, found = check.findings() if fine is None else check.of_class(fine)
         return {"findings": [finding.to_dict() for finding in found], "version": version}
+
+    @router.get("/marks")
+    def marks(kind: str, number: Numbers) -> Json:
+        """What the graph check says of the cells of a kind, by the numbers of their classes; nothing for most."""
+        rows = [row for row in store.numbered_classes(number, kinds=()) if not row.removed]
+        version, found = check.of_classes(row.fine for row in rows)
+        said = {
+            row.number: [one.message for one in found[row.fine] if one.kind == kind and one.rule != SHOWN_ANYWAY]
+            for row in rows
+        }
+        marked = {number: messages for number, messages in said.items() if messages}
+        return {"marks": marked, "version": version, "now": store.version}
 
     @router.get("/diff")
     def diff(one: int, two: int | None = None) -> Json:

@@ -5,6 +5,7 @@ import { choices, FILTERS, near, ORDERS } from "./class_list.js";
 import { button, count, el, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
+import { GridMarks } from "./grid_marks.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
 import { accept, cellOf, changed, conflictOf, decide, forgetConflict, isPending, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
@@ -40,6 +41,11 @@ export class GridView {
     root.append(this.root);
     this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (page) => this.load(page), (row, at) => this.draw(row, at), () => this.again());
     this.list.taken = putRows;
+    this.list.shown = () => this.marks.ask();
+    this.marks = new GridMarks(
+      () => ({ kind: this.kindName, numbers: this.root.hidden ? [] : this.list.drawnRows().flatMap((row) => row.number ?? []) }),
+      (numbers) => this.list.mark((row) => numbers.has(row?.number)),
+    );
     narrow.addEventListener("change", () => {
       this.list.rowHeight = narrow.matches ? 92 : 46;
       this.list.mark(() => true);
@@ -167,6 +173,7 @@ export class GridView {
     const value = shownValue(row.fine, kind.name);
     const suggested = labelsIn(row.suggestion?.value ?? null);
     const conflict = conflictOf(row.fine, kind.name);
+    const doubts = this.marks.of(row.number, kind.name);
     const pick = (label, more) => {
       this.at = index;
       this.decideLabel(label, more);
@@ -195,7 +202,8 @@ export class GridView {
         "div",
         { class: "marks" },
         isPending(row.fine, kind.name) && el("span", { class: "mark saving", title: "being saved" }, "…"),
-        cell.disagreement && el("span", { class: "mark warn" }, "disagree"),
+        cell.disagreement && el("span", { class: "mark warn", title: "people disagree" }, "disagree"),
+        doubts.length > 0 && el("span", { class: "mark warn", title: doubts.join("\n") }, "check"),
         cell.version > 0 && el("span", { class: "who" }, cell.by),
       ),
     );
@@ -351,6 +359,7 @@ export class GridView {
       say(detail.answer.text);
       this.revealUndone(detail.answer.cells ?? []);
     }
+    if (["saved", "others"].includes(what)) this.marks.ask();
     if (["cells", "saved", "refused", "others"].includes(what)) this.redraw(detail?.places);
   }
 

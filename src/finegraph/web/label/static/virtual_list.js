@@ -122,6 +122,16 @@ export class VirtualList {
     }
     for (let index = first; index < last; index++) this.put(index);
     this.marked.clear();
+    if (this.fresh) this.shown();
+    this.fresh = false;
+  }
+
+  /** Called when other rows than before are in sight. */
+  shown = () => {};
+
+  /** The rows that are in sight and loaded. */
+  drawnRows() {
+    return [...this.drawn.values()].flatMap(({ row }) => row ?? []);
   }
 
   /** See to it that a row is drawn as it is now, at its place among the others. */
@@ -131,6 +141,7 @@ export class VirtualList {
     const row = this.row(index);
     const old = this.drawn.get(index);
     if (old && old.row === row && !this.marked.has(index)) return;
+    this.fresh ||= row !== undefined && old?.row !== row;
     const element = this.draw(row, index);
     if (old) old.element.replaceWith(element);
     else this.drawn.has(index - 1) ? this.drawn.get(index - 1).element.after(element) : this.window.prepend(element);
