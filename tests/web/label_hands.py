@@ -53,7 +53,7 @@ def blind(page):
     page.route("**/api/changes*", lambda route: route.fulfill(body=nothing, content_type="application/json"))
 
 
-def until(page, test, otherwise="it did not come true"):
+def wait_until(page, test, otherwise="it did not come true"):
     """Wait until something is true, while the page goes on."""
     for _ in range(400):
         if test():
@@ -71,7 +71,7 @@ class Held:
 
     def wait(self, count=1):
         """Wait until the page has asked."""
-        until(self._page, lambda: len(self._routes) >= count, f"the page did not ask for {self._pattern}")
+        wait_until(self._page, lambda: len(self._routes) >= count, f"the page did not ask for {self._pattern}")
 
     def let_go(self):
         """Answer what was asked, and from now on at once."""

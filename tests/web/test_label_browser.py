@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from label_hands import SHUMAI, TOFU, blind, enter, focused_kind, press, saved, states, until
+from label_hands import SHUMAI, TOFU, blind, enter, focused_kind, press, saved, states, wait_until
 from label_server import menu_session, serving
 from playwright.sync_api import expect
 
@@ -259,7 +259,7 @@ def test_an_answer_that_was_lost_does_not_make_an_edit_happen_twice(session, ser
     page.route("**/api/decide", lose)
     shown = states(page)
     press(page, "ArrowDown", "2")
-    until(page, lambda: len(lost) == 2)
+    wait_until(page, lambda: len(lost) == 2)
     saved(page)
     assert "not saved" in shown()
     assert lost[0] == lost[1]

@@ -4,7 +4,7 @@ import itertools
 import re
 
 import pytest
-from label_hands import TOFU, Held, blind, enter, focused_class, focused_kind, press, saved, until, without
+from label_hands import TOFU, Held, blind, enter, focused_class, focused_kind, press, saved, wait_until, without
 from label_server import serving
 from playwright.sync_api import expect
 
@@ -59,7 +59,7 @@ def test_a_label_chosen_while_names_change_leaves_the_others(session, server, pa
     page.locator('.kind.focus .option[title="tofu"]').click()
     expect(page.locator(".toast")).to_have_text(re.compile("choose again"))
     press(page, "3")  # takes chili out, as soon as the new names are shown
-    until(page, lambda: cell(session, "ingredient").version > 0)
+    wait_until(page, lambda: cell(session, "ingredient").version > 0)
     assert cell(session, "ingredient").value == {"all_of": ["tofu", "pork", "chili", "chicken"]}
     rows.let_go()
     page.wait_for_selector('[data-kind=served] .option[title="flat plate"]')

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Numbers = Annotated[list[int], Query(min_length=1, max_length=200)]
-SHOWN_ANYWAY = "mostly-unknown"
-"""A finding that needs no mark: an unknown cell looks like one."""
+OF_CELLS = ("looks-all-of", "not-nfc", "misspelt-label", "alike-names")
+"""The rules that speak of single cells; others speak of a kind as a whole, of which the page tells elsewhere."""
 
 
 def looking_back_routes(session: LabelSession) -> APIRouter:
@@ -79,7 +79,7 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
         rows = [row for row in store.numbered_classes(number, kinds=()) if not row.removed]
         version, found = check.of_classes(row.fine for row in rows)
         said = {
-            row.number: [one.message for one in found[row.fine] if one.kind == kind and one.rule != SHOWN_ANYWAY]
+            row.number: [one.message for one in found[row.fine] if one.kind == kind and one.rule in OF_CELLS]
             for row in rows
         }
         marked = {number: messages for number, messages in said.items() if messages}
