@@ -6,8 +6,10 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import EvidenceError, InputError, ShapeError, UnknownNameError
+from finegraph.graph.samples import sample_menu
+from finegraph.inference import marginals
 from reference import enumeration as ref
-from reference.random_graphs import random_graph, random_scores
+from reference.random_graphs import random_graph, random_graphs, random_scores
 
 GRAPH = fg.LabelGraph.from_table(
     {
@@ -334,3 +336,30 @@ class TestScores:
     def test_an_unknown_kind_is_refused(self, posterior):
         with pytest.raises(UnknownNameError, match="unknown kind 'dsh'; did you mean 'dish'"):
             posterior.log_probs("dsh")
+
+
+# ---- all kinds at once -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [1, 1 << 22])
+def test_marginals_of_all_kinds_are_those_of_each(monkeypatch, together):
+    monkeypatch.setattr(marginals, "_MOST_TOGETHER", together)
+    for number, case in enumerate(random_graphs(40, seed=5)):
+        graph, rng = case.graph, np.random.default_rng(number)
+        fine = torch.from_numpy(rng.normal(size=(3, len(graph)), scale=4.0))
+        coarse = {name: torch.from_numpy(rng.normal(size=(3, len(graph.labels(name))))) for name in graph.kinds}
+        plain = fg.Posterior(graph, fine)
+        for posterior in (plain, fg.Posterior(graph, fine, coarse), plain.given(fine=set(graph.fine[::2]))):
+            found = posterior.marginals()
+            assert torch.equal(found.fine, posterior.log_probs())
+            for name in graph.kinds:
+                columns = posterior.tensors.columns[name]
+                assert torch.equal(found.coarse[:, columns], posterior.log_probs(name))
+            assert posterior.answer(0.2, found) == posterior.answer(0.2)
+
+
+def test_marginals_without_kinds_or_samples():
+    graph = fg.LabelGraph(["a", "b"])
+    assert fg.Posterior(graph, torch.zeros(2, 2)).marginals().coarse.shape == (2, 0)
+    menu = sample_menu()
+    assert fg.Posterior(menu, torch.zeros(0, len(menu))).marginals().coarse.shape[0] == 0

@@ -14,8 +14,8 @@ def test_bundles_of_kinds_change_nothing(monkeypatch, most):
     kinds = [links_of(graph, kind) for kind in graph.kinds]
     scores = 10 * torch.randn(3, len(graph), dtype=torch.float64, generator=torch.manual_seed(0))
     together = split.minimum_norm_split(kinds, scores)
-    assert len(split._bundles(kinds, split._MOST_TOGETHER // 4)) == 1
-    monkeypatch.setattr(split, "_MOST_TOGETHER", most * 4)
+    assert len(split._bundles(kinds, split.MOST_TOGETHER // 4)) == 1
+    monkeypatch.setattr(split, "MOST_TOGETHER", most * 4)
     assert len(split._bundles(kinds, most)) > 1
     found = split.minimum_norm_split(kinds, scores)
     torch.testing.assert_close(found.fine, together.fine)

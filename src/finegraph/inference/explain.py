@@ -8,8 +8,9 @@ their log sums is the part, and it says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,52 +18,106 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference.answers import Explanation, Part
-from finegraph.inference.split import Links, factor_of, minimum_norm_split
+from finegraph.inference.kind_tensors import KindTensors
+from finegraph.inference.split import MOST_TOGETHER, Links, factor_of, minimum_norm_split, side_by_side
+from finegraph.inference.tensors import GraphTensors, graph_tensors
 
 if TYPE_CHECKING:
     from finegraph.inference.posterior import Posterior
-    from finegraph.inference.tensors import GraphTensors
+
+EVIDENCE = "evidence: "
+"""What stands before the name of a kind in the source of a part that is known rather than seen."""
 
 
 def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[Explanation]:
     """One explanation per sample, of fine label `first[b]` against `second[b]`."""
     if not first:
         return []
-    tensors = posterior.tensors
-    plain = [kind for kind in tensors.each() if kind.plain]
-    rows = torch.arange(len(first))
     one, two = torch.tensor(first), torch.tensor(second)
     with torch.no_grad():
-        groups = _group_columns(posterior, evidence=False)
-        all_groups = _group_columns(posterior, evidence=True)
-        scores = posterior.fine_scores.detach().double().cpu()
-        for kind in plain:
-            scores = scores + groups[kind.name].index_select(1, kind.group.cpu())
-        _refuse_impossible(posterior, rows, one, two)
-        links, factor = _links(posterior.graph, tuple(kind.name for kind in plain))
-        split = minimum_norm_split(links, _finite(scores), factor)
-        fine = split.fine
-        parts = {"fine": fine[rows, one] - fine[rows, two]}
-        for kind, coarse in zip(plain, split.coarse, strict=True):
-            parts[kind.name] = coarse[rows, kind.group.cpu()[one]] - coarse[rows, kind.group.cpu()[two]]
-        for kind in tensors.each():
-            group = kind.group.cpu()
+        _refuse_impossible(posterior, one, two)
+        names, values = ["fine"], []
+        coarse = _coarse_scores(posterior)
+        plain = _plain(posterior.graph, tuple(kind.name for kind in posterior.tensors.each() if kind.plain))
+        fine, kinds = plain.split(posterior.fine_scores.detach().double().cpu(), coarse)
+        values.append(_odds(fine, one.unsqueeze(1), two.unsqueeze(1)))
+        names += plain.kinds
+        values.append(_odds(kinds, plain.places[one], plain.places[two]))
+        for kind in posterior.tensors.each():
             if not kind.plain:
-                parts[kind.name] = groups[kind.name][rows, group[one]] - groups[kind.name][rows, group[two]]
-            if posterior.evidence is not None:
-                change = all_groups[kind.name] - groups[kind.name]
-                parts[f"evidence: {kind.name}"] = change[rows, group[one]] - change[rows, group[two]]
+                names.append(kind.name)
+                values.append(_group_odds(kind, coarse, one, two))
         if posterior.evidence is not None:
-            fine_evidence = posterior.evidence.double().cpu()
-            parts["evidence: fine"] = fine_evidence[rows, one] - fine_evidence[rows, two]
-    return [_explanation(tensors, parts, sample, first[sample], second[sample]) for sample in range(len(first))]
+            evidence = posterior.evidence.double().cpu()
+            known = coarse + evidence[:, len(posterior.graph) :]
+            for kind in posterior.tensors.each():
+                names.append(f"{EVIDENCE}{kind.name}")
+                values.append(_group_odds(kind, known, one, two) - _group_odds(kind, coarse, one, two))
+            names.append(f"{EVIDENCE}fine")
+            values.append(_odds(evidence, one.unsqueeze(1), two.unsqueeze(1)))
+        rows = torch.cat(values, dim=1).tolist()
+    return [
+        _explanation(posterior.tensors, zip(names, row, strict=True), *pair)
+        for row, *pair in zip(rows, first, second, strict=True)
+    ]
+
+
+class _Plain(NamedTuple):
+    """The kinds that can be split linearly, and what makes that quick.
+
+    Attributes:
+        kinds: their names.
+        links: their edges, kind by kind.
+        joined: the same as if they were one kind.
+        factor: see `factor_of`.
+        columns: their columns among all coarse labels.
+        places: (fine, kind) the parent of each fine label among the labels of these kinds side by side.
+    """
+
+    kinds: tuple[str, ...]
+    links: list[Links]
+    joined: Links
+    factor: Tensor | None
+    columns: Tensor
+    places: Tensor
+
+    def split(self, fine: Tensor, coarse: Tensor) -> tuple[Tensor, Tensor]:
+        """Parts of the fine labels and of the labels of these kinds side by side, from fine and all coarse scores."""
+        if not self.kinds:
+            split = minimum_norm_split([], _finite(fine))
+            return split.fine, coarse[:, :0]
+        few = len(self.joined.fine) * (len(fine) + 1) <= MOST_TOGETHER
+        links = [self.joined] if few else self.links
+        parts = torch.split(coarse.index_select(1, self.columns), [one.count for one in links], dim=1)
+        scores = fine
+        for one, own in zip(links, parts, strict=True):
+            scores = scores + one.down(own, fine.shape[1])
+        found = minimum_norm_split(links, _finite(scores), self.factor)
+        return found.fine, torch.cat(found.coarse, dim=1)
 
 
 @lru_cache(maxsize=4)  # of some megabytes each; a server explains thousands of answers of one graph
-def _links(graph: LabelGraph, kinds: tuple[str, ...]) -> tuple[list[Links], Tensor | None]:
-    """The edges of kinds, and what makes splitting by them quick."""
+def _plain(graph: LabelGraph, kinds: tuple[str, ...]) -> _Plain:
+    """What is needed to split by some kinds, each of whose fine labels has one parent."""
     links = [links_of(graph, kind) for kind in kinds]
-    return links, factor_of(links, len(graph))
+    none = torch.zeros(0, dtype=torch.int64)
+    joined = side_by_side(links) if links else Links(none, none, none.double(), 0)
+    columns = graph_tensors(graph).columns
+    wanted = [torch.arange(columns[kind].start, columns[kind].stop) for kind in kinds]
+    # The edges of such a kind stand in the order of the fine labels, one for each.
+    places = joined.coarse.reshape(len(kinds), len(graph)).t().contiguous()
+    return _Plain(kinds, links, joined, factor_of(links, len(graph)), torch.cat([none, *wanted]), places)
+
+
+def _odds(values: Tensor, one: Tensor, two: Tensor) -> Tensor:
+    """What some columns of each sample have more than some others."""
+    return values.gather(1, one) - values.gather(1, two)
+
+
+def _group_odds(kind: KindTensors, coarse: Tensor, one: Tensor, two: Tensor) -> Tensor:
+    """How much more the groups of the first fine labels have than those of the second, in one kind."""
+    own, group = kind.cpu_copy(), kind.group.cpu()
+    return _odds(own.group_scores(coarse[:, kind.columns]), group[one].unsqueeze(1), group[two].unsqueeze(1))
 
 
 def links_of(graph: LabelGraph, kind: str) -> Links:
@@ -71,19 +126,11 @@ def links_of(graph: LabelGraph, kind: str) -> Links:
     return Links(fine, coarse, weight, len(graph.labels(kind)))
 
 
-def _group_columns(posterior: Posterior, evidence: bool) -> dict[str, Tensor]:
-    """Per kind, the scores of its groups (batch, groups) in float64, with or without evidence."""
-    batch = len(posterior.fine_scores)
-    scores = torch.zeros(batch, posterior.tensors.coarse_count, dtype=torch.float64)
+def _coarse_scores(posterior: Posterior) -> Tensor:
+    """The coarse scores in float64, without evidence."""
     if posterior.coarse_scores is not None:
-        scores = posterior.coarse_scores.detach().double().cpu()
-    if evidence and posterior.evidence is not None:
-        scores = scores + posterior.evidence[:, len(posterior.graph) :].double().cpu()
-    columns = {}
-    for kind in posterior.tensors.each():
-        own = scores[:, kind.columns]
-        columns[kind.name] = own if kind.plain else kind.cpu_copy().group_scores(own)
-    return columns
+        return posterior.coarse_scores.detach().double().cpu()
+    return torch.zeros(len(posterior.fine_scores), posterior.tensors.coarse_count, dtype=torch.float64)
 
 
 def _finite(scores: Tensor) -> Tensor:
@@ -92,11 +139,11 @@ def _finite(scores: Tensor) -> Tensor:
     return torch.where(scores.isneginf(), lowest, scores)
 
 
-def _refuse_impossible(posterior: Posterior, rows: Tensor, one: Tensor, two: Tensor) -> None:
+def _refuse_impossible(posterior: Posterior, one: Tensor, two: Tensor) -> None:
     """Raise where a fine label to explain has probability 0, by its score or by evidence."""
-    log_probs = posterior.log_probs().cpu()
+    scores = posterior.joint_scores().scores.cpu()
     for index in (one, two):
-        bad = log_probs[rows, index].isneginf().nonzero()
+        bad = scores.gather(1, index.unsqueeze(1)).isneginf().squeeze(1).nonzero()
         if len(bad):
             sample = int(bad[0])
             raise InputError(
@@ -105,15 +152,14 @@ def _refuse_impossible(posterior: Posterior, rows: Tensor, one: Tensor, two: Ten
             )
 
 
-def _explanation(tensors: GraphTensors, parts: dict[str, Tensor], sample: int, first: int, second: int) -> Explanation:
-    """The explanation of one sample from the parts of all."""
+def _explanation(tensors: GraphTensors, parts: Iterable[tuple[str, float]], first: int, second: int) -> Explanation:
+    """The explanation of one sample from its parts."""
     graph = tensors.graph
     listed = []
-    for source, values in parts.items():
-        value = float(values[sample])
-        kind = source.removeprefix("evidence: ")
-        if source.startswith("evidence: ") and value == 0.0:
+    for source, value in parts:
+        if source.startswith(EVIDENCE) and value == 0.0:
             continue
+        kind = source.removeprefix(EVIDENCE)
         if kind == "fine":
             listed.append(Part(source, graph.fine[first], graph.fine[second], value))
             continue

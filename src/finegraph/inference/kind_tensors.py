@@ -27,6 +27,7 @@ class KindTensors(Constants):
     Attributes:
         group: the group of each fine label.
         unknown: 1 where the parent of a fine label is unknown, else 0.
+        children: how many fine labels can have each label.
         members: the fine labels of each group, as segments.
         edge_label: for the edges of mixed rows: the coarse label.
         edge_group: for the edges of mixed rows: the mixed row, counted from 0.
@@ -37,6 +38,7 @@ class KindTensors(Constants):
 
     group: Tensor
     unknown: Tensor
+    children: Tensor
     edge_label: Tensor
     edge_group: Tensor
     edge_log_weight: Tensor
@@ -50,6 +52,7 @@ class KindTensors(Constants):
         self.members = Segments(rows.group, self.group_count)
         self.keep({"group": rows.group, "unknown": kind.unknown.astype(np.int64)})
         self.keep({"edge_label": rows.label, "edge_group": rows.owner, "edge_log_weight": np.log(rows.weight)})
+        self.keep({"children": _children(rows, self.label_count)})
         if not self.plain:
             self.mixed_rows = Segments(rows.owner, rows.count)
             self.into_labels = Segments(np.concatenate([np.arange(self.label_count), rows.label]), self.label_count)
@@ -69,10 +72,9 @@ class KindTensors(Constants):
             possible: (batch, fine) the fine labels that count; None for all.
         """
         if possible is None:
-            sizes = torch.bincount(self.group, minlength=self.group_count).unsqueeze(0)
-        else:
-            sizes = torch.zeros(len(possible), self.group_count, dtype=torch.int64, device=possible.device)
-            sizes.scatter_add_(1, self.group.expand_as(possible), possible.long())
+            return self.children.unsqueeze(0)
+        sizes = torch.zeros(len(possible), self.group_count, dtype=torch.int64, device=possible.device)
+        sizes.scatter_add_(1, self.group.expand_as(possible), possible.long())
         mixed = sizes.index_select(1, self.label_count + self.edge_group)
         return sizes[:, : self.label_count].index_add(1, self.edge_label, mixed)
 
@@ -162,6 +164,14 @@ class _Rows:
     owner: NDArray[np.int64]
     weight: NDArray[np.float64]
     count: int
+
+
+def _children(rows: _Rows, label_count: int) -> NDArray[np.int64]:
+    """How many fine labels can have each label; one with several parents, or an unknown one, counts for each."""
+    sizes = np.bincount(rows.group, minlength=label_count + rows.count)
+    children = sizes[:label_count].astype(np.int64)
+    np.add.at(children, rows.label, sizes[label_count + rows.owner])
+    return children
 
 
 def _distinct_rows(kind: Kind) -> _Rows:

@@ -27,7 +27,9 @@ from finegraph.graph.json_file import canonical_json
 from finegraph.inference.answers import Answer, Explanation, Statement
 from finegraph.inference.evidence import log_likelihood
 from finegraph.inference.explain import explain
+from finegraph.inference.marginals import Marginals, coarse_log_probs
 from finegraph.inference.scores import JointScores, Summands, joint_scores, summands, wide
+from finegraph.inference.statements import sure_statements
 from finegraph.inference.tensors import GraphTensors, graph_tensors
 
 MOST_STATES = 1_000_000
@@ -173,6 +175,16 @@ class Posterior:
         own = None if scores is None else wide(scores[:, tensors.columns]).to(fine.dtype)
         return tensors.label_log_probs(tensors.members.logsumexp(fine), own)
 
+    def marginals(self) -> Marginals:
+        """The log probabilities of all labels at once: the fine ones, and those of all kinds side by side.
+
+        The quickest way to ask for many kinds; without a gradient.
+        """
+        with torch.no_grad():
+            fine = self.log_probs()
+            scores = self._kind_scores()
+            return Marginals(fine, coarse_log_probs(self.graph, fine, None if scores is None else wide(scores)))
+
     def unknown_share(self, kind: str) -> Float[Tensor, "batch label"]:
         """How much of the probability of each label of a kind rests on unknown cells, from 0 to 1.
 
@@ -236,38 +248,20 @@ class Posterior:
         pairs = zip(values.tolist(), index.tolist(), strict=True)
         return [[Answer(labels[i], p) for p, i in zip(*row, strict=True)] for row in pairs]
 
-    def answer(self, risk: float = 0.05) -> list[Statement | None]:
+    def answer(self, risk: float = 0.05, marginals: Marginals | None = None) -> list[Statement | None]:
         """For each sample the most specific statement whose probability is at least 1 - risk, or None.
 
         Statements are "it is this fine label" and "it has this label of a kind". The more specific one is that with
         which fewer fine labels are compatible, of those that evidence leaves; among equals the more probable one.
+
+        Args:
+            risk: how often a statement may be wrong.
+            marginals: those of this posterior, for who has them already.
         """
         if not 0.0 <= risk < 1.0:
             raise InputError(f"answer: risk must be at least 0 and below 1, got {risk}")
-        kinds: list[str | None] = [None, *self.graph.kinds]
-        with torch.no_grad():
-            log_probs = self.log_probs()
-            each = [log_probs, *(self.kind_log_probs(kind, log_probs) for kind in self.graph.kinds)]
-            probs = torch.cat(each, dim=1).double().exp()
-        # Evidence rules fine labels out, in each sample others.
-        possible = None if self.evidence is None else ~log_probs.isneginf()
-        own = torch.ones(len(probs), len(self.graph), dtype=torch.int64, device=probs.device)
-        sizes = [kind.compatible(possible).expand(len(probs), -1) for kind in self.tensors.each()]
-        compatible = torch.cat([own, *sizes], dim=1)
-        # Rounding must decide neither whether a certain statement is certain nor which of two equal ones is taken.
-        rounding = 8 * torch.finfo(log_probs.dtype).eps
-        sure = probs >= 1.0 - risk - rounding
-        open_labels = torch.where(sure, compatible, torch.iinfo(torch.int64).max)
-        fewest = open_labels.amin(dim=1, keepdim=True)
-        candidates = torch.where(sure & (open_labels == fewest), probs, -1.0)
-        best = (candidates >= candidates.amax(dim=1, keepdim=True) - rounding).int().argmax(dim=1)
-        names = [(kind, label) for kind in kinds for label in self._labels(kind)]
-        answers: list[Statement | None] = []
-        for row, index in enumerate(best.tolist()):
-            kind, label = names[index]
-            statement = Statement(kind, label, min(float(probs[row, index]), 1.0), int(compatible[row, index]))
-            answers.append(statement if bool(sure[row, index]) else None)
-        return answers
+        marginals = self.marginals() if marginals is None else marginals
+        return sure_statements(self.tensors, marginals, risk, evidence=self.evidence is not None)
 
     def _labels(self, kind: str | None) -> tuple[str, ...]:
         return self.graph.fine if kind is None else self.graph.labels(kind)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 _PRECISION = 1e-12
 _MOST_STEPS = 2000
-_MOST_TOGETHER = 1 << 20
+MOST_TOGETHER = 1 << 20
 """How many numbers are gathered at once; small kinds one by one would take more time in Python than in sums."""
 _MOST_LABELS = 1024
 _MOST_CELLS = 1 << 22
@@ -83,7 +83,7 @@ def factor_of(kinds: Sequence[Links], fine_count: int) -> Float[Tensor, "coarse 
     count = sum(kind.count for kind in kinds)
     if not count or count > _MOST_LABELS or count * fine_count > _MOST_CELLS:
         return None
-    edges = _side_by_side(kinds)
+    edges = side_by_side(kinds)
     matrix = torch.zeros(fine_count, count, dtype=torch.float64)
     matrix.index_put_((edges.fine, edges.coarse), edges.weight, accumulate=True)
     factor: Tensor = torch.linalg.cholesky(torch.eye(count, dtype=torch.float64) + matrix.T @ matrix)
@@ -96,7 +96,7 @@ def _solve(
     """(I + G G')^-1 of each row of `right`."""
     if not kinds:
         return right.clone()
-    bundles = _bundles(kinds, _MOST_TOGETHER // max(1, len(right)))
+    bundles = _bundles(kinds, MOST_TOGETHER // max(1, len(right)))
     sizes = [bundle.count for bundle in bundles]
     fine_count = right.shape[1]
 
@@ -142,10 +142,13 @@ def _bundles(kinds: Sequence[Links], most_edges: int) -> list[Links]:
             edges = 0
         groups[-1].append(kind)
         edges += len(kind.fine)
-    return [_side_by_side(group) for group in groups]
+    return [side_by_side(group) for group in groups]
 
 
-def _side_by_side(kinds: Sequence[Links]) -> Links:
+def side_by_side(kinds: Sequence[Links]) -> Links:
+    """Kinds as if they were one, the labels of each after those of the one before."""
+    if len(kinds) == 1:
+        return kinds[0]
     starts = torch.tensor([0, *(kind.count for kind in kinds)]).cumsum(0).tolist()
     return Links(
         torch.cat([kind.fine for kind in kinds]),

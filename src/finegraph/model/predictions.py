@@ -115,13 +115,10 @@ def describe(
     """
     top, risk = settings.top, float(settings.risk)
     with torch.no_grad():
-        log_probs = posterior.log_probs()
-        best = _best(log_probs, posterior.graph.fine, max(top, 2))
-        kinds = {
-            kind: _best(posterior.kind_log_probs(kind, log_probs), posterior.graph.labels(kind), top)
-            for kind in posterior.graph.kinds
-        }
-        sure = posterior.answer(risk)
+        marginals = posterior.marginals()
+        (best,) = _best(marginals.fine.unsqueeze(1), [posterior.graph.fine], max(top, 2))
+        kinds = _best_of_kinds(posterior, marginals.coarse, top)
+        sure = posterior.answer(risk, marginals)
         explanations = _explanations(posterior, best) if settings.explain else {}
     return [
         Prediction(
@@ -137,19 +134,42 @@ def describe(
     ]
 
 
-def _best(log_probs: Tensor, labels: Sequence[str], count: int) -> list[tuple[Answer, ...]]:
-    """The most probable labels of each row, without those that are impossible."""
-    values, index = log_probs.topk(min(count, len(labels)), dim=1)
+def _best_of_kinds(posterior: Posterior, log_probs: Tensor, count: int) -> dict[str, list[tuple[Answer, ...]]]:
+    """The most probable labels of every kind, per row; kinds with equally many labels are looked through together."""
+    graph, columns = posterior.graph, posterior.tensors.columns
+    by_size: dict[int, list[str]] = {}
+    for kind in graph.kinds:
+        by_size.setdefault(len(graph.labels(kind)), []).append(kind)
+    found: dict[str, list[tuple[Answer, ...]]] = {}
+    for kinds in by_size.values():
+        together = torch.stack([log_probs[:, columns[kind]] for kind in kinds], dim=1)
+        found.update(zip(kinds, _best(together, [graph.labels(kind) for kind in kinds], count), strict=True))
+    return {kind: found[kind] for kind in graph.kinds}
+
+
+def _best(log_probs: Tensor, labels: Sequence[Sequence[str]], count: int) -> list[list[tuple[Answer, ...]]]:
+    """The most probable labels of several kinds in each row, without those that are impossible.
+
+    Args:
+        log_probs: (batch, kind, label).
+        labels: those of each kind.
+        count: how many are listed at the most.
+    """
+    values, index = log_probs.topk(min(count, log_probs.shape[2]), dim=2)
     rows = zip(values.double().exp().tolist(), values.isneginf().tolist(), index.tolist(), strict=True)
-    return [
-        tuple(
-            # Sums of probabilities may come out above 1 by rounding.
-            Answer(labels[label], min(probability, 1.0))
-            for probability, impossible, label in zip(*row, strict=True)
-            if not impossible
-        )
+    each = [
+        [
+            tuple(
+                # Sums of probabilities may come out above 1 by rounding.
+                Answer(names[label], min(probability, 1.0))
+                for probability, impossible, label in zip(*found, strict=True)
+                if not impossible
+            )
+            for names, *found in zip(labels, *row, strict=True)
+        ]
         for row in rows
     ]
+    return [list(column) for column in zip(*each, strict=True)] if each else [[] for _ in labels]
 
 
 def _explanations(posterior: Posterior, best: Sequence[tuple[Answer, ...]]) -> dict[int, Explanation]:

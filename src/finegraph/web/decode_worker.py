@@ -74,12 +74,12 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Args:
         content: the file.
         job: `size`, `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `most_pixels` and
-            `most_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is left undone. `megabytes` is
-            what this process may take, where that is bounded.
+            `most_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is left
+            undone. `megabytes` is what this process may take, where that is bounded.
 
     Returns:
-        The pixels of the middle of the photo, `size` x `size`, as RGB; or `error` with the reason and nothing; or `large` with the number of
-        pixels of a photo that is left undone.
+        Nothing and the pixels of the middle of the photo, `size` x `size`, as RGB; or `error` with the reason and no
+        pixels; or `large` with the number of pixels of a photo that is left undone.
     """
     side, most, quick = job["resize"], job["most_pixels"], job.get("quick_pixels")
     try:

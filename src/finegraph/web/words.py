@@ -59,6 +59,8 @@ def percent(probability: float) -> str:
 def _spoken(label: str) -> str:
     """A label as one says it: `mapo tofu @ A` is mapo tofu at A."""
     short = label if len(label) <= MOST_LETTERS else label[: MOST_LETTERS - 1].rstrip() + "…"
+    if short.isascii() and short.isprintable():
+        return short.replace(" @ ", " at ")
     plain = "".join(_REPLACED if _steers(letter) else letter for letter in short).replace(" @ ", " at ")
     leftward = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in plain)
     return f"{_FIRST_ISOLATE}{plain}{_POP_ISOLATE}" if leftward else plain
