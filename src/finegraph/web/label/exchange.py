@@ -9,7 +9,7 @@ import json
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from finegraph.errors import InputError
@@ -20,6 +20,8 @@ from finegraph.labelling import LabelStore
 from finegraph.labelling.label_studio import Content, parse_tasks
 from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.web.label.bodies import Import, ImportFile
+from finegraph.web.label.identity import only_for
+from finegraph.web.label.json_routes import JsonRouter
 
 if TYPE_CHECKING:
     from finegraph.workflows.label import LabelSession
@@ -32,7 +34,7 @@ MEDIA_TYPES = {"csv": "text/csv", "photos": "text/csv", "json": "application/jso
 
 def exchange_routes(session: LabelSession) -> APIRouter:
     """The routes of a session for files."""
-    router = APIRouter(prefix="/api")
+    router = JsonRouter(prefix="/api", dependencies=[Depends(only_for(session.store))])
     store = session.store
 
     @router.get("/export/{form}")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from finegraph.web.label.agreements import Agreements
+from finegraph.web.label.json_routes import JsonRouter
 from finegraph.web.label.live_check import LiveCheck
 from finegraph.web.label.reading import MOST_PHOTOS
 
@@ -23,7 +24,7 @@ OF_CELLS = ("looks-all-of", "not-nfc", "misspelt-label", "alike-names")
 
 def looking_back_routes(session: LabelSession) -> APIRouter:
     """The routes of a session that look back."""
-    router = APIRouter(prefix="/api")
+    router = JsonRouter(prefix="/api")
     store, check, agreements = session.store, LiveCheck(session.store), Agreements(session.store)
 
     @router.get("/history")

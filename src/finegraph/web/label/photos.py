@@ -16,6 +16,7 @@ from fastapi.responses import Response
 from PIL import Image
 
 from finegraph.data.images import read_image
+from finegraph.web.label.json_routes import JsonRouter
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def thumbnail(photo: SessionPhoto, side: int) -> bytes:
 
 def photo_routes(session: LabelSession) -> APIRouter:
     """The route of the thumbnails."""
-    router = APIRouter()
+    router = JsonRouter()
     photos, kept = PhotoNumbers(session), Thumbnails()
 
     @router.get("/photos/{number}/{size}")

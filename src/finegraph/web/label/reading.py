@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from finegraph.web.label.identity import store_identity
+from finegraph.web.label.json_routes import JsonRouter
 from finegraph.web.label.listings import Listings, first_place
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
@@ -30,7 +31,7 @@ MOST_PHOTOS = 60
 
 def reading_routes(session: LabelSession) -> APIRouter:
     """The routes of a session that show labels."""
-    router = APIRouter(prefix="/api")
+    router = JsonRouter(prefix="/api")
     store, photos = session.store, PhotoNumbers(session)
     listings = Listings()
     identity = store_identity(store)

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from finegraph.errors import InputError, UnknownNameError
 from finegraph.labelling import Decision, Edit, EditResult, Numbers, change_from_dict
 from finegraph.web.label import bodies
 from finegraph.web.label.bodies import MOST_AT_ONCE, Accept, Apply, Change, Decide, Note, PhotoLabel, Resolve, Undo
+from finegraph.web.label.identity import only_for
+from finegraph.web.label.json_routes import JsonRouter
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ NAMES = ("fine", "kind", "label", "graph")
 
 def writing_routes(session: LabelSession) -> APIRouter:
     """The routes of a session that change labels."""
-    router = APIRouter(prefix="/api")
+    router = JsonRouter(prefix="/api", dependencies=[Depends(only_for(session.store))])
     store, photos = session.store, PhotoNumbers(session)
 
     @router.post("/decide")
