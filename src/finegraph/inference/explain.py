@@ -34,25 +34,26 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
     if not first:
         return []
     one, two = torch.tensor(first), torch.tensor(second)
+    every = graph_tensors(posterior.graph).each()  # on the CPU, wherever the posterior is
     with torch.no_grad():
         _refuse_impossible(posterior, one, two)
         names, values = ["fine"], []
         coarse = _coarse_scores(posterior)
-        plain = _plain(posterior.graph, tuple(kind.name for kind in posterior.tensors.each() if kind.plain))
+        plain = _plain(posterior.graph, tuple(kind.name for kind in every if kind.plain))
         fine, kinds = plain.split(posterior.fine_scores.detach().double().cpu(), coarse)
         values.append(_odds(fine, one.unsqueeze(1), two.unsqueeze(1)))
         names += plain.kinds
         values.append(_odds(kinds, plain.places[one], plain.places[two]))
-        for kind in posterior.tensors.each():
+        for kind in every:
             if not kind.plain:
                 names.append(kind.name)
-                values.append(_group_odds(kind, coarse, one, two))
+                values.append(_group_odds(kind, one, two, coarse))
         if posterior.evidence is not None:
             evidence = posterior.evidence.double().cpu()
             known = coarse + evidence[:, len(posterior.graph) :]
-            for kind in posterior.tensors.each():
+            for kind in every:
                 names.append(f"{EVIDENCE}{kind.name}")
-                values.append(_group_odds(kind, known, one, two) - _group_odds(kind, coarse, one, two))
+                values.append(_group_odds(kind, one, two, known, coarse))
             names.append(f"{EVIDENCE}fine")
             values.append(_odds(evidence, one.unsqueeze(1), two.unsqueeze(1)))
         rows = torch.cat(values, dim=1).tolist()
@@ -114,10 +115,20 @@ def _odds(values: Tensor, one: Tensor, two: Tensor) -> Tensor:
     return values.gather(1, one) - values.gather(1, two)
 
 
-def _group_odds(kind: KindTensors, coarse: Tensor, one: Tensor, two: Tensor) -> Tensor:
-    """How much more the groups of the first fine labels have than those of the second, in one kind."""
-    own, group = kind.cpu_copy(), kind.group.cpu()
-    return _odds(own.group_scores(coarse[:, kind.columns]), group[one].unsqueeze(1), group[two].unsqueeze(1))
+def _group_odds(kind: KindTensors, one: Tensor, two: Tensor, coarse: Tensor, before: Tensor | None = None) -> Tensor:
+    """How much more the groups of the first fine labels have than those of the second, in one kind.
+
+    Args:
+        kind: on the CPU.
+        one: the first fine labels.
+        two: the second ones.
+        coarse: the coarse scores.
+        before: coarse scores that are taken away first; evidence that changes nothing then adds exactly nothing.
+    """
+    scores = kind.group_scores(coarse[:, kind.columns])
+    if before is not None:
+        scores = scores - kind.group_scores(before[:, kind.columns])
+    return _odds(scores, kind.group[one].unsqueeze(1), kind.group[two].unsqueeze(1))
 
 
 def links_of(graph: LabelGraph, kind: str) -> Links:
@@ -141,9 +152,9 @@ def _finite(scores: Tensor) -> Tensor:
 
 def _refuse_impossible(posterior: Posterior, one: Tensor, two: Tensor) -> None:
     """Raise where a fine label to explain has probability 0, by its score or by evidence."""
-    scores = posterior.joint_scores().scores.cpu()
+    log_probs = posterior.log_probs().cpu()
     for index in (one, two):
-        bad = scores.gather(1, index.unsqueeze(1)).isneginf().squeeze(1).nonzero()
+        bad = log_probs.gather(1, index.unsqueeze(1)).isneginf().squeeze(1).nonzero()
         if len(bad):
             sample = int(bad[0])
             raise InputError(

@@ -146,10 +146,6 @@ class KindTensors(Constants):
         given = torch.where(mixed[position], self.edge_log_probs(scores)[:, edge], 0.0)
         return position, label, given
 
-    def cpu_copy(self) -> KindTensors:
-        """The same on the CPU."""
-        return self if self.group.device.type == "cpu" else self.on(torch.device("cpu"))
-
     def _edge_scores(self, scores: Tensor) -> Tensor:
         # In float64: small differences of large scores decide between parents.
         return scores.double().index_select(1, self.edge_label) + self.edge_log_weight

@@ -2,7 +2,7 @@
 
 A graph may have dozens of kinds of two labels; one by one they would take more time in Python than in sums. Here the
 lists of fine labels that belong together are put side by side over all kinds, by their length, and summed together. The
-sums are those of `Segments`, to the last bit. There is no gradient; `Posterior.kind_log_probs` has one. Cost: linear in
+sums are those of `Segments`. There is no gradient; `Posterior.kind_log_probs` has one. Cost: linear in
 the edges; samples are taken in parts where there are very many.
 """
 

@@ -24,8 +24,8 @@ from finegraph.data.resizing import middle, resized
 from finegraph.errors import ImageFileError, ImageTooLargeError
 
 READY = b"ready\n"
-PIPE_BYTES = 1 << 20
-"""How much a pipe to a worker, or from it, holds; a picture of 512 x 512 pixels fits."""
+PIPE_BYTES = 1 << 18
+"""How much a pipe from a worker holds: a picture of 290 x 290 pixels. All pipes of a user share some megabytes."""
 MOST_REASON = 300
 """A reason is cut to this many characters; decoders may quote the file."""
 MOST_SCANS = 100
@@ -192,13 +192,12 @@ def _coefficients(frame: bytes) -> int:
     return 2 * width * height * sum(across * down for across, down in factors) // most if most else 0
 
 
-def widen_pipes() -> None:
-    """Let a whole picture into the pipes at once, where the system can do that, so that nobody wakes for its parts."""
+def widen_pipe() -> None:
+    """Let a whole picture into the pipe at once, where the system can do that, so that nobody wakes for its parts."""
     with contextlib.suppress(ImportError, AttributeError, OSError):
         import fcntl
 
-        for stream in (sys.stdin, sys.stdout):
-            fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def work(source: IO[bytes], sink: IO[bytes]) -> None:
@@ -219,6 +218,6 @@ def work(source: IO[bytes], sink: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    widen_pipes()
+    widen_pipe()
     limit_process(int(sys.argv[1]))
     work(sys.stdin.buffer, sys.stdout.buffer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 from fastapi import APIRouter
@@ -29,4 +30,6 @@ def _written(endpoint: Callable[..., Any]) -> Callable[..., Response]:
         found = endpoint(*given, **named)
         return found if isinstance(found, Response) else JSONResponse(found)
 
+    # The types by themselves, not by names: those are known where the function was written, and not in this file.
+    answer.__signature__ = signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
     return answer

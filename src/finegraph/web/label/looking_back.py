@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
+from pydantic import Field
 
 from finegraph.web.label.agreements import Agreements
 from finegraph.web.label.json_routes import JsonRouter
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=200)]
-Numbers = Annotated[list[int], Query(min_length=1, max_length=200)]
-OF_CELLS = ("looks-all-of", "not-nfc", "misspelt-label", "alike-names")
-"""The rules that speak of single cells; others speak of a kind as a whole, of which the page tells elsewhere."""
+Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 63)]], Query(min_length=1, max_length=200)]
+OF_CELLS = ("misspelt-label", "alike-names")
+"""The rules that speak of all cells with a label; of what others find, the page tells elsewhere."""
 
 
 def looking_back_routes(session: LabelSession) -> APIRouter:

@@ -4,8 +4,12 @@ import { get } from "./api.js";
 import { afterTyping } from "./typing.js";
 
 const REST = 400;
-/** When to ask once more where an older state was checked: the check of very many classes takes seconds. */
-const LATER = 4000;
+/** When to ask again where an older state was checked, as the check of very many classes takes seconds; twice as long
+ * each time. */
+const LATER = 2000;
+const LATEST = 60000;
+/** How many classes are asked for at once, at the most. */
+const MOST = 200;
 
 export class GridMarks {
   /**
@@ -22,11 +26,12 @@ export class GridMarks {
   }
 
   /** Ask anew once the keys rest. */
-  ask = afterTyping(() => this.load(true), REST);
+  ask = afterTyping(() => this.load(LATER), REST);
 
-  async load(again) {
+  async load(pause) {
     clearTimeout(this.timer);
-    const { kind, numbers } = this.inSight();
+    const { kind, numbers: all } = this.inSight();
+    const numbers = all.slice(0, MOST);
     if (!numbers.length) return;
     const answer = await get("/api/marks", { kind, number: numbers }).catch(() => null);
     if (!answer || this.inSight().kind !== kind) return;
@@ -34,7 +39,8 @@ export class GridMarks {
     this.kind = kind;
     const others = numbers.filter((number) => this.put(number, answer.marks[number] ?? []));
     if (others.length) this.redraw(new Set(others));
-    if (again && answer.version < answer.now) this.timer = setTimeout(() => this.load(false), LATER);
+    clearTimeout(this.timer); // another question may have come in between
+    if (answer.version < answer.now) this.timer = setTimeout(() => this.load(Math.min(2 * pause, LATEST)), pause);
   }
 
   /** Take note of what is said of a class; whether that is something else than before. */
