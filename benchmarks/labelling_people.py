@@ -164,8 +164,8 @@ class Person(threading.Thread):
             return
 
     def wait(self) -> None:
-        """Wait before asking again, as long as the page does."""
-        time.sleep(self.pause)
+        """Wait before asking again, as long as the page does: half to one and a half of a pause that doubles."""
+        time.sleep(self.pause * (0.5 + self.chance.random()))
         self.pause = min(2 * self.pause, LONGEST_PAUSE)
 
     def ask(self, method: str, path: str, body: dict | None = None) -> tuple[int, dict] | None:

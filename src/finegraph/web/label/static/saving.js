@@ -151,7 +151,8 @@ export class Saver {
 
   wait(problem) {
     this.reason = problem.message;
-    this.timer = setTimeout(() => this.retry(), this.pause);
+    // Not all pages at the same moment: a server that has just come back would be asked by everybody at once.
+    this.timer = setTimeout(() => this.retry(), this.pause * (0.5 + Math.random()));
     this.pause = Math.min(2 * this.pause, LONGEST_PAUSE);
   }
 
