@@ -326,3 +326,48 @@ def test_an_idle_writer_does_not_wait_for_a_reader(file_store, monkeypatch):
             break
         time.sleep(0.1)
     assert file_store._database.wal_size() == 0  # and is tried again, also without another edit
+
+
+@pytest.mark.parametrize("together", [1, 5])
+def test_a_job_that_fails_leaves_nothing_and_harms_no_other(file_store, together):
+    """Alone in its transaction, or among others that wait with it."""
+    key = "number of {}"
+    gate, begun = threading.Event(), threading.Event()
+
+    def write(number, fails):
+        def job(connection):
+            connection.execute(sa.text("INSERT INTO meta (key, value) VALUES (:k, '1')"), {"k": key.format(number)})
+            if fails:
+                raise ZeroDivisionError("a fault of this job")
+            return number
+
+        return job
+
+    def wait(connection):
+        begun.set()
+        gate.wait(10)
+
+    outcomes = {}
+
+    def run(number, fails):
+        try:
+            outcomes[number] = file_store._do(write(number, fails))
+        except ZeroDivisionError:
+            outcomes[number] = "failed"
+
+    holder = threading.Thread(target=file_store._do, args=(wait,))
+    holder.start()
+    assert begun.wait(10)
+    crowd = [threading.Thread(target=run, args=(number, number == 0)) for number in range(together)]
+    for one in crowd:
+        one.start()
+    while file_store._writer._jobs.qsize() < together:
+        time.sleep(0.01)
+    gate.set()
+    for one in (holder, *crowd):
+        one.join()
+    assert outcomes == {number: "failed" if number == 0 else number for number in range(together)}
+    with file_store._database.reading() as connection:
+        kept = set(connection.scalars(sa.text("SELECT key FROM meta WHERE key LIKE 'number of %'")))
+    assert kept == {key.format(number) for number in range(1, together)}
+    assert file_store._do(write(9, fails=False)) == 9

@@ -292,3 +292,12 @@ def test_huge_numbers_are_refused(file_store, number):
     weights = {"weights": {"plate": number**30, "bowl": 1}}
     with pytest.raises(InputError, match="'plate' must be a finite number above 0, got a larger number than can be"):
         file_store.decide("kung pao @ B", "served", weights, person="a", edit_id="4", seen=0)
+
+
+def test_a_class_has_the_cells_that_each_kind_has(store, menu, new_id):
+    store.decide("mapo tofu @ A", "dish", None, person="ann", edit_id=new_id(), seen=None)
+    store.decide("mapo tofu @ A", "served", "plate", person="bo", edit_id=new_id(), seen=None)
+    for fine in menu.fine:
+        row = store.one_class(fine)
+        assert list(row.cells) == [kind.name for kind in store.kinds()]
+        assert row.cells == {kind.name: store.cell(fine, kind.name) for kind in store.kinds()}

@@ -18,10 +18,21 @@ from finegraph.errors import InputError
 from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.present_names import present_fine
 from finegraph.labelling.records import CellState, ClassPage, ClassRow
-from finegraph.labelling.rows import check_number, fine_ids, in_parts, load_cells, load_votes, search_form, short
+from finegraph.labelling.rows import (
+    check_number,
+    fine_ids,
+    in_parts,
+    load_cells,
+    load_few,
+    load_votes,
+    search_form,
+    short,
+)
 from finegraph.labelling.tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
 from finegraph.labelling.values import value_text
 
+_FEW, _FEW_KINDS = 8, 400
+"""Up to how many classes, and in up to how many kinds, all cells are asked for together."""
 Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
 Order = Literal["graph", "name", "attention"]
 SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
@@ -222,7 +233,7 @@ def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequen
             (note.fine_id, note) for note in connection.execute(sa.select(notes).where(notes.c.fine_id.in_(part)))
         )
     names = {row.id: row.name for row in rows}
-    by_kind = {kind.name: cell_states(connection, kind, names) for kind in wanted}
+    by_kind = _states_by_kind(connection, wanted, names)
     return [
         ClassRow(
             number=row.id,
@@ -236,6 +247,22 @@ def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequen
         )
         for row in rows
     ]
+
+
+def _states_by_kind(
+    connection: Connection, wanted: Sequence[KindEntry], names: Mapping[int, str]
+) -> dict[str, dict[int, CellState]]:
+    """The cells of some classes in some kinds; of few classes they are asked for together."""
+    if len(wanted) < 2 or not names or len(names) > _FEW or len(wanted) > _FEW_KINDS:
+        return {kind.name: cell_states(connection, kind, names) for kind in wanted}
+    rows, said = load_few(connection, [kind.id for kind in wanted], names)
+    return {
+        kind.name: {
+            number: cell_state(kind, name, rows.get((kind.id, number)), said.get((kind.id, number), {}))
+            for number, name in names.items()
+        }
+        for kind in wanted
+    }
 
 
 def cell_states(connection: Connection, kind: KindEntry, names: Mapping[int, str]) -> dict[int, CellState]:

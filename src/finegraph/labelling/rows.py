@@ -29,6 +29,13 @@ _ONE_CELL = {
     )
     for table in (cells, votes, beliefs)
 }
+_FEW_CELLS = {
+    table: sa.select(table).where(
+        table.c.kind_id.in_(sa.bindparam("the_kinds", expanding=True)),
+        table.c.fine_id.in_(sa.bindparam("the_fines", expanding=True)),
+    )
+    for table in (cells, votes)
+}
 _ONE_FINE = sa.select(fine.c.id).where(fine.c.name == sa.bindparam("the_name"), fine.c.removed == 0)
 _ONE_NAME = sa.select(fine.c.name).where(fine.c.id == sa.bindparam("the_id"))
 _LARGEST = 2**53
@@ -161,6 +168,18 @@ def load_votes(
     for row in _of_kind(connection, votes, kind_id, ids):
         found.setdefault(row.fine_id, {})[row.person] = row.value
     return found
+
+
+def load_few(
+    connection: Connection, kind_ids: Collection[int], ids: Collection[int]
+) -> tuple[dict[tuple[int, int], Row[Any]], dict[tuple[int, int], dict[str, str | None]]]:
+    """Cells and votes of a few classes in several kinds, by the numbers of kind and class: two questions for all."""
+    chosen = {"the_kinds": list(kind_ids), "the_fines": list(ids)}
+    rows = {(row.kind_id, row.fine_id): row for row in connection.execute(_FEW_CELLS[cells], chosen)}
+    said: dict[tuple[int, int], dict[str, str | None]] = {}
+    for vote in connection.execute(_FEW_CELLS[votes], chosen):
+        said.setdefault((vote.kind_id, vote.fine_id), {})[vote.person] = vote.value
+    return rows, said
 
 
 def load_beliefs(connection: Connection, kind_id: int, ids: Collection[int] | None = None) -> dict[int, str]:

@@ -132,10 +132,13 @@ def read_suggestions(
         where.append(suggestions.c.source == source)
     if contradicting:
         where.append(cells.c.value.is_not(None))
-    total = int(connection.scalar(sa.select(sa.func.count()).select_from(_TABLES).where(*where)) or 0)
     order = (_CONTRADICTS, suggestions.c.score.desc(), suggestions.c.number)
     query = _columns().where(*where).order_by(*order).limit(limit).offset(offset)
-    return SuggestionPage(rows=tuple(_suggestion(catalogue, row) for row in connection.execute(query)), total=total)
+    rows = tuple(_suggestion(catalogue, row) for row in connection.execute(query))
+    total = len(rows)
+    if offset or total == limit:  # otherwise these are all
+        total = int(connection.scalar(sa.select(sa.func.count()).select_from(_TABLES).where(*where)) or 0)
+    return SuggestionPage(rows=rows, total=total)
 
 
 def best_suggestions(

@@ -1,8 +1,9 @@
 """The one writer: a thread with its own connection that carries out all writing, and nothing else.
 
-What waits is carried out together and brought to the disk with one commit (group commit); each piece has a savepoint,
-so that one which fails leaves the others alone. A caller gets its answer only after the commit. The WAL of SQLite is
-moved into the file by this thread too, after the answers. Cost per edit: a few statements and a share of one fsync.
+What waits is carried out together and brought to the disk with one commit (group commit); each of several has a
+savepoint, so that one which fails leaves the others alone. A caller gets its answer only after the commit. The WAL of
+SQLite is moved into the file by this thread too, after the answers. Cost per edit: a few statements and a share of one
+fsync.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, NestedTransaction, Transaction
 
 from finegraph.errors import LabelStoreError
 from finegraph.labelling.database import WAIT, Database, translated
@@ -132,10 +133,12 @@ class Writer:
             with (
                 translated(self._database.shown),
                 self._database.writers.connect() as connection,
-                connection.begin(),
+                connection.begin() as transaction,
             ):
                 for job, future in waiting:
-                    answers.append((future, *_attempt(connection, job, self._database.shown)))
+                    # A job that is alone needs no savepoint: where it fails, the transaction is given up.
+                    step = transaction if len(waiting) == 1 else connection.begin_nested()
+                    answers.append((future, *_attempt(connection, step, job, self._database.shown)))
         except BaseException as error:
             for _, future in waiting:
                 future.set_exception(error)
@@ -164,14 +167,14 @@ class Writer:
                 raw.close()
 
 
-def _attempt(connection: Connection, job: Job, shown: str) -> tuple[Any, BaseException | None]:
+def _attempt(connection: Connection, step: Transaction, job: Job, shown: str) -> tuple[Any, BaseException | None]:
     """The answer of a job, or why it failed; then nothing of it is left."""
-    savepoint = connection.begin_nested()
     try:
         with translated(shown):
             answer = job(connection)
-        savepoint.commit()
+        if isinstance(step, NestedTransaction):
+            step.commit()
         return answer, None
     except Exception as error:
-        savepoint.rollback()
+        step.rollback()
         return None, error
