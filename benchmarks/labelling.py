@@ -8,14 +8,16 @@
 
 people: 32 people, each with its own connection to `finegraph label`, make 2 edits per second each. Now and then the
 server is killed (kill -9) and started again, and a person hangs up before the answer comes; whoever has no answer
-repeats the edit with the same id. Counted: edits that were acknowledged, and how often each is in the log. kills: a
-process edits as fast as it can and is killed; each acknowledged edit must be there. classes: lists, searches and
-exports. The exit code is 1 if a limit is missed or a part fails; the other parts are run and shown all the same.
+repeats the edit with the same id. Counted: edits that were acknowledged, and how often each is in the log; a process
+beside it tells how long the disk alone takes meanwhile. kills: a process edits as fast as it can and is killed; each
+acknowledged edit must be there. classes: lists, searches and exports. The exit code is 1 if a limit is missed or a part
+fails; the other parts are run and shown all the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -33,6 +35,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import sqlalchemy as sa
+from disk_witness import DiskWitness
 from labelling_people import PEOPLE, RATE, Person, Server, calm_rate, outside, run_crowd
 from rich.console import Console
 from rich.table import Table
@@ -44,6 +47,10 @@ from finegraph.labelling.proposals import from_model, from_names
 from finegraph.workflows.label import export_file
 
 PARTS = ("kills", "classes", "people")
+MOST_WAIT = 0.1
+"""Seconds in which 99 of 100 answers have to come."""
+LONG_SYNC = 0.03
+"""Seconds from which on the disk stands still."""
 
 
 class Report:
@@ -100,7 +107,8 @@ def people(report: Report, place: str, edits: int, kills: int) -> None:
     classes = 400
     with LabelStore.create(place) as store:
         store.import_graph(small_graph(classes), person="import", edit_id="first")
-    with progress("edits") as told:
+    witness = None if "://" in place else DiskWitness(Path(place).parent)
+    with progress("edits") as told, witness or contextlib.nullcontext():
         crowd, server, began, ended = run_crowd(place, edits, kills, classes, told)
     acknowledged = {edit_id: made for person in crowd for edit_id, made in person.acknowledged.items()}
     logged = Counter(_edit_ids(place))
@@ -121,17 +129,37 @@ def people(report: Report, place: str, edits: int, kills: int) -> None:
     wanted = 0.95 * PEOPLE * RATE
     report.add("people", "edits per second, outside of kills", calm_rate(crowd, server, began), least=wanted)
     _add_answers(report, crowd, server)
+    if witness is not None:
+        _add_disk(report, crowd, server, witness)
+
+
+def _add_disk(report: Report, crowd: list[Person], server: Server, witness: DiskWitness) -> None:
+    """How long the disk alone took meanwhile, and how many of the slow answers fall on its slow moments."""
+    alone = [ended - began for began, ended in witness.syncs]
+    report.add("people", "the disk alone, beside it: p99 to write and sync", 1000 * quantile(alone, 0.99), None, "ms")
+    report.add("people", "the disk alone, the longest", 1000 * max(alone, default=0.0), None, "ms")
+    stalls = witness.stalls(LONG_SYNC)
+    slow = [one for one in _times(crowd, server) if one[1] - one[0] > MOST_WAIT]
+    report.add("people", f"answers over {1000 * MOST_WAIT:.0f} ms", len(slow))
+    beside = sum(not outside(stalls, asked, back) for asked, back in slow)
+    report.add("people", f"of them while the disk alone took over {1000 * LONG_SYNC:.0f} ms", beside)
+
+
+def _times(crowd: list[Person], server: Server) -> list[tuple[float, float]]:
+    """When edits were sent and answered, but for those while the server was away."""
+    times = [one for person in crowd for one in person.answers]
+    return [(asked, back) for asked, back in times if outside(server.away, asked, back)]
 
 
 def _add_answers(report: Report, crowd: list[Person], server: Server) -> None:
     """How long people waited: for every answer, also of a conflict, and for those that did not come in time."""
-    times = [one for person in crowd for one in person.answers]
-    answers = [back - asked for asked, back in times if outside(server.away, asked, back)]
+    times = _times(crowd, server)
+    answers = [back - asked for asked, back in times]
     starting = [(gone, back + 5) for gone, back in server.away]
     calm = [back - asked for asked, back in times if outside(starting, asked, back)]
     saved = [seconds for person in crowd for seconds in person.saved]
     report.add("people", "median answer", 1000 * quantile(answers, 0.5), None, "ms")
-    report.add("people", "p99 answer", 1000 * quantile(answers, 0.99), 100, "ms")
+    report.add("people", "p99 answer", 1000 * quantile(answers, 0.99), 1000 * MOST_WAIT, "ms")
     report.add("people", "p99 answer, 5 s after a start and later", 1000 * quantile(calm, 0.99), None, "ms")
     report.add("people", "p99 with repeats, kills included", 1000 * quantile(saved, 0.99), None, "ms")
     away = [back - gone for gone, back in server.away]

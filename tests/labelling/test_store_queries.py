@@ -1,5 +1,7 @@
 """Lists, searches, filters, progress, history and live findings."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from finegraph import LabelGraph
@@ -52,6 +54,34 @@ def test_search_by_words_without_case_and_accents(tmp_path):
 
 def test_search_on_a_server(store):
     assert names(store.classes(search="KUNG b")) == ["kung pao @ B"]
+
+
+def test_questions_in_a_block_see_one_state(store, menu, new_id):
+    fine = menu.fine[0]
+
+    def edit():
+        seen = store.cell(fine, "dish").version
+        return store.decide(fine, "dish", None, person="ann", edit_id=new_id(), seen=seen).version
+
+    with store.one_state():
+        version, before = store.version, store.one_class(fine).cells["dish"]
+        with ThreadPoolExecutor(1) as other:
+            made = other.submit(edit).result()  # another thread sees what is there now
+            assert other.submit(lambda: store.version).result() == made == version + 1
+        with store.one_state():  # in a block that is open already: the same state
+            assert store.one_class(fine).cells["dish"] == before != store.cell(menu.fine[1], "dish")
+        assert (store.version, store.changes(version).edits) == (version, ())
+    assert store.version == made
+    assert store.one_class(fine).cells["dish"].value is None
+    assert [edit["number"] for edit in store.changes(version).edits] == [made]
+
+
+def test_a_block_that_fails_leaves_no_state_behind(store, menu, new_id):
+    with pytest.raises(UnknownNameError, match="no such class"), store.one_state():
+        store.one_class("no such class")
+    version = store.version
+    store.set_note(menu.fine[0], "seen", person="ann", edit_id=new_id(), seen=0)
+    assert store.version == version + 1
 
 
 def test_filters(store, menu, new_id):

@@ -6,9 +6,10 @@ caller, so that one which is repeated is carried out once. Opening a store of an
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -37,6 +38,7 @@ class StoreAccess:
         self._writer = Writer(database) if database.writers is not None else None
         self._catalogue: Catalogue | None = None
         self._gate = threading.Lock()
+        self._local = threading.local()
 
     @classmethod
     def create(cls, place: str | os.PathLike[str]) -> Self:
@@ -110,8 +112,27 @@ class StoreAccess:
 
     # ---- ways in ----------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def one_state(self) -> Iterator[None]:
+        """All questions that this thread asks in the block are answered from one state of the store.
+
+        Edits that are made meanwhile, by this thread too, are seen after the block. What is counted once for everybody
+        who asks (`changes`, `progress`) may be of a later state.
+        """
+        if getattr(self._local, "state", None) is not None:
+            yield
+            return
+        with self._database.reading() as connection:
+            self._local.state = connection, self._known_catalogue(connection)
+            try:
+                yield
+            finally:
+                self._local.state = None
+
     def _ask(self, question: Callable[[Connection, Catalogue], Answer]) -> Answer:
         """The answer to a question, on one state of the store."""
+        if (state := getattr(self._local, "state", None)) is not None:
+            return question(*state)
         with self._database.reading() as connection:
             return question(connection, self._known_catalogue(connection))
 

@@ -53,7 +53,8 @@ class Database:
             raise
 
     def _engine(self, *, reads: bool) -> Engine:
-        options: dict[str, Any] = {"pool_size": 8, "max_overflow": 24} if reads else {"pool_size": 1, "max_overflow": 0}
+        # More readers than a web server has threads: whoever waits for another thread holds a connection meanwhile.
+        options: dict[str, Any] = {"pool_size": 8, "max_overflow": 40} if reads else {"pool_size": 1, "max_overflow": 0}
         if self.sqlite:
             options["connect_args"] = {"timeout": WAIT, "check_same_thread": False}
         else:

@@ -49,6 +49,7 @@ def plan_decisions(
     decisions = present_decisions(connection, catalogue, decisions)
     ids = fine_ids(connection, {decision.fine for decision in decisions})
     at, plan, conflicts = now(), Plan(_text(decisions, resolve)), []
+    plan.names = {number: name for name, number in ids.items()}
     by_kind: dict[str, list[Decision]] = {}
     for decision in decisions:
         by_kind.setdefault(decision.kind, []).append(decision)
@@ -71,7 +72,9 @@ def plan_decisions(
             if decision.seen is not None or not _others(row, said, person):
                 after |= {"value": value, "by": person, "at": at}
             after["resolved"] = int(resolve or (before["resolved"] and value == before["value"]))
-            plan.add(Key("cell", fine_id=number, kind_id=kind.id), before, after)
+            key = Key("cell", fine_id=number, kind_id=kind.id)
+            plan.add(key, before, after)
+            plan.votes[key] = said
     if conflicts:
         raise ConflictError(_conflict_text(conflicts), conflicts)
     return plan

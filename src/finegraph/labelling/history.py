@@ -192,9 +192,8 @@ def result_of(connection: Connection, catalogue: Catalogue, batch: int, *, repea
 def result_made(connection: Connection, plan: Plan, made: Made) -> EditResult:
     """What an action has just done; the same as `result_of` reads from the log, without reading it."""
     changed = plan.of("cell", "photo", "note")[:_MOST_CELLS]
-    names = fine_names(
-        connection, {c.key.fine_id for c in changed if c.key.target == "cell" and c.key.fine_id is not None}
-    )
+    ids = {c.key.fine_id for c in changed if c.key.target == "cell" and c.key.fine_id is not None}
+    names = plan.names if ids <= plan.names.keys() else fine_names(connection, ids)
     noted = [made.numbered[change.key] for change in changed if change.key.target == "note"]
     cells = []
     for change in changed:

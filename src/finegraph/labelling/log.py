@@ -126,7 +126,7 @@ def carry_out(
         _forget_suggestions(connection, structural)
     counted = any(change.key.target == "kind" for change in structural)
     written = _write_cells(
-        connection, catalogue, plan.of("cell"), numbered, at, structural=bool(structural), count_known=not counted
+        connection, catalogue, plan, numbered, at, structural=bool(structural), count_known=not counted
     )
     if counted:
         _count_known(connection)
@@ -151,7 +151,7 @@ def carry_out(
 def write_first(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
     """Write votes, notes and photos that come with the first import, which is one line of the log as a whole."""
     numbered = dict.fromkeys(plan.changes, 0)
-    _write_cells(connection, catalogue, plan.of("cell"), numbered, now(), structural=False, count_known=False)
+    _write_cells(connection, catalogue, plan, numbered, now(), structural=False, count_known=False)
     _write_rest(connection, catalogue, plan, numbered)
 
 
@@ -204,7 +204,7 @@ def _count_known(connection: Connection) -> None:
 def _write_cells(
     connection: Connection,
     catalogue: Catalogue,
-    changes: Collection[Planned],
+    plan: Plan,
     numbered: Mapping[Any, int],
     at: str,
     *,
@@ -214,12 +214,16 @@ def _write_cells(
     """Write cells and votes; whether people disagree, and how sure the model is, follows from them."""
     found: dict[Key, tuple[dict[str, str | None], float | None]] = {}
     by_kind: dict[int, list[Planned]] = {}
-    for change in changes:
+    for change in plan.of("cell"):
         by_kind.setdefault(change.key.kind_id or 0, []).append(change)
     for kind_id, own in by_kind.items():
         kind = catalogue.by_id[kind_id]
         ids = [change.key.fine_id or 0 for change in own]
-        given, believed = load_votes(connection, kind_id, ids), load_beliefs(connection, kind_id, ids)
+        if all(change.key in plan.votes for change in own):
+            given = {change.key.fine_id or 0: dict(plan.votes[change.key]) for change in own}
+        else:
+            given = load_votes(connection, kind_id, ids)
+        believed = load_beliefs(connection, kind_id, ids)
         rows, said, unsaid, known = [], [], [], []
         for change in own:
             after, number = change.after, change.key.fine_id or 0

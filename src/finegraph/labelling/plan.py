@@ -61,12 +61,16 @@ class Plan:
         changes: the edits by what they change, in order.
         warnings: what would be lost or is doubtful.
         undoes: the action that it undoes, or of which it undoes a part.
+        votes: all votes on a cell before, where planning has read them; then they are not asked for again.
+        names: the names of classes, where planning has read them.
     """
 
     text: str
     changes: dict[Key, Planned] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     undoes: int | None = None
+    votes: dict[Key, dict[str, str | None]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
 
     def add(
         self,

@@ -20,13 +20,13 @@ from finegraph.labelling.present_names import present_fine
 from finegraph.labelling.records import CellState, ClassPage, ClassRow
 from finegraph.labelling.rows import (
     check_number,
-    fine_ids,
     in_parts,
     load_cells,
     load_few,
     load_votes,
     search_form,
     short,
+    unknown_fine,
 )
 from finegraph.labelling.tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
 from finegraph.labelling.values import value_text
@@ -43,11 +43,15 @@ MOST_ROWS = 1000
 _KIND = cells.c.kind_id + sa.literal_column("0")
 DISAGREES = cells.c.disagreement == sa.literal_column("1")
 DOUBTFUL = cells.c.confidence < sa.literal_column(str(LOW_CONFIDENCE))
+# What every look at a class and every question for changes asks, made once.
+_VERSION = sa.select(sa.func.max(edits.c.number))
+_ONE_CLASS = sa.select(fine).where(fine.c.name == sa.bindparam("the_name"), fine.c.removed == 0)
+_NOTES = sa.select(notes).where(notes.c.fine_id.in_(sa.bindparam("the_fines", expanding=True)))
 
 
 def store_version(connection: Connection) -> int:
     """The number of the last edit."""
-    return int(connection.scalar(sa.select(sa.func.max(edits.c.number))) or 0)
+    return int(connection.scalar(_VERSION) or 0)
 
 
 def find_classes(
@@ -229,9 +233,7 @@ def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequen
     ids = [row.id for row in rows]
     written: dict[int, Row[Any]] = {}
     for part in in_parts(ids):
-        written.update(
-            (note.fine_id, note) for note in connection.execute(sa.select(notes).where(notes.c.fine_id.in_(part)))
-        )
+        written.update((note.fine_id, note) for note in connection.execute(_NOTES, {"the_fines": part}))
     names = {row.id: row.name for row in rows}
     by_kind = _states_by_kind(connection, wanted, names)
     return [
@@ -295,8 +297,9 @@ def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, said: Mapping[s
 def one_class(connection: Connection, catalogue: Catalogue, name: str, number: int | None = None) -> ClassRow:
     """One class by its number, or where that is not given or gone by its name."""
     name = present_fine(connection, name, number)
-    found = fine_ids(connection, [name])[name]
-    row = connection.execute(sa.select(fine).where(fine.c.id == found)).one()
+    row = connection.execute(_ONE_CLASS, {"the_name": name}).first()
+    if row is None:
+        raise unknown_fine(connection, name)
     return class_rows(connection, catalogue.kinds, [row])[0]
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 
-from finegraph.errors import InputError, unknown_name
+from finegraph.errors import InputError, UnknownNameError, unknown_name
 from finegraph.labelling.plan import NO_VOTE, Image, Key
 from finegraph.labelling.tables import beliefs, cells, fine, kinds, labels, notes, photo_labels, votes
 
@@ -121,9 +121,14 @@ def fine_ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
         found.update((row.name, row.id) for row in connection.execute(query))
     for name in names:
         if name not in found:
-            known = sa.select(fine.c.name).where(fine.c.removed == 0).order_by(fine.c.position).limit(_NEAR)
-            raise unknown_name("fine label", name, tuple(connection.scalars(known)))
+            raise unknown_fine(connection, name)
     return found
+
+
+def unknown_fine(connection: Connection, name: str) -> UnknownNameError:
+    """The error of a fine label that there is not, with near matches."""
+    known = sa.select(fine.c.name).where(fine.c.removed == 0).order_by(fine.c.position).limit(_NEAR)
+    return unknown_name("fine label", name, tuple(connection.scalars(known)))
 
 
 def fine_names(connection: Connection, ids: Collection[int]) -> dict[int, str]:

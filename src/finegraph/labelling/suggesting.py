@@ -8,6 +8,7 @@ number, and no other ever gets it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -121,24 +122,41 @@ def read_suggestions(
             f"expected an offset of 0 or more and 1 to {_AT_ONCE} suggestions, got {short(offset)} and {short(limit)}"
         )
     check_number("offset", offset)
-    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
-    where = [fine.c.removed == 0, kinds.c.removed == 0, differs, suggestions.c.score >= least]
+    asked: dict[str, Any] = {}
     if kind is not None:
-        where.append(suggestions.c.kind_id == catalogue.kind(kind).id)
+        asked["kind_id"] = catalogue.kind(kind).id
     if fine_label is not None:
-        where.append(suggestions.c.fine_id == fine_ids(connection, [fine_label])[fine_label])
+        asked["fine_id"] = fine_ids(connection, [fine_label])[fine_label]
     if source is not None:
         refuse_unknown("source", [source], SOURCES)
-        where.append(suggestions.c.source == source)
+        asked["source"] = source
+    page, count = _listing(frozenset(asked), contradicting)
+    asked = {f"the_{name}": value for name, value in asked.items()} | {"least": least}
+    found = connection.execute(page, {**asked, "most": limit, "left_out": offset})
+    rows = tuple(_suggestion(catalogue, row) for row in found)
+    total = len(rows)
+    if offset or total == limit:  # otherwise these are all
+        total = int(connection.scalar(count, asked) or 0)
+    return SuggestionPage(rows=rows, total=total)
+
+
+@cache
+def _listing(columns: frozenset[str], contradicting: bool) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """A page of suggestions with given values in some columns, and how many there are; made once for all who ask."""
+    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
+    where = [fine.c.removed == 0, kinds.c.removed == 0, differs, suggestions.c.score >= sa.bindparam("least")]
+    where += [suggestions.c[name] == sa.bindparam(f"the_{name}") for name in sorted(columns)]
     if contradicting:
         where.append(cells.c.value.is_not(None))
     order = (_CONTRADICTS, suggestions.c.score.desc(), suggestions.c.number)
-    query = _columns().where(*where).order_by(*order).limit(limit).offset(offset)
-    rows = tuple(_suggestion(catalogue, row) for row in connection.execute(query))
-    total = len(rows)
-    if offset or total == limit:  # otherwise these are all
-        total = int(connection.scalar(sa.select(sa.func.count()).select_from(_TABLES).where(*where)) or 0)
-    return SuggestionPage(rows=rows, total=total)
+    page = (
+        _columns()
+        .where(*where)
+        .order_by(*order)
+        .limit(sa.bindparam("most", type_=sa.Integer))
+        .offset(sa.bindparam("left_out", type_=sa.Integer))
+    )
+    return page, sa.select(sa.func.count()).select_from(_TABLES).where(*where)
 
 
 def best_suggestions(

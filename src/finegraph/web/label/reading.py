@@ -64,21 +64,23 @@ def reading_routes(session: LabelSession) -> APIRouter:
         """A page of a list; `list` names it, `place` is where the first of the `near` classes is that it has."""
         if show == "contradicted":
             order = "attention"  # the surest first
-        name, numbers = listings.find(
-            name, lambda: store.class_numbers(kind=kind, show=show, search=search, label=label, order=order)
-        )
-        found = store.numbered_classes(numbers[offset : offset + limit], kinds=() if kind is None else (kind,))
-        best = {} if kind is None else store.best_suggestions(kind, [row.fine for row in found if not row.removed])
-        rows = []
-        for one in found:
-            first = [] if one.removed else photos.of_class(one.fine, 1)
-            suggestion = best[one.fine].to_dict() if not one.removed and one.fine in best else None
-            rows.append(one.to_dict() | {"photo": first[0][0] if first else None, "suggestion": suggestion})
+        with store.one_state():
+            name, numbers = listings.find(
+                name, lambda: store.class_numbers(kind=kind, show=show, search=search, label=label, order=order)
+            )
+            found = store.numbered_classes(numbers[offset : offset + limit], kinds=() if kind is None else (kind,))
+            best = {} if kind is None else store.best_suggestions(kind, [row.fine for row in found if not row.removed])
+            rows = []
+            for one in found:
+                first = [] if one.removed else photos.of_class(one.fine, 1)
+                suggestion = best[one.fine].to_dict() if not one.removed and one.fine in best else None
+                rows.append(one.to_dict() | {"photo": first[0][0] if first else None, "suggestion": suggestion})
+            version = store.version
         return {
             "rows": rows,
             "total": len(numbers),
             "offset": offset,
-            "version": store.version,
+            "version": version,
             "list": name,
             "place": first_place(numbers, near),
         }
@@ -86,10 +88,12 @@ def reading_routes(session: LabelSession) -> APIRouter:
     @router.get("/class")
     def one_class(fine: str, number: Annotated[int | None, Query(ge=0)] = None) -> Json:
         """One class by its name, or by its number if it was renamed meanwhile."""
-        row = store.one_class(fine, number=number).to_dict()
-        fine = row["fine"]
-        listed = photos.of_class(fine, MOST_PHOTOS)
-        cells = store.photo_cells([photo.key for _, photo in listed])
+        with store.one_state():
+            row = store.one_class(fine, number=number).to_dict()
+            fine = row["fine"]
+            listed = photos.of_class(fine, MOST_PHOTOS)
+            cells = store.photo_cells([photo.key for _, photo in listed])
+            suggestions = store.suggestions(fine=fine, limit=100).rows
         row["photos"] = [
             {
                 "number": number,
@@ -99,7 +103,7 @@ def reading_routes(session: LabelSession) -> APIRouter:
             for number, photo in listed
         ]
         row["photo_count"] = session.photo_count(fine)
-        row["suggestions"] = [found.to_dict() for found in store.suggestions(fine=fine, limit=100).rows]
+        row["suggestions"] = [found.to_dict() for found in suggestions]
         return row
 
     @router.get("/suggestions")
