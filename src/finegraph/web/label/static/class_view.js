@@ -4,23 +4,19 @@ import { Ahead } from "./ahead.js";
 import { get } from "./api.js";
 import { CellPanel } from "./cell_panel.js";
 import { ClassList } from "./class_list.js";
-import { side } from "./conflict_dialog.js";
 import { count, el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
-import { withKey } from "./keys.js";
-import { accept, cellOf, changed, conflictOf, decide, forgetConflict, isPending, model, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
+import { drawKindRow } from "./kind_row.js";
+import { accept, cellOf, changed, confirm, conflictOf, decide, forgetConflict, model, putRows, renaming, resolve, shownValue } from "./model.js";
 import { NoteField } from "./note_field.js";
-import { groupOf, keyed, optionButtons } from "./options.js";
+import { groupOf, keyed } from "./options.js";
 import { openNames } from "./names_dialog.js";
 import { PhotoStrip } from "./photo_strip.js";
 import { openSuggestions } from "./suggestions_dialog.js";
 import { afterTyping } from "./typing.js";
-import { choose, labelsIn } from "./values.js";
-
-/** From how many labels on they stand in columns. */
-const MANY = 12;
+import { choose } from "./values.js";
 
 export class ClassView {
   constructor(root) {
@@ -187,7 +183,7 @@ export class ClassView {
       el("p", { class: "muted" }, place, model.photos && ` · ${count(photos, "photo")}`),
     );
     this.strip.draw();
-    this.kindRows = model.kinds.map((kind, index) => this.drawKind(kind, index));
+    this.kindRows = model.kinds.map((kind, index) => drawKindRow(this, kind, index));
     const rows = [];
     let group = null;
     model.kinds.forEach((kind, index) => {
@@ -203,7 +199,7 @@ export class ClassView {
   /** Draw the rows of some kinds anew, and what is beside them; the rest stays, which a key must not wait for. */
   redraw(indices) {
     for (const index of indices) {
-      const row = this.drawKind(model.kinds[index], index);
+      const row = drawKindRow(this, model.kinds[index], index);
       this.kindRows[index].replaceWith(row);
       this.kindRows[index] = row;
     }
@@ -219,66 +215,6 @@ export class ClassView {
     const names = new Set(places.filter(({ fine }) => fine === this.row.fine).map(({ kind }) => kind));
     const indices = [...model.kinds.keys()].filter((index) => names.has(model.kinds[index].name));
     if (indices.length) this.redraw(indices);
-  }
-
-  drawKind(kind, index) {
-    const { fine } = this.row;
-    const [of, short] = groupOf(kind.name);
-    const name = of ? short : kind.name;
-    const cell = cellOf(fine, kind.name);
-    const value = shownValue(fine, kind.name);
-    const open = index === this.kindAt;
-    const suggested = labelsIn(this.suggestion(kind.name)?.value ?? null);
-    const classes = ["kind", open && "focus", !value && "unknown", cell.disagreement && "disagreement"];
-    const buttons = optionButtons(kind, value, {
-      open,
-      suggested,
-      pick: (label, more) => {
-        this.focusKind(index);
-        this.decideLabel(label, more);
-      },
-      find: () => this.actions.find(),
-      clear: () => this.actions.clear(),
-    });
-    const many = open && kind.labels.length > MANY;
-    const row = el(
-      "div",
-      { class: classes.filter(Boolean).join(" "), data: { kind: kind.name }, onclick: () => this.focusKind(index) },
-      el("div", { class: "kind-name", title: kind.name }, name),
-      el("div", { class: many ? "options many" : "options" }, buttons),
-      el("div", { class: "marks" }, this.marks(cell, kind)),
-    );
-    const conflict = conflictOf(fine, kind.name);
-    if (conflict) row.append(this.drawConflict(conflict));
-    return row;
-  }
-
-  marks(cell, kind) {
-    const findings = this.row.findings.filter((found) => found.kind === kind.name);
-    const unsure = cell.confidence !== null && cell.confidence !== undefined && cell.confidence < 0.5;
-    return [
-      isPending(cell.fine, kind.name) && el("span", { class: "mark saving", title: "being saved" }, "…"),
-      cell.disagreement && el("span", { class: "mark warn", title: "people disagree" }, "disagree"),
-      unsure && el("span", { class: "mark", title: "how sure the model is" }, `${Math.round(100 * cell.confidence)} %`),
-      findings.length > 0 && el("span", { class: "mark warn", title: findings.map((f) => f.message).join("\n") }, "check"),
-      cell.version > 0 && el("span", { class: "who" }, cell.by),
-    ];
-  }
-
-  drawConflict(conflict) {
-    const { fine, kind, yours, theirs, by } = conflict;
-    const keep = () => {
-      putCells([{ ...cellOf(fine, kind), version: conflict.version, value: theirs }]);
-      forgetConflict(fine, kind);
-      decide([[fine, kind, yours]]);
-    };
-    const stop = (event) => event.stopPropagation(); // the row below would take it as a click on its kind
-    return el(
-      "div",
-      { class: "conflict", role: "alert", onclick: stop },
-      el("p", {}, `Not saved: ${by ?? "somebody"} has changed this meanwhile.`),
-      el("div", { class: "row" }, side("You", yours, "Keep mine", keep), side(by ?? "Theirs", theirs, withKey("Take theirs", "resolve"), () => this.takeTheirs(conflict))),
-    );
   }
 
   takeTheirs({ fine, kind }) {
@@ -339,15 +275,10 @@ export class ClassView {
     });
   }
 
-  /** Enter: what is shown becomes the decision of this person, then the next kind, then the next class. A conflict stays:
-   * it may have come up under the key, so nobody has chosen between its values. */
+  /** Enter: what is shown becomes the decision of this person, then the next kind, then the next class. */
   async saveAndGoOn() {
     if (this.strip.active) return this.strip.move(1);
-    const { fine } = this.row;
-    const name = this.kind?.name;
-    const value = name ? shownValue(fine, name) : null;
-    const voted = name && cellOf(fine, name).votes[this.person()] !== undefined;
-    if (value !== null && !voted && !isPending(fine, name) && !conflictOf(fine, name)) decide([[fine, name, value]]);
+    if (this.kind) confirm(this.row.fine, this.kind.name);
     if (this.kindAt + 1 < model.kinds.length) return this.focusKind(this.kindAt + 1);
     const before = this.kindAt;
     this.kindAt = 0;
@@ -356,8 +287,6 @@ export class ClassView {
       say("That was the last class of this list.");
     }
   }
-
-  person = () => localStorage.getItem("finegraph.person");
 
   accept(suggestion = this.suggestion(this.kind.name)) {
     if (!suggestion) return say("There is no suggestion for this cell.");

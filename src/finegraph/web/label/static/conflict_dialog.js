@@ -68,9 +68,10 @@ export function side(who, value, action, onclick) {
 }
 
 /** Decide again, now that the other value was seen. */
-function keepMine({ what, fine, kind, number, yours, theirs, version }) {
+export function keepMine({ what, fine, kind, number, yours, theirs, version }) {
   if (what === "photo") return act("/api/photo", { photo: number, kind, value: yours, seen: version });
   if (what === "note") return act("/api/note", { fine, text: yours ?? "", seen: version });
   putCells([{ ...cellOf(fine, kind), value: theirs, version }]);
+  forgetConflict(fine, kind);
   return decide([[fine, kind, yours]]);
 }

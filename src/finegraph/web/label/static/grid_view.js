@@ -6,14 +6,15 @@ import { button, count, el, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { GridMarks } from "./grid_marks.js";
+import { drawGridRow } from "./grid_row.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
-import { accept, cellOf, changed, conflictOf, decide, forgetConflict, isPending, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
+import { accept, cellOf, changed, confirm, conflictOf, decide, forgetConflict, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
 import { openNames } from "./names_dialog.js";
-import { keyed, narrow, optionButtons } from "./options.js";
+import { keyed, narrow } from "./options.js";
 import { openSuggestions } from "./suggestions_dialog.js";
 import { afterTyping } from "./typing.js";
-import { choose, inWords, labelsIn, same } from "./values.js";
+import { choose, same } from "./values.js";
 import { VirtualList } from "./virtual_list.js";
 
 const AHEAD = 50;
@@ -39,7 +40,7 @@ export class GridView {
     const tools = el("div", { class: "grid-tools" }, this.search, this.filter, this.order, this.total, all, this.known);
     this.root = el("div", { class: "grid-view", hidden: true }, this.kinds, tools, this.rows);
     root.append(this.root);
-    this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (page) => this.load(page), (row, at) => this.draw(row, at), () => this.again());
+    this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (page) => this.load(page), (row, at) => drawGridRow(this, row, at), () => this.again());
     this.list.taken = putRows;
     this.list.shown = () => this.marks.ask();
     this.marks = new GridMarks(
@@ -164,66 +165,6 @@ export class GridView {
     this.search.blur();
   }
 
-  draw(row, index) {
-    const focus = index === this.at;
-    if (!row) return el("div", { class: "grid-row" }, el("span", { class: "muted" }, "…"));
-    if (row.removed) return el("div", { class: focus ? "grid-row focus" : "grid-row", data: { index } }, el("span", { class: "muted" }, `${row.fine} was removed`));
-    const { kind } = this;
-    const cell = cellOf(row.fine, kind.name);
-    const value = shownValue(row.fine, kind.name);
-    const suggested = labelsIn(row.suggestion?.value ?? null);
-    const conflict = conflictOf(row.fine, kind.name);
-    const doubts = this.marks.of(row.number, kind.name);
-    const pick = (label, more) => {
-      this.at = index;
-      this.decideLabel(label, more);
-    };
-    const find = () => {
-      this.focus(index);
-      this.actions.find();
-    };
-    const clear = () => {
-      this.focus(index);
-      this.actions.clear();
-    };
-    return el(
-      "div",
-      {
-        class: ["grid-row", focus && "focus", !value && "unknown", cell.disagreement && "disagreement"].filter(Boolean).join(" "),
-        role: "row",
-        "aria-selected": String(focus),
-        data: { fine: row.fine, index },
-        onclick: () => this.focus(index),
-      },
-      row.photo !== null && el("img", { class: "tiny", src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" }),
-      el("button", { type: "button", class: "grid-name", title: row.fine, tabindex: "-1", onclick: () => this.openClass(row.fine) }, row.fine),
-      el("div", { class: "options" }, conflict ? this.drawConflict(conflict) : optionButtons(kind, value, { open: focus, suggested, pick, find, clear, few: narrow.matches ? 6 : 9 })),
-      el(
-        "div",
-        { class: "marks" },
-        isPending(row.fine, kind.name) && el("span", { class: "mark saving", title: "being saved" }, "…"),
-        cell.disagreement && el("span", { class: "mark warn", title: "people disagree" }, "disagree"),
-        doubts.length > 0 && el("span", { class: "mark warn", title: doubts.join("\n") }, "check"),
-        cell.version > 0 && el("span", { class: "who" }, cell.by),
-      ),
-    );
-  }
-
-  drawConflict(conflict) {
-    const { fine, kind, yours, theirs, by, version } = conflict;
-    const keep = () => {
-      putCells([{ ...cellOf(fine, kind), version, value: theirs }]);
-      decide([[fine, kind, yours]]);
-    };
-    return el(
-      "span",
-      { class: "conflict slim", role: "alert" },
-      `Not saved: ${by ?? "somebody"} chose ${inWords(theirs)}. `,
-      el("button", { type: "button", class: "small", onclick: keep }, `Keep ${inWords(yours)}`),
-      el("button", { type: "button", class: "small", onclick: () => this.takeTheirs(conflict) }, withKey("Take theirs", "resolve")),
-    );
-  }
-
   takeTheirs({ fine, kind, theirs, version, by, at }) {
     forgetConflict(fine, kind);
     putCells([{ ...cellOf(fine, kind), version, value: theirs, by, at }]);
@@ -323,15 +264,10 @@ export class GridView {
     this.ask({ show });
   }
 
-  /** Enter: what is shown becomes the decision of this person, then the next class. A conflict stays: it may have come up
-   * under the key, so nobody has chosen between its values. */
+  /** Enter: what is shown becomes the decision of this person, then the next class. */
   saveAndGoOn() {
     if (!this.row) return this.pass();
-    const { fine } = this.row;
-    const value = shownValue(fine, this.kindName);
-    const voted = cellOf(fine, this.kindName).votes[localStorage.getItem("finegraph.person")] !== undefined;
-    const open = !isPending(fine, this.kindName) && !conflictOf(fine, this.kindName);
-    if (value !== null && !voted && open) decide([[fine, this.kindName, value]]);
+    confirm(this.row.fine, this.kindName);
     this.focus(this.at + 1);
   }
 

@@ -221,6 +221,14 @@ export function decide(changes) {
   changed("cells", { places: body.cells });
 }
 
+/** Make the value that is shown the decision of this person, unless it is already. A conflict stays: it may have come up
+ * under the key, so nobody has chosen between its values. */
+export function confirm(fine, kind) {
+  const value = shownValue(fine, kind);
+  const voted = cellOf(fine, kind).votes[person()] !== undefined;
+  if (value !== null && !voted && !isPending(fine, kind) && !conflictOf(fine, kind)) decide([[fine, kind, value]]);
+}
+
 /** Whether an edit of a cell comes after another of this page that is not saved yet: it goes on from what that makes. */
 const followsOwn = (place) => pending.has(place) || saver.waiting.some((edit) => edit.path === "/api/undo");
 

@@ -1,0 +1,67 @@
+// The row of a class in the grid: its photo and name, the labels of the kind as buttons, and its marks.
+
+import { cellMarks } from "./cell_marks.js";
+import { keepMine } from "./conflict_dialog.js";
+import { el } from "./dom.js";
+import { withKey } from "./keys.js";
+import { cellOf, conflictOf, shownValue } from "./model.js";
+import { narrow, optionButtons } from "./options.js";
+import { inWords, labelsIn } from "./values.js";
+
+/** How many labels of a row are shown that is not in focus; fewer on a phone. */
+const FEW = { wide: 9, narrow: 6 };
+
+/** The row of a class at a place of the list; a class that is not loaded yet has no `row`. */
+export function drawGridRow(view, row, index) {
+  const focus = index === view.at;
+  if (!row) return el("div", { class: "grid-row" }, el("span", { class: "muted" }, "…"));
+  if (row.removed) return el("div", { class: focus ? "grid-row focus" : "grid-row", data: { index } }, el("span", { class: "muted" }, `${row.fine} was removed`));
+  const { kind } = view;
+  const cell = cellOf(row.fine, kind.name);
+  const value = shownValue(row.fine, kind.name);
+  const conflict = conflictOf(row.fine, kind.name);
+  const classes = ["grid-row", focus && "focus", !value && "unknown", cell.disagreement && "disagreement"];
+  return el(
+    "div",
+    {
+      class: classes.filter(Boolean).join(" "),
+      role: "row",
+      "aria-selected": String(focus),
+      data: { fine: row.fine, index },
+      onclick: () => view.focus(index),
+    },
+    row.photo !== null && el("img", { class: "tiny", src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" }),
+    el("button", { type: "button", class: "grid-name", title: row.fine, tabindex: "-1", onclick: () => view.openClass(row.fine) }, row.fine),
+    el("div", { class: "options" }, conflict ? drawConflict(view, conflict) : drawOptions(view, row, value, index)),
+    el("div", { class: "marks" }, cellMarks(cell, view.marks.of(row.number, kind.name))),
+  );
+}
+
+function drawOptions(view, row, value, index) {
+  const inFocus = (action) => () => {
+    view.focus(index);
+    action();
+  };
+  return optionButtons(view.kind, value, {
+    open: index === view.at,
+    suggested: labelsIn(row.suggestion?.value ?? null),
+    pick: (label, more) => {
+      view.at = index;
+      view.decideLabel(label, more);
+    },
+    find: inFocus(() => view.actions.find()),
+    clear: inFocus(() => view.actions.clear()),
+    few: narrow.matches ? FEW.narrow : FEW.wide,
+  });
+}
+
+function drawConflict(view, conflict) {
+  const { yours, theirs, by } = conflict;
+  return el(
+    "span",
+    { class: "conflict slim", role: "alert" },
+    `Not saved: ${by ?? "somebody"} chose ${inWords(theirs)}. `,
+    el("button", { type: "button", class: "small", onclick: () => keepMine(conflict) }, `Keep ${inWords(yours)}`),
+    el("button", { type: "button", class: "small", onclick: () => view.takeTheirs(conflict) }, withKey("Take theirs", "resolve")),
+  );
+}

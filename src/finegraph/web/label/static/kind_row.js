@@ -1,0 +1,58 @@
+// The row of a kind in the view of one class: its labels as buttons, its marks, and a conflict if there is one.
+
+import { cellMarks } from "./cell_marks.js";
+import { keepMine, side } from "./conflict_dialog.js";
+import { el } from "./dom.js";
+import { withKey } from "./keys.js";
+import { cellOf, conflictOf, shownValue } from "./model.js";
+import { groupOf, optionButtons } from "./options.js";
+import { labelsIn } from "./values.js";
+
+/** From how many labels on they stand in columns. */
+const MANY = 12;
+
+/** The row of a kind of the class that a view shows. */
+export function drawKindRow(view, kind, index) {
+  const { fine, findings } = view.row;
+  const [of, short] = groupOf(kind.name);
+  const cell = cellOf(fine, kind.name);
+  const value = shownValue(fine, kind.name);
+  const open = index === view.kindAt;
+  const buttons = optionButtons(kind, value, {
+    open,
+    suggested: labelsIn(view.suggestion(kind.name)?.value ?? null),
+    pick: (label, more) => {
+      view.focusKind(index);
+      view.decideLabel(label, more);
+    },
+    find: () => view.actions.find(),
+    clear: () => view.actions.clear(),
+  });
+  const classes = ["kind", open && "focus", !value && "unknown", cell.disagreement && "disagreement"];
+  const doubts = findings.filter((found) => found.kind === kind.name).map((found) => found.message);
+  const conflict = conflictOf(fine, kind.name);
+  return el(
+    "div",
+    { class: classes.filter(Boolean).join(" "), data: { kind: kind.name }, onclick: () => view.focusKind(index) },
+    el("div", { class: "kind-name", title: kind.name }, of ? short : kind.name),
+    el("div", { class: open && kind.labels.length > MANY ? "options many" : "options" }, buttons),
+    el("div", { class: "marks" }, cellMarks(cell, doubts, { confidence: true })),
+    conflict && drawConflict(view, conflict),
+  );
+}
+
+function drawConflict(view, conflict) {
+  const { yours, theirs, by } = conflict;
+  const stop = (event) => event.stopPropagation(); // the row below would take it as a click on its kind
+  return el(
+    "div",
+    { class: "conflict", role: "alert", onclick: stop },
+    el("p", {}, `Not saved: ${by ?? "somebody"} has changed this meanwhile.`),
+    el(
+      "div",
+      { class: "row" },
+      side("You", yours, "Keep mine", () => keepMine(conflict)),
+      side(by ?? "Theirs", theirs, withKey("Take theirs", "resolve"), () => view.takeTheirs(conflict)),
+    ),
+  );
+}
