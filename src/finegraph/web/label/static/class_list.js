@@ -15,7 +15,7 @@ export const FILTERS = {
   suggested: "With suggestions",
   noted: "With notes",
 };
-export const ORDERS = { graph: "As in the file", name: "By name", attention: "Needs attention first" };
+export const ORDERS = { graph: "As in the file", name: "By name", attention: "Attention first" };
 
 /** A select of named choices. */
 export function choices(label, entries, value, onchange) {
