@@ -85,7 +85,7 @@ class StoreAccess:
             if new:
                 store._do(schema.create, patient=True)
             elif version is not None and version < SCHEMA_VERSION and write:
-                store._do(lambda connection: schema.migrate(connection, version), patient=True)
+                store._do(schema.migrate, patient=True)
         except BaseException:
             store.close()
             raise

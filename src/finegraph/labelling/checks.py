@@ -6,21 +6,25 @@ in the labels, and for classes in those that change.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Collection
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from finegraph.errors import ConflictError, GraphError
+from finegraph.errors import ConflictError, GraphError, InputError
 from finegraph.graph.columns import GROUP_SEPARATOR
-from finegraph.graph.names import kind_name_fault, name_fault, unicode_twins
+from finegraph.graph.names import control_fault, kind_name_fault, name_fault, unicode_twins
 from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.plan import Plan, Planned
 from finegraph.labelling.records import Conflict
 from finegraph.labelling.rows import in_parts, name_form
 from finegraph.labelling.tables import cells, fine, photo_labels, votes
 from finegraph.labelling.values import parts_of
+
+LONGEST_NOTE = 20_000
+_LONGEST_PHOTO = 4_000
 
 
 def check_structure(catalogue: Catalogue, changes: Collection[Planned]) -> None:
@@ -45,6 +49,39 @@ def check_names(plan: Plan) -> None:
             fault = kind_name_fault(name) if change.key.target == "kind" else name_fault(name)
             if fault:
                 raise GraphError(f"{change.key.target} {name!r}: {fault}")
+
+
+def check_note(text: str) -> str:
+    """The text of a note.
+
+    Raises:
+        InputError: it is too long, or has control characters.
+    """
+    if not isinstance(text, str) or len(text) > LONGEST_NOTE:
+        raise InputError(f"a note is a text of at most {LONGEST_NOTE} characters")
+    for character in text:
+        if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
+            raise InputError(f"a note must not contain the control character U+{ord(character):04X}")
+    return text
+
+
+def check_photo(key: str) -> str:
+    """What a photo is called: mostly a path, so white space may stand anywhere.
+
+    Raises:
+        InputError: see `photo_fault`.
+    """
+    fault = photo_fault(key)
+    if fault:
+        raise InputError(f"photo: expected the path of a photo, got {str(key)[:100]!r}: {fault}")
+    return key
+
+
+def photo_fault(key: str) -> str | None:
+    """Why a photo cannot be called so: tables and files could not hold it; None when it can."""
+    if not isinstance(key, str) or not 0 < len(key) <= _LONGEST_PHOTO:
+        return f"expected 1 to {_LONGEST_PHOTO} characters"
+    return control_fault(key)
 
 
 def graph_names(kind: KindEntry) -> list[str]:
@@ -106,6 +143,29 @@ def refuse_removed(connection: Connection, catalogue: Catalogue, plan: Plan) -> 
         for row in connection.execute(query.where(photo_labels.c.value.is_not(None))):
             if (kind_id, row.photo) not in photos:
                 _refuse_used(kind, row.value, ids)
+
+
+def refuse_dead(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
+    """Refuse to bring back a kind whose cells name labels that have gone meanwhile; asked when all is written."""
+    for change in plan.of("kind"):
+        kind = catalogue.by_id[change.key.kind_id or 0]
+        if kind.removed or not (change.before and change.before["removed"]):
+            continue
+        for table in (cells, votes, photo_labels):
+            query = sa.select(table.c.value).distinct().where(table.c.kind_id == kind.id, table.c.value.is_not(None))
+            for value in connection.scalars(query):
+                check_living(kind, value)
+
+
+def check_living(kind: KindEntry, value: str) -> None:
+    """Refuse a value with a label that is gone, as an undo of something old may have it."""
+    for label, _ in parts_of(value):
+        if label not in kind.living:
+            name = kind.by_id[label].name if label in kind.by_id else str(label)
+            conflict = Conflict(what="label", kind=kind.name, label=name, yours=name)
+            raise ConflictError(
+                f"the label {name!r} of kind {kind.name!r} was removed or merged since; undo that first", [conflict]
+            )
 
 
 def _refuse_used(kind: KindEntry, value: str, gone: Collection[int]) -> None:

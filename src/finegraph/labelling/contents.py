@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import unknown_name
 from finegraph.labelling.catalogue import KindEntry
+from finegraph.labelling.checks import check_note, check_photo
 from finegraph.labelling.label_studio import Content
 from finegraph.labelling.log import check_person, now
 from finegraph.labelling.photo_file import PhotoLabel
@@ -32,6 +33,7 @@ def add_content(connection: Connection, plan: Plan, content: Content, fine: Numb
     _add_votes(connection, plan, content, fine, kinds)
     written = {row.fine_id: row for row in connection.execute(sa.select(notes))} if content.notes else {}
     for name, text in content.notes.items():
+        check_note(text)
         row = written.get(_number(fine, name))
         if row is None or row.text != text:
             before = {"text": row.text if row else "", "by": row.by if row else None, "at": row.at if row else None}
@@ -105,7 +107,7 @@ def add_photos(
         query = sa.select(photo_labels).where(photo_labels.c.kind_id == kind.id)
         present = {row.photo: photo_image(row) for row in connection.execute(query)}
         for label in own:
-            key = Key("photo", kind_id=kind.id, photo=label.photo)
+            key = Key("photo", kind_id=kind.id, photo=check_photo(label.photo))
             planned, before = plan.changes.get(key), present.get(label.photo)
             now_is: Image | None = planned.after if planned else before
             number = None if label.fine is None else _number(fine, label.fine)

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from finegraph.errors import LabelStoreError, MissingExtraError
+from finegraph.errors import InputError, LabelStoreError, MissingExtraError
 
 try:
     import fcntl
@@ -140,14 +140,20 @@ def translated(shown: str) -> Iterator[None]:
     """Errors of the database as errors of the store."""
     try:
         yield
+    except sa.exc.DataError as error:  # such as a number that is too large for PostgreSQL, or NUL in a text
+        raise InputError(f"a value that the database cannot hold: {_reason(error)}") from error
     except sa.exc.DBAPIError as error:
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+        reason = _reason(error)
         do = "check that it is there and has room"
         if "password" in reason:
             do = "give the password in the URL, in the variable PGPASSWORD, or in the file ~/.pgpass"
         raise LabelStoreError(f"{shown}: the database refused: {reason}; {do}") from error
     except sa.exc.TimeoutError as error:
         raise LabelStoreError(f"{shown}: too many questions at once; ask again") from error
+
+
+def _reason(error: sa.exc.DBAPIError) -> str:
+    return str(error.orig).strip().splitlines()[0] if error.orig else str(error)
 
 
 def _pragmas(connection: Any, *pragmas: str) -> None:

@@ -7,7 +7,6 @@ vote: it never replaces what somebody else decided. Cost: a few questions, howev
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,16 +15,14 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.catalogue import Catalogue, KindEntry
+from finegraph.labelling.checks import check_note, check_photo
 from finegraph.labelling.log import now
 from finegraph.labelling.plan import NO_VOTE, Key, Plan
-from finegraph.labelling.present_names import present_decisions, present_fine, present_kind, present_value
+from finegraph.labelling.present_names import living_fine, present_decisions, present_fine, present_kind, present_value
 from finegraph.labelling.records import CellValue, Conflict, Decision, Numbers
 from finegraph.labelling.rows import cell_image, fine_ids, load_cells, load_votes, photo_image
 from finegraph.labelling.tables import notes, photo_labels
 from finegraph.labelling.values import value_text
-
-_LONGEST_NOTE = 20_000
-_LONGEST_PHOTO = 4_000
 
 
 def plan_decisions(
@@ -135,11 +132,7 @@ def plan_note(
     Raises:
         ConflictError: somebody else has changed it since.
     """
-    if not isinstance(text, str) or len(text) > _LONGEST_NOTE:
-        raise InputError(f"a note is a text of at most {_LONGEST_NOTE} characters")
-    for character in text:
-        if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
-            raise InputError(f"a note must not contain the control character U+{ord(character):04X}")
+    check_note(text)
     fine_label = present_fine(connection, fine_label, numbers.fine if numbers else None)
     number = fine_ids(connection, [fine_label])[fine_label]
     row = connection.execute(sa.select(notes).where(notes.c.fine_id == number)).first()
@@ -168,15 +161,19 @@ def plan_photo(
 ) -> Plan:
     """The plan of the label of a single photo; None takes it away.
 
+    Its class is named by `numbers` or by `fine_label`; without either the photo is of no known class.
+
     Raises:
+        UnknownNameError: there is no such class.
         ConflictError: somebody else has changed it since.
     """
-    if not isinstance(photo, str) or not 0 < len(photo) <= _LONGEST_PHOTO or "\0" in photo:
-        raise InputError(f"photo: expected the path of a photo, got {str(photo)[:100]!r}")
+    check_photo(photo)
     meant = numbers or Numbers()
     kind = present_kind(catalogue, kind_name, meant.kind)
     kept = kind.encode(present_value(kind, value, meant.labels), f"photo {photo!r}, kind {kind.name!r}")
     number = None if fine_label is None else fine_ids(connection, [fine_label])[fine_label]
+    if meant.fine is not None:
+        number = living_fine(connection, meant.fine)
     where = (photo_labels.c.kind_id == kind.id) & (photo_labels.c.photo == photo)
     row = connection.execute(sa.select(photo_labels).where(where)).first()
     version, current = (0, None) if row is None else (row.version, row.value)

@@ -17,12 +17,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from finegraph.errors import ConflictError, InputError
+from finegraph.errors import InputError
 from finegraph.graph.names import name_fault
 from finegraph.labelling.catalogue import Catalogue, KindEntry, read_catalogue
-from finegraph.labelling.checks import check_fine, check_structure, refuse_removed
+from finegraph.labelling.checks import check_fine, check_living, check_structure, refuse_dead, refuse_removed
 from finegraph.labelling.plan import NO_VOTE, Image, Key, Plan, Planned
-from finegraph.labelling.records import Conflict, Target
+from finegraph.labelling.records import Target
 from finegraph.labelling.rows import in_parts, load_beliefs, load_votes, name_form, search_form, upsert
 from finegraph.labelling.tables import (
     batches,
@@ -131,6 +131,7 @@ def carry_out(
     if counted:
         _count_known(connection)
     _write_rest(connection, catalogue, plan, numbered)
+    refuse_dead(connection, catalogue, plan)
     _write_log(connection, plan, numbered, batch)
     row = {
         "number": batch,
@@ -277,17 +278,10 @@ def confidence(kind: KindEntry, value: str | None, believed: str | None) -> floa
 
 
 def _check_living(kind: KindEntry, image: Image) -> None:
-    """Refuse values with labels that are gone, as an undo of something old may have them."""
+    """Refuse values with labels that are gone; in a kind that is gone itself, `refuse_dead` does when it comes back."""
     for value in [image["value"], *image["votes"].values()]:
         if not kind.removed and value:
-            for label, _ in parts_of(value):
-                if label not in kind.living:
-                    name = kind.by_id[label].name if label in kind.by_id else str(label)
-                    conflict = Conflict(what="label", kind=kind.name, label=name, yours=name)
-                    raise ConflictError(
-                        f"the label {name!r} of kind {kind.name!r} was removed or merged since; undo that first",
-                        [conflict],
-                    )
+            check_living(kind, value)
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------

@@ -121,6 +121,7 @@ def read_photo_labels(connection: Connection, catalogue: Catalogue, version: int
     for (photo, kind_id), (value, fine_id) in sorted(values.items(), key=lambda item: item[0]):
         kind = past.catalogue.by_id[kind_id]
         if value is not None and not kind.removed:
-            label = names[fine_id][2] if fine_id is not None else None
+            # A class that is gone cannot be named; its photos keep what was seen on them.
+            label = names[fine_id][2] if fine_id is not None and not names[fine_id][3] else None
             found.append(PhotoLabel(photo, label, kind.name, kind.value(value)))
     return found

@@ -15,11 +15,12 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finegraph.errors import GraphError
-from finegraph.graph.cells import format_name, parse_name, text_only
+from finegraph.errors import GraphError, InputError
+from finegraph.graph.cells import format_name, mask_escapes, parse_name, text_only, unescape
 from finegraph.graph.csv_rows import rows as csv_rows
 from finegraph.graph.faults import FaultList
 from finegraph.labelling.catalogue import Catalogue
+from finegraph.labelling.checks import check_photo
 from finegraph.labelling.records import CellValue
 from finegraph.labelling.values import parse_value_text, value_text
 
@@ -80,8 +81,8 @@ def parse_photos(text: str, catalogue: Catalogue, path: str) -> list[PhotoLabel]
         if len(row) != len(header):
             continue  # a fault already
         try:
-            photo, fine = parse_name(row[0]), parse_name(row[1]) if row[1] else None
-        except GraphError as error:
+            photo, fine = _parse_path(row[0]), parse_name(row[1]) if row[1] else None
+        except (GraphError, InputError) as error:
             faults.add("bad-name", str(error), line=line, column="path", value=row[0])
             continue
         for kind, cell in zip(kinds, row[2:], strict=True):
@@ -94,3 +95,9 @@ def parse_photos(text: str, catalogue: Catalogue, path: str) -> list[PhotoLabel]
                 found.append(PhotoLabel(photo, fine, kind.name, value))
     faults.raise_if_any(path)
     return found
+
+
+def _parse_path(text: str) -> str:
+    """The path of a photo, written as a name is; but white space may stand at its ends."""
+    mask_escapes(text)
+    return check_photo(unescape(text))

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from finegraph.errors import UnknownNameError
 from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.records import CellValue, Decision, Numbers
 from finegraph.labelling.rows import check_number, in_parts
@@ -29,6 +30,18 @@ def present_fine(connection: Connection, name: str, number: int | None) -> str:
     check_number("number of the class", number)
     found: str | None = connection.scalar(_ONE, {"the_id": number})
     return name if found is None else found
+
+
+def living_fine(connection: Connection, number: int) -> int:
+    """The number of a class that must be there.
+
+    Raises:
+        UnknownNameError: it was removed, or never was.
+    """
+    check_number("number of the class", number)
+    if connection.scalar(_ONE, {"the_id": number}) is None:
+        raise UnknownNameError(f"there is no class number {number} any more; it may have been removed")
+    return number
 
 
 def present_kind(catalogue: Catalogue, name: str, number: int | None) -> KindEntry:

@@ -8,7 +8,6 @@ from sqlalchemy.engine import Connection
 
 from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.changes import StructureChange, change_name
-from finegraph.labelling.checks import check_names
 from finegraph.labelling.plan import Image, Plan, Planned
 from finegraph.labelling.records import CellValue, ExampleChange, Preview
 from finegraph.labelling.rows import fine_names
@@ -18,12 +17,7 @@ _MOST_EXAMPLES = 20
 
 
 def preview_of(connection: Connection, catalogue: Catalogue, change: StructureChange, plan: Plan) -> Preview:
-    """The preview of a plan.
-
-    Raises:
-        GraphError: a new name that cannot be one.
-    """
-    check_names(plan)
+    """The preview of a plan."""
     changed = [one for one in plan.of("cell") if (one.before or {}).get("value") != (one.after or {}).get("value")]
     shown = changed[:_MOST_EXAMPLES]
     names = fine_names(connection, {one.key.fine_id for one in shown if one.key.fine_id is not None})

@@ -51,8 +51,9 @@ def refuse_later(version: int, shown: str) -> None:
         )
 
 
-def migrate(connection: Connection, version: int) -> None:
-    """Bring the tables of an older store to the present version."""
+def migrate(connection: Connection) -> None:
+    """Bring the tables of an older store to the present version, unless another process just did."""
+    version = int(connection.scalar(sa.select(meta.c.value).where(meta.c.key == "schema")) or SCHEMA_VERSION)
     while version < SCHEMA_VERSION:
         _STEPS[version](connection)
         version += 1

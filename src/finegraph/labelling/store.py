@@ -415,7 +415,9 @@ def _copy(file: Path, target: Path) -> None:
         contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,
         contextlib.closing(sqlite3.connect(target)) as copy,
     ):
-        source.backup(copy, pages=4096)
+        source.backup(
+            copy
+        )  # in one step: between two, an edit would make SQLite begin anew, and people edit all the time
         copy.execute("PRAGMA journal_mode=DELETE")
         if copy.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() is None:
             raise sqlite3.DatabaseError("the copy holds no store")

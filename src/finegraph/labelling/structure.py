@@ -31,6 +31,7 @@ from finegraph.labelling.changes import (
     SplitLabel,
     StructureChange,
 )
+from finegraph.labelling.checks import check_names, check_note
 from finegraph.labelling.log import now
 from finegraph.labelling.merging import plan_merge_kinds, plan_split_kind
 from finegraph.labelling.plan import Image, Key, Plan
@@ -47,8 +48,11 @@ def plan_change(connection: Connection, catalogue: Catalogue, change: StructureC
     Raises:
         UnknownNameError: something that the change names is not there.
         InputError: the change makes no sense.
+        GraphError: a new name that cannot be one.
     """
-    return _PLANNERS[type(change)](connection, catalogue, change, person)
+    plan = _PLANNERS[type(change)](connection, catalogue, change, person)
+    check_names(plan)
+    return plan
 
 
 # ---- classes ---------------------------------------------------------------------------------------------------------
@@ -60,7 +64,7 @@ def _add_fine(connection: Connection, _: Catalogue, change: AddFine, person: str
     plan = Plan(f"added the class {change.name!r}")
     _added(plan, Key("fine", fine_id=number), {"name": change.name, "position": (-1 if last is None else last) + 1})
     if change.note:
-        plan.add(Key("note", fine_id=number), None, {"text": change.note, "by": person, "at": now()})
+        plan.add(Key("note", fine_id=number), None, {"text": check_note(change.note), "by": person, "at": now()})
     return plan
 
 

@@ -9,7 +9,9 @@ fsync.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -29,6 +31,7 @@ _LARGEST_WAL = 2**22
 """Bytes of the WAL after which it is moved into the file."""
 _BETWEEN_CHECKPOINTS = 256
 """Transactions between two such moves at least."""
+_LOG = logging.getLogger("finegraph.labelling")
 _IDLE = 1.0
 """Seconds without work after which the WAL is moved into the file."""
 
@@ -95,7 +98,7 @@ class Writer:
             try:
                 first = self._jobs.get(timeout=None if idle else _IDLE)
             except queue.Empty:
-                self._checkpoint(least=1, wait=False)
+                self._checkpoint(least=1)
                 idle = self._database.wal_size() == 0  # a reader may have been in the way; then try again
                 continue
             idle = False
@@ -149,22 +152,25 @@ class Writer:
             else:
                 future.set_exception(failure)
 
-    def _checkpoint(self, least: int, *, wait: bool = True) -> None:
-        """Move the WAL into the file, as far as readers allow; only at the end they may be waited for."""
+    def _checkpoint(self, least: int) -> None:
+        """Move the WAL into the file, as far as readers allow; nobody is waited for.
+
+        Whatever hinders it, such as a full disk, loses nothing: what is acknowledged stays in the WAL, and the next one
+        will do it. So the thread goes on.
+        """
         if not self._database.sqlite or self._database.wal_size() < least or self._database.writers is None:
             return
-        with contextlib.suppress(sa.exc.DBAPIError):  # there is nothing to lose; the next one will do it
-            raw = self._database.writers.raw_connection()
-            try:
+        try:
+            with contextlib.closing(self._database.writers.raw_connection()) as raw:
                 cursor = raw.cursor()
-                if not wait:
-                    cursor.execute("PRAGMA busy_timeout=0")
-                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)" if least == 1 else "PRAGMA wal_checkpoint(PASSIVE)")
-                cursor.fetchall()
-                cursor.execute(f"PRAGMA busy_timeout={int(1000 * WAIT)}")
-                cursor.close()
-            finally:
-                raw.close()
+                cursor.execute("PRAGMA busy_timeout=0")
+                try:
+                    cursor.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if least == 1 else 'PASSIVE'})")
+                    cursor.fetchall()
+                finally:
+                    cursor.execute(f"PRAGMA busy_timeout={int(1000 * WAIT)}")
+        except (sa.exc.DBAPIError, sqlite3.Error) as error:  # the raw connection raises its own errors
+            _LOG.warning("%s: the WAL could not be moved into the file: %s", self._database.shown, error)
 
 
 def _attempt(connection: Connection, step: Transaction, job: Job, shown: str) -> tuple[Any, BaseException | None]:

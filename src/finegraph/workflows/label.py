@@ -20,10 +20,12 @@ from typing import Literal, Self
 
 from finegraph.data.samples import Box, Samples
 from finegraph.data.sources import read_samples
-from finegraph.errors import GraphError, InputError, unknown_name
+from finegraph.errors import GraphError, InputError, UnknownNameError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.graph.text_file import write_text
+from finegraph.graph.faults import FaultList
+from finegraph.graph.text_file import decode, read_bytes, write_text
 from finegraph.labelling import Diff, EditResult, LabelStore
+from finegraph.labelling.checks import photo_fault
 from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import parse_tasks
 from finegraph.labelling.reading import Format
@@ -96,7 +98,7 @@ class LabelSession:
         folder = source_folder(self.source)
         for sample in self.samples:
             key = photo_key(sample.path, folder)
-            if key not in by_key:
+            if key not in by_key and photo_fault(key) is None:
                 photo = SessionPhoto(key=key, path=sample.path, fine=sample.label, box=sample.box)
                 by_key[key] = photo
                 if sample.label is not None:
@@ -115,11 +117,23 @@ class LabelSession:
         by_fine = self._photos[1]
         if fine in by_fine or not by_fine:
             return by_fine.get(fine, [])
+        names = {now: old for old, now in present_names(self._since(), (fine,)).items() if old in by_fine}
+        return by_fine[names[fine]] if fine in names else []
+
+    def class_of(self, photo: SessionPhoto) -> int | None:
+        """The number of the class that shows a photo; None where it has none."""
+        for name in (photo.fine, *(rename.new for rename in reversed(self._since()))):
+            if name is not None and any(one.key == photo.key for one in self._of_class(name)):
+                with contextlib.suppress(UnknownNameError):
+                    return self.store.one_class(name).number
+        return None
+
+    def _since(self) -> list[Rename]:
+        """What was renamed since the session began."""
         with self._renaming:
             last = self._renames[-1].number if self._renames else self.began
             self._renames += self.store.renames(last)
-            names = {now: old for old, now in present_names(self._renames, (fine,)).items() if old in by_fine}
-        return by_fine[names[fine]] if fine in names else []
+            return list(self._renames)
 
     def photo(self, key: str) -> SessionPhoto:
         """A photo by its key.
@@ -131,6 +145,10 @@ class LabelSession:
         if key not in by_key:
             raise unknown_name("photo", key, tuple(by_key)[:1000])
         return by_key[key]
+
+    def photo_at(self, path: Path) -> SessionPhoto | None:
+        """The photo of a file, if it is one of those that can be labelled."""
+        return self._photos[0].get(photo_key(path, source_folder(self.source or "")))
 
     def close(self) -> None:
         """Close the store."""
@@ -182,6 +200,12 @@ def open_session(
             first = "; ".join(str(error) for error in suggested.bad[:_MOST_BAD])
             notes = (*notes, f"{len(suggested.bad)} photos could not be read: {first}")
         if samples is not None:
+            odd = sum(photo_fault(photo_key(sample.path, source_folder(str(data)))) is not None for sample in samples)
+            if odd:
+                notes = (
+                    *notes,
+                    f"{odd} photos are left out: their file names hold control characters or are not UTF-8",
+                )
             strangers = sum(sample.label is not None and sample.label not in known for sample in samples)
             if strangers:
                 notes = (*notes, f"{strangers} photos are of classes that the graph does not have")
@@ -291,13 +315,26 @@ FileFormat = Literal["graph", "label-studio", "photos"]
 
 def format_of(path: str | os.PathLike[str]) -> FileFormat:
     """What a file that is to be imported is: by its content, since Label Studio and graphs both end in .json."""
-    text = Path(path).read_text(encoding="utf-8")
+    text = _text_of(path)
     if os.fspath(path).lower().endswith(".json"):
         try:
             return "label-studio" if isinstance(json.loads(text), list) else "graph"
-        except ValueError:
+        except (ValueError, RecursionError):
             return "graph"  # whose reader says what is wrong
     return "photos" if text.startswith("path,fine") else "graph"
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    """The text of a file.
+
+    Raises:
+        GraphFileError: it cannot be read, or is not UTF-8.
+    """
+    faults = FaultList()
+    text = decode(read_bytes(os.fspath(path)), faults)
+    faults.raise_if_any(os.fspath(path))
+    assert text is not None, "a text that cannot be read is a fault"
+    return text
 
 
 def import_into(
@@ -346,7 +383,7 @@ def import_file(
     kind = format_of(text)
     if kind == "graph":
         return store.import_graph(LabelGraph.read(text), person=person, edit_id=number)
-    content = Path(text).read_text(encoding="utf-8")
+    content = _text_of(text)
     if kind == "label-studio":
         return store.import_content(parse_tasks(content, text), person=person, edit_id=number)
     return store.import_photos(store.parse_photos(content, text), person=person, edit_id=number)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 
+from finegraph.errors import LabelStoreError
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.conflicts import install_conflicts
 from finegraph.web.label.exchange import exchange_routes
@@ -19,7 +21,7 @@ from finegraph.web.label.looking_back import looking_back_routes
 from finegraph.web.label.photos import photo_routes
 from finegraph.web.label.reading import reading_routes
 from finegraph.web.label.writing import writing_routes
-from finegraph.web.problems import install_problems
+from finegraph.web.problems import ProblemError, install_problems
 from finegraph.web.security import Guard, Security
 
 if TYPE_CHECKING:
@@ -45,6 +47,11 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     install_conflicts(app, session)
     for routes in (reading_routes, looking_back_routes, photo_routes, writing_routes, exchange_routes):
         app.router.routes.extend(routes(session).routes)  # without a router of their own, which each request would pass
+
+    @app.exception_handler(LabelStoreError)
+    async def store_problem(request: Request, error: LabelStoreError) -> Response:
+        # Where the database is does not concern those who ask.
+        return ProblemError("overloaded", str(error).removeprefix(f"{session.store.place}: ")).response()
 
     @app.get("/")
     def page() -> Response:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(min_length=1, max_length=2000)]
-Value = str | dict[str, Any] | None
+
+
+def _shallow(value: Any) -> Any:
+    """A value of a cell: a form with a list or a table of labels, never anything nested in these."""
+    if isinstance(value, dict):
+        for content in value.values():
+            inner = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+            if any(isinstance(one, dict | list) for one in inner):
+                raise ValueError("expected labels in a list or a table, got something nested")
+    return value
+
+
+Value = Annotated[str | dict[str, Any] | None, AfterValidator(_shallow)]
 """A cell as the store takes it: unknown, one label, `one_of`, `weights` or `all_of`."""
 Number = Annotated[int, Field(ge=0, le=2**53)]
 MOST_AT_ONCE = 10_000

@@ -26,8 +26,8 @@ class PhotoNumbers:
         self._samples = session.samples or ()
         self._places = {sample.path: place for place, sample in enumerate(self._samples)}
         digest = hashlib.sha256()
-        for sample in self._samples:
-            digest.update(f"{sample.path}\0{sample.label}\0".encode("utf-8", "surrogateescape"))
+        for sample in self._samples:  # without their classes, which may be renamed
+            digest.update(f"{sample.path}\0".encode("utf-8", "surrogateescape"))
         self._digest = digest.hexdigest()[:_DIGEST]
 
     def of_class(self, fine: str, limit: int | None = None) -> list[tuple[str, SessionPhoto]]:
@@ -51,12 +51,11 @@ class PhotoNumbers:
         digest, _, place = number.rpartition("-")
         if digest != self._digest:
             raise UnknownNameError(
-                f"expected the number of a photo of this data set, {self._digest}-N, got {number!r}: other photos are "
-                "served now than when the page was loaded; load it again"
+                f"expected the number of a photo of this data set, {self._digest}-N, got {number[:99]!r}: other photos "
+                "are served now than when the page was loaded; load it again"
             )
-        if place.isascii() and place.isdigit() and int(place) < len(self._samples):
-            fine = self._samples[int(place)].label
-            for other, photo in [] if fine is None else self.of_class(fine):
-                if other == f"{digest}-{int(place)}":
-                    return photo
-        raise UnknownNameError(f"expected the number of one of {len(self._samples)} photos, got {number!r}")
+        if place.isascii() and place.isdigit() and len(place) < _DIGEST and int(place) < len(self._samples):
+            photo = self._session.photo_at(self._samples[int(place)].path)
+            if photo is not None and photo.fine is not None:
+                return photo
+        raise UnknownNameError(f"expected the number of one of {len(self._samples)} photos, got {number[:100]!r}")

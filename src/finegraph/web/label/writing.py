@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Depends
@@ -59,8 +60,11 @@ def writing_routes(session: LabelSession) -> APIRouter:
     @router.post("/photo")
     def label_photo(body: PhotoLabel) -> Json:
         photo = photos.photo(body.photo)
-        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": _meant(body.numbers)}
-        done = store.label_photo(photo.key, body.kind, body.value, fine=photo.fine, **said)
+        meant = _meant(body.numbers) or Numbers()
+        if meant.fine is None:  # by its number, since the same edit may come again after the class was renamed
+            meant = replace(meant, fine=session.class_of(photo))
+        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": meant}
+        done = store.label_photo(photo.key, body.kind, body.value, **said)
         return {**_answer(done), "cells": []}  # the page keeps cells of classes
 
     @router.post("/accept")

@@ -114,7 +114,7 @@ export class PhotoStrip {
     if (!photo) return;
     const kind = this.view.kind.name;
     const seen = photo.cells[kind]?.version ?? 0;
-    act("/api/photo", { photo: photo.number, kind, value, seen, numbers: { ...numbersOf(undefined, kind, value), fine: undefined } });
+    act("/api/photo", { photo: photo.number, kind, value, seen, numbers: numbersOf(this.view.row.fine, kind, value) });
     photo.cells[kind] = { ...photo.cells[kind], value, version: seen };
     this.view.draw();
   }
