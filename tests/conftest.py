@@ -3,6 +3,7 @@
 import os
 import signal
 
+import hypothesis
 import jaxtyping
 import pytest
 import torch
@@ -13,6 +14,10 @@ if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
 pytest_plugins = ["browser", "postgres_server"]
 
 torch.set_num_threads(1)
+# How quickly examples are made, and how many texts are no names, says nothing of the code: machines are slow at times.
+_UNCHECKED = [hypothesis.HealthCheck.filter_too_much, hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("finegraph", deadline=None, suppress_health_check=_UNCHECKED)
+hypothesis.settings.load_profile("finegraph")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Tests that run in the background are started so; those of stopping a run would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,5 +1,6 @@
 """What may go wrong around a store: kill -9, old and later versions, two writers, other files, backups."""
 
+import itertools
 import os
 import signal
 import sqlite3
@@ -14,7 +15,8 @@ import sqlalchemy as sa
 
 from finegraph import LabelGraph
 from finegraph.errors import LabelStoreError
-from finegraph.labelling import AddLabel, LabelStore
+from finegraph.labelling import AddLabel, LabelStore, schema
+from finegraph.labelling.tables import SCHEMA_VERSION, meta
 from finegraph.labelling.writer import Writer
 
 DRILL = Path(__file__).with_name("store_drill.py")
@@ -371,3 +373,75 @@ def test_a_job_that_fails_leaves_nothing_and_harms_no_other(file_store, together
         kept = set(connection.scalars(sa.text("SELECT key FROM meta WHERE key LIKE 'number of %'")))
     assert kept == {key.format(number) for number in range(1, together)}
     assert file_store._do(write(9, fails=False)) == 9
+
+
+FULL_DISK = """
+import os, resource, signal, sys, time
+import sqlalchemy as sa
+from finegraph.labelling import LabelStore, writer
+from finegraph.labelling.tables import meta
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer._IDLE = 0.05
+store = LabelStore.open(sys.argv[1])
+fill = lambda name, size: store._do(lambda c: c.execute(sa.insert(meta), {"key": name, "value": "x" * size}))
+fill("large", 2**21)
+while store._database.wal_size():
+    time.sleep(0.02)
+size = os.stat(sys.argv[1]).st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 4096, resource.RLIM_INFINITY))
+fill("small", 2**18)  # there is room for it in the WAL, and none to move it into the file
+time.sleep(0.5)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+store._writer._timeout = 5
+print(store.decide("kung pao @ A", "dish", None, person="ann", edit_id="later", seen=0).version)
+store.close()
+"""
+
+
+def test_the_writer_goes_on_after_a_disk_that_was_full(file_place, menu):
+    with LabelStore.create(file_place) as store:
+        store.import_graph(menu, person="import", edit_id="first")
+    run = subprocess.run([sys.executable, "-c", FULL_DISK, file_place], capture_output=True, text=True, timeout=60)
+    assert "the WAL could not be moved into the file" in run.stderr, run.stderr
+    assert run.returncode == 0, run.stderr
+    with LabelStore.open(file_place) as store:
+        assert store.version == int(run.stdout)
+        assert store.cell("kung pao @ A", "dish").value is None
+
+
+def test_a_backup_of_a_large_store_ends_while_people_edit(file_store, tmp_path):
+    """SQLite copies in steps, and begins anew when somebody commits between two of them."""
+    filler = [{"key": f"filler {number}", "value": "x" * 2**20} for number in range(24)]
+    file_store._do(lambda connection: connection.execute(sa.insert(meta), filler))
+    stop, copied = threading.Event(), threading.Event()
+
+    def edit():
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            seen = file_store.cell("kung pao @ A", "dish").version
+            file_store.decide("kung pao @ A", "dish", "kung pao", person="ann", edit_id=f"e{number}", seen=seen)
+
+    def copy():
+        file_store.backup(tmp_path / "copy.db")
+        copied.set()
+
+    threads = [threading.Thread(target=edit), threading.Thread(target=copy)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert copied.wait(20)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    with LabelStore.open(tmp_path / "copy.db", write=False) as store:
+        assert store.graph() == file_store.graph()
+
+
+def test_an_old_store_is_brought_up_to_date_once_by_whoever_comes_first(file_store):
+    """Two servers may find the same old version; the second finds the tables made when its turn comes."""
+    version = SCHEMA_VERSION
+    for _ in range(2):
+        file_store._do(schema.migrate)
+        assert file_store._ask(lambda connection, _: schema.version_of(connection, "")) == version

@@ -1,5 +1,6 @@
 """Graphs in and out: export then import is the identity, for graphs of every form, through every file form."""
 
+import contextlib
 import csv
 import io
 import itertools
@@ -12,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from finegraph import LabelGraph
-from finegraph.errors import EmptyGraphError, GraphError, InputError
+from finegraph.errors import EmptyGraphError, GraphError, InputError, UnknownNameError
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.json_file import graph_from_json
-from finegraph.labelling import AddKind, LabelStore, MergeLabels, PhotoLabel
+from finegraph.labelling import AddFine, AddKind, LabelStore, MergeLabels, PhotoLabel, RemoveFine
 from finegraph.labelling.columns import columns_of, graph_of
 from finegraph.labelling.diffing import diff_graphs
 from finegraph.labelling.label_studio import parse_tasks
@@ -24,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "graph"))
 from graph_strategies import NAMES, graphs
 
 NUMBERS = itertools.count()
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much]  # many texts are no names
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=UNCHECKED)
 
 
 @settings(max_examples=60, deadline=None)
@@ -312,3 +314,54 @@ def test_a_group_of_one_label_stays_a_group(file_store):
     file_store.decide("kung pao @ B", "side", "egg", person="ann", edit_id="2", seen=0)
     again = file_store.import_graph(file_store.graph(), person="ann", edit_id="3")
     assert (again.edits, file_store.kinds()[-1].name) == (0, "side")
+
+
+def test_labels_of_photos_of_a_removed_class_come_out_and_in(store, place, menu, new_id, tmp_path):
+    store.label_photo("1.jpg", "dish", "mapo tofu", person="ann", edit_id=new_id(), seen=0, fine="mapo tofu @ A")
+    store.apply(RemoveFine(name="mapo tofu @ A"), person="ann", edit_id=new_id())
+    assert [(one.photo, one.fine) for one in store.photo_labels()] == [("1.jpg", None)]
+    with LabelStore.create(tmp_path / "other.db") as other:
+        tasks = parse_tasks(store.export_text("label-studio"), "x.json")
+        other.import_content(tasks, person="bob", edit_id=new_id())
+        assert other.photo_labels() == store.photo_labels()
+        again = other.parse_photos(store.export_text("photos"), "photos.csv")
+        assert other.import_photos(again, person="bob", edit_id=new_id()).edits == 0
+
+
+@pytest.mark.parametrize("name", [" a.jpg", "b.jpg ", "c\u2028d.jpg", "=1.jpg", "#2.jpg", 'q"u,o.jpg', "\\ ü.jpg"])
+def test_odd_names_of_photos_come_out_and_in(store, new_id, name):
+    store.label_photo(name, "dish", "mapo tofu", person="ann", edit_id=new_id(), seen=0)
+    assert store.parse_photos(store.export_text("photos"), "photos.csv") == store.photo_labels()
+
+
+@pytest.mark.parametrize("name", ["", "a\nb.jpg", "a\tb.jpg", "a\0b.jpg", "\udcff.jpg", "x" * 4001])
+def test_names_of_photos_that_no_file_could_hold_are_refused(store, new_id, name):
+    with pytest.raises(InputError, match="expected the path of a photo"):
+        store.label_photo(name, "dish", "mapo tofu", person="ann", edit_id=new_id(), seen=0)
+    with pytest.raises(InputError, match="expected the path of a photo"):
+        store.import_photos([PhotoLabel(name, None, "dish", "mapo tofu")], person="ann", edit_id=new_id())
+
+
+@pytest.mark.parametrize(("text", "why"), [("x" * 20_001, "at most 20000 characters"), ("a\x1bb", r"U\+001B")])
+def test_a_note_has_the_same_rules_wherever_it_comes_from(store, new_id, text, why):
+    with pytest.raises(InputError, match=why):
+        store.set_note("kung pao @ B", text, person="ann", edit_id=new_id(), seen=0)
+    with pytest.raises(InputError, match=why):
+        store.apply(AddFine(name="ramen", note=text), person="ann", edit_id=new_id())
+    content = parse_tasks(store.export_text("label-studio"), "x.json")
+    content.notes["kung pao @ B"] = text
+    with pytest.raises(InputError, match=why):
+        store.import_content(content, person="ann", edit_id=new_id())
+
+
+def test_what_a_database_cannot_hold_is_wrong_input(store):
+    """PostgreSQL has smaller numbers than SQLite and no NUL; neither is a fault of the server."""
+    for question in (
+        lambda: store.numbered_classes([2**40]),
+        lambda: store.classes(search="a\0b"),
+        lambda: store.one_class("a\0b"),
+        lambda: store.history(batch=2**40),
+        lambda: store.suggestions(offset=2**40),
+    ):
+        with contextlib.suppress(InputError, UnknownNameError):
+            question()

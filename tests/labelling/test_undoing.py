@@ -3,7 +3,17 @@
 import pytest
 
 from finegraph.errors import ConflictError, InputError
-from finegraph.labelling import AddFine, AddKind, AddLabel, Decision, MergeLabels, RemoveFine, RemoveKind, SplitKind
+from finegraph.labelling import (
+    AddFine,
+    AddKind,
+    AddLabel,
+    Decision,
+    MergeLabels,
+    RemoveFine,
+    RemoveKind,
+    RemoveLabel,
+    SplitKind,
+)
 
 CELL = ("kung pao @ B", "with")
 
@@ -303,3 +313,30 @@ def test_an_import_is_not_undone_with_what_was_decided_in_what_it_brought(store,
         store.undo(one.batch, person="bob", edit_id=new_id())
     store.undo(imported.batch, person="ann", edit_id=new_id())
     assert store.graph() == menu
+
+
+def test_a_kind_does_not_come_back_with_a_label_that_went_meanwhile(store, new_id):
+    """While a kind is removed nobody sees its cells; what they name must still be there when it comes back."""
+    added = store.apply(AddLabel(kind="dish", name="ramen"), person="ann", edit_id=new_id())
+    store.decide("kung pao @ B", "dish", "ramen", person="bob", edit_id=new_id(), seen=0)
+    removed = store.apply(RemoveKind(name="dish"), person="ann", edit_id=new_id())
+    gone = store.undo(added.batch, person="ann", edit_id=new_id())
+    before = store.graph()
+    with pytest.raises(ConflictError, match="'ramen' of kind 'dish' was removed or merged since; undo that first"):
+        store.undo(removed.batch, person="ann", edit_id=new_id())
+    assert store.graph() == before
+    store.undo(gone.batch, person="ann", edit_id=new_id())
+    store.undo(removed.batch, person="ann", edit_id=new_id())
+    assert store.cell("kung pao @ B", "dish").value == "ramen"
+    assert store.graph().kind("dish")
+    assert store.label_counts("dish")["ramen"] == 1
+
+
+def test_one_edit_of_a_removed_kind_is_not_undone_into_a_label_that_is_gone(store, new_id):
+    label = store.apply(RemoveLabel(kind="dish", name="kung pao"), person="ann", edit_id=new_id())
+    kind = store.apply(RemoveKind(name="dish"), person="ann", edit_id=new_id())
+    cell = next(edit for edit in store.history(batch=label.batch) if edit.target == "cell")
+    store.undo_edit(cell.number, person="ann", edit_id=new_id())
+    with pytest.raises(ConflictError, match="'kung pao' of kind 'dish' was removed or merged since"):
+        store.undo(kind.batch, person="ann", edit_id=new_id())
+    assert store.export_text("csv")

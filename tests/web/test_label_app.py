@@ -1,18 +1,20 @@
 """The routes of the labelling page, without a browser."""
 
 import io
+import itertools
 import json
 from array import array
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from label_server import menu_session, photo_folder, serving
 from PIL import Image
 
-from finegraph.errors import InputError
+from finegraph.errors import InputError, LabelStoreError
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.samples import sample_menu
-from finegraph.labelling import AddLabel, RemoveFine, RenameFine, RenameKind, RenameLabel
+from finegraph.labelling import AddLabel, Proposal, RemoveFine, RenameFine, RenameKind, RenameLabel
 from finegraph.web.label import agreements, conflicts, listings, serve_label
 from finegraph.web.label.live_check import LiveCheck
 from finegraph.web.label.photos import SIDES, Thumbnails
@@ -238,7 +240,14 @@ def test_photos_come_as_small_jpegs_by_number(shared):
 
 
 @pytest.mark.parametrize(
-    "path", ["/photos/{}-99/small", "/photos/{}--1/small", "/photos/{}-0/huge", "/photos/..%2f..%2fetc/small"]
+    "path",
+    [
+        "/photos/{}-99/small",
+        "/photos/{}--1/small",
+        "/photos/{}-" + "9" * 5000 + "/small",
+        "/photos/{}-0/huge",
+        "/photos/..%2f..%2fetc/small",
+    ],
 )
 def test_nothing_else_of_the_disk_is_served(shared, path):
     number = shared.get("/api/class", params={"fine": TOFU}).json()["photos"][0]["number"]
@@ -416,3 +425,104 @@ def test_pages_have_a_strict_content_policy(shared):
     policy = shared.get("/").headers["content-security-policy"]
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
+
+
+# ---- one state, and what stays when names change ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "between"), [("/api/class", "photo_cells"), ("/api/classes", "best_suggestions")])
+def test_an_answer_is_of_one_state_though_somebody_edits_meanwhile(session, client, monkeypatch, path, between):
+    store, version = session.store, session.store.version
+    ask, numbers = getattr(store, between), itertools.count()
+
+    def edited_first(*args, **options):
+        with ThreadPoolExecutor(1) as other:
+            said = {"person": "Bo", "edit_id": f"meanwhile {next(numbers)}", "seen": 0}
+            other.submit(store.apply, AddLabel(kind="spicy", name="very"), person="Bo", edit_id="label").result()
+            other.submit(store.decide, TOFU, "spicy", "very", **said).result()
+        return ask(*args, **options)
+
+    monkeypatch.setattr(store, between, edited_first)
+    store.put_suggestions("name", [Proposal(TOFU, "spicy", "no", source="name", score=0.9, reason="r")])
+    answer = client.get(path, params={"fine": TOFU} if path == "/api/class" else {"kind": "spicy"}).json()
+    assert store.version > version
+    if path == "/api/class":
+        assert [one["current"] for one in answer["suggestions"]] == [answer["cells"]["spicy"]["value"]] == ["yes"]
+    else:
+        [row] = [row for row in answer["rows"] if row["fine"] == TOFU]
+        assert (answer["version"], row["suggestion"]["current"]) == (version, row["cells"]["spicy"]["value"])
+
+
+def test_photos_are_labelled_after_their_class_was_renamed(session, client):
+    photo = client.get("/api/class", params={"fine": TOFU}).json()["photos"][0]["number"]
+    session.store.apply(RenameFine(name=TOFU, to="mapo"), person="Bo", edit_id="rename")
+    row = client.get("/api/class", params={"fine": "mapo"}).json()
+    body = {"person": "Ann", "edit": "edit-photo", "photo": photo, "kind": "spicy", "value": "no", "seen": 0}
+    assert client.post("/api/photo", json=body).status_code == 200
+    shown = body | {"edit": "edit-shown", "photo": row["photos"][1]["number"], "numbers": {"fine": row["number"]}}
+    assert client.post("/api/photo", json=shown).status_code == 200
+    assert [label.fine for label in session.store.photo_labels()] == ["mapo", "mapo"]
+    session.store.apply(RemoveFine(name="mapo"), person="Bo", edit_id="remove")
+    gone = client.post("/api/photo", json={**shown, "edit": "edit-gone", "value": "yes"})
+    assert (gone.status_code, gone.json()["type"]) == (422, "urn:finegraph:problem:unknown-name")
+
+
+def test_an_edit_of_a_photo_comes_again_after_a_rename_and_a_restart(tmp_path):
+    photos = photo_folder(tmp_path / "photos", [TOFU, "shumai @ Lei Garden"])
+    body = {"person": "Ann", "edit": "edit-photo", "kind": "spicy", "value": "no", "seen": 0}
+    answers = []
+    for _ in range(2):
+        with (
+            menu_session(tmp_path, data=str(photos)) as session,
+            serving(session) as server,
+            httpx.Client(base_url=server.url) as client,
+        ):
+            if not answers:
+                body["photo"] = client.get("/api/class", params={"fine": TOFU}).json()["photos"][0]["number"]
+            answers.append(client.post("/api/photo", json=body))
+            if len(answers) == 1:
+                session.store.apply(RenameFine(name=TOFU, to="mapo"), person="Bo", edit_id="rename")
+    assert [answer.status_code for answer in answers] == [200, 200], answers[-1].text
+    assert [answer.json()["repeated"] for answer in answers] == [False, True]
+
+
+# ---- what nobody should send -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"action": "add_fine", "name": "a\ud800"},
+        {"action": "add_fine", "name": "ok", "note": "a\ud800"},
+        {"action": "rename_fine", "name": TOFU, "to": "a\ud800"},
+        {"action": "add_kind", "name": "a\ud800", "labels": ["x"]},
+        {"action": "add_kind", "name": "ok", "labels": ["a\ud800"]},
+        {"action": "add_label", "kind": "spicy", "name": "a\ud800"},
+    ],
+)
+def test_names_that_are_no_text_are_refused(client, session, change):
+    text = json.dumps({"change": change})
+    headers = {"content-type": "application/json"}
+    assert client.post("/api/preview", content=text, headers=headers).status_code == 422
+    whole = json.dumps({"change": change, "person": "Ann", "edit": "edit-surrogate"})
+    assert client.post("/api/apply", content=whole, headers=headers).status_code == 422
+    assert session.store.version == 1
+
+
+def test_a_value_that_is_nested_deeply_is_refused(client, session):
+    value = "x"
+    for _ in range(900):
+        value = [value]
+    answer = decide(client, {"one_of": value})
+    assert answer.status_code == 422
+    assert "got something nested" in answer.text
+    assert session.store.version == 1
+
+
+def test_the_place_of_the_database_is_not_told(session, client, monkeypatch):
+    def refuse(*args, **options):
+        raise LabelStoreError(f"{session.store.place}: the database refused: disk full")
+
+    monkeypatch.setattr(session.store, "decide", refuse)
+    answer = decide(client, "Chef Yu")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the database refused: disk full")

@@ -1,6 +1,7 @@
 """Sessions, files and comparisons of label stores, and training from one."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import finegraph as fg
 import tiny_classifier as tiny
 from finegraph import LabelGraph
-from finegraph.errors import GraphFileError, InputError, LabelStoreError, UnknownNameError
+from finegraph.errors import FinegraphError, GraphFileError, InputError, LabelStoreError, UnknownNameError
 from finegraph.labelling import LabelStore, RenameFine
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.data import check_data
@@ -227,3 +228,27 @@ def test_training_learns_from_labels_of_single_photos(menu_file, photos):
     # The photo contradicts its class, so the class now has both, with weights; nothing else changed.
     assert data.graph.matrix("served").tolist()[0] == [0.5, 0.5]
     assert data.graph.kind("dish") == stored.graph.kind("dish")
+
+
+def test_photos_whose_names_are_no_text_are_left_out(menu_file, photos):
+    bad = os.fsencode(photos / "kung pao @ A") + b"/\xff.jpg"
+    shutil.copy(next((photos / "kung pao @ A").iterdir()), bad)
+    with open_session(str(menu_file), data=str(photos)) as session:
+        assert session.photo_count("kung pao @ A") == 2
+        assert "1 photos are left out: their file names hold control characters or are not UTF-8" in session.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("latin.csv", b"fine,dish\na\xff,b\n", "0xFF"),
+        ("wide.csv", "fine,dish\na,b\n".encode("utf-16"), "UTF-16"),
+        ("deep.json", b"[" * 100_000, "deep"),
+        ("studio.json", b"\xef\xbb\xbf[]", "byte order mark"),
+    ],
+)
+def test_files_that_are_no_text_or_no_json_are_refused_in_words(menu_file, tmp_path, name, data, why):
+    (tmp_path / name).write_bytes(data)
+    store, _ = open_store(menu_file)
+    with store, pytest.raises(FinegraphError, match=why):
+        import_file(store, tmp_path / name, person="ann")
