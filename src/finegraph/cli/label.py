@@ -156,8 +156,10 @@ def _serve(
     """Open the store and serve the page until it is stopped."""
     sys.setswitchinterval(SECONDS_PER_TURN)
     from finegraph.web.label import serve_label
+    from finegraph.web.security import Security
     from finegraph.workflows.label import open_session
 
+    Security(host=host, port=port, token=token).check()  # before anything is made
     with progress("photos") as told:
         session = open_session(graph, data=data, model=model, database=database, progress=told)
     with session:

@@ -186,8 +186,11 @@ def _checked(change: str, key: str, value: Any) -> Any:
     if key in ("labels", "kinds"):
         return _texts(change, key, value)
     if key == "into" and change in ("split_kind", "split_label"):
-        if not isinstance(value, Mapping) or not value:
+        if not isinstance(value, Mapping):
             raise InputError(f"{change}: 'into' must give a list by new name, got {type(value).__name__}")
+        if not value:
+            what = "class" if change == "split_label" else "label"
+            raise InputError(f"splitting: give at least one {what} to a new name")
         return {name: _texts(change, key, own) for name, own in value.items()}
     if not isinstance(value, str):
         raise InputError(f"{change}: {key!r} must be text, got {type(value).__name__}")

@@ -62,8 +62,8 @@ from finegraph.labelling.tables import batches, cells, fine, meta, notes, votes
 
 Format = Literal["csv", "json", "label-studio", "photos"]
 FORMATS = ("csv", "json", "label-studio", "photos")
-_FRESH, _FRESH_TIMES = 1.0, 10.0
-"""Progress is not counted again for a second, or for ten times as long as it took to count."""
+_FRESH, _FRESH_TIMES = 0.1, 10.0
+"""Progress is not counted again for so many seconds, or for ten times as long as it took to count."""
 
 
 class StoreReader(StoreAccess):
@@ -200,7 +200,7 @@ class StoreReader(StoreAccess):
         return self._ask(lambda _, catalogue: parse_photos(text, catalogue, path))
 
     def progress(self) -> Progress:
-        """How far the work is; at most a second old, or ten times as old as it takes to count."""
+        """How far the work is; at most a tenth of a second old, or ten times as old as it takes to count."""
         kept, began = self._progress, time.monotonic()
         if kept is not None and (began < kept[0] or kept[1] == self.version):
             return kept[2]

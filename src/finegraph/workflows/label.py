@@ -42,6 +42,7 @@ from finegraph.workflows.stored_labels import (
 )
 
 Progress = Callable[[int, int], None]
+GRAPH_ENDINGS = (".csv", ".json")
 IMPORTER = "import"
 """Who the cells of the first import are by."""
 _MOST_BAD = 3
@@ -239,6 +240,7 @@ def open_store(
         if split_version(place)[1] is not None:
             raise InputError(f"{shown_place(place)}: an earlier state can be looked at but not opened to work in")
         return LabelStore.open(place, write=write), ()
+    _refuse_no_graph(place)
     target = database if database is not None else os.fspath(store_beside(place))
     if not has_store(target):
         graph_of_file = LabelGraph.read(place)
@@ -273,6 +275,21 @@ def _filled(target: str, graph: LabelGraph) -> LabelStore:
         store.close()
         raise
     return store
+
+
+def _refuse_no_graph(place: str) -> None:
+    """Refuse a name that is neither that of a graph file nor of a file that is there, such as a mistyped version.
+
+    A graph file itself need not be there any more once its store is.
+    """
+    if os.path.isdir(place) or not place:
+        what = f"the folder {place}" if place else "an empty name"
+        raise InputError(f"expected a graph file (.csv, .json) or a store (.db), got {what}")
+    if not os.path.exists(place) and not place.lower().endswith(GRAPH_ENDINGS):
+        raise InputError(
+            f"{place}: there is no such file; expected a graph file (.csv, .json), a store (.db), or a store at an "
+            "edit, such as menu.db@12"
+        )
 
 
 def _refuse_two(database: str | None) -> None:

@@ -36,7 +36,7 @@ export class CellPanel {
       { class: "panel-head" },
       el("h2", {}, cell.kind),
       el("p", { class: value === null ? "value muted" : "value" }, inWords(value)),
-      el("p", { class: "muted" }, cell.version > 0 ? `${cell.by}, ${when(cell.at)}` : "As it was imported"),
+      el("p", { class: "muted" }, cell.version > 0 && cell.by ? `${cell.by}, ${when(cell.at)}` : "As it was imported"),
       progress && el("progress", { max: progress.total, value: known, "aria-label": "known classes" }),
       progress && el("p", { class: "muted" }, `${percent(known, progress.total)} known, ${count(progress.unknown, "class", "classes")} left`),
     );

@@ -1,5 +1,6 @@
 // One class at a time: its name, photos and note, a row per kind, and beside it all that is known of the cell in focus.
 
+import { setAddress } from "./address.js";
 import { Ahead } from "./ahead.js";
 import { get } from "./api.js";
 import { CellPanel } from "./cell_panel.js";
@@ -110,7 +111,7 @@ export class ClassView {
     this.coming ||= this.row?.fine !== fine;
     const row = await this.ahead.take(fine, number).catch((problem) => {
       if (turn === this.turn) this.problem = problem;
-      say(problem.message, { fault: true });
+      if (!quietly || problem.status !== 422) say(problem.message, { fault: true }); // else it went with an undo
     });
     if (turn !== this.turn) return undefined;
     if (!row) {
@@ -125,7 +126,7 @@ export class ClassView {
     if (other) this.strip.leave();
     this.note.show(row, this.row);
     Object.assign(this, { row, wanted: row.fine, wantedNumber: row.number });
-    history.replaceState(null, "", `#/class/${encodeURIComponent(row.fine)}`);
+    setAddress("class", row.fine);
     this.draw();
     this.settle("ready");
     this.check();
@@ -217,8 +218,8 @@ export class ClassView {
     if (indices.length) this.redraw(indices);
   }
 
-  takeTheirs({ fine, kind }) {
-    forgetConflict(fine, kind);
+  takeTheirs(conflict) {
+    forgetConflict(conflict);
     this.refresh();
   }
 
@@ -227,6 +228,11 @@ export class ClassView {
     const before = this.kindAt;
     this.kindAt = index;
     this.redraw([before, index]);
+    this.showFocus();
+  }
+
+  /** Scroll to the kind that keys are for. */
+  showFocus() {
     this.kinds.querySelector(".kind.focus")?.scrollIntoView({ block: "nearest" });
   }
 

@@ -6,8 +6,8 @@
 import { button, el, fill, when } from "./dom.js";
 import { openDialog } from "./dialogs.js";
 import { withKey } from "./keys.js";
-import { act, cellOf, changed, decide, forgetConflict, putCells } from "./model.js";
-import { inWords } from "./values.js";
+import { act, cellOf, changed, decide, forgetConflict, kindNamed, putCells } from "./model.js";
+import { inWords, labelsIn } from "./values.js";
 
 const CHOOSABLE = ["cell", "photo", "note"];
 
@@ -44,7 +44,7 @@ function both(conflict, chosen) {
     chosen(inWords(told(conflict, yours)));
   };
   const take = () => {
-    forgetConflict(conflict.fine, conflict.kind);
+    forgetConflict(conflict);
     changed("cells");
     chosen(inWords(told(conflict, theirs)));
   };
@@ -53,7 +53,7 @@ function both(conflict, chosen) {
     el(
       "div",
       { class: "row" },
-      side("Yours", told(conflict, yours), "Keep mine", keep),
+      side("Yours", told(conflict, yours), isThere(conflict) ? "Keep mine" : null, keep),
       side([by ?? "Theirs", at && ` ${when(at)}`].filter(Boolean).join(""), told(conflict, theirs), "Take theirs", take),
     ),
   ];
@@ -62,16 +62,21 @@ function both(conflict, chosen) {
 /** A value in words, or the text of a note. */
 const told = (conflict, value) => (conflict.what === "note" ? { text: value || "no note" } : value);
 
-/** One of both values, with the button that chooses it. */
+/** Whether the labels of one's own value are still there; an undo may want back what is gone by now. */
+const isThere = ({ what, kind, yours }) => what === "note" || labelsIn(yours).every((label) => kindNamed(kind)?.labels.includes(label));
+
+/** One of both values, with the button that chooses it if it can be chosen. */
 export function side(who, value, action, onclick) {
-  return el("div", { class: "side" }, el("small", {}, who), el("strong", {}, inWords(value)), button(action, onclick));
+  const gone = el("small", { class: "muted" }, "has a label that is gone");
+  return el("div", { class: "side" }, el("small", {}, who), el("strong", {}, inWords(value)), action ? button(action, onclick) : gone);
 }
 
 /** Decide again, now that the other value was seen. */
-export function keepMine({ what, fine, kind, number, yours, theirs, version }) {
+export function keepMine(conflict) {
+  const { what, fine, kind, number, yours, theirs, version } = conflict;
+  forgetConflict(conflict);
   if (what === "photo") return act("/api/photo", { photo: number, kind, value: yours, seen: version });
   if (what === "note") return act("/api/note", { fine, text: yours ?? "", seen: version });
   putCells([{ ...cellOf(fine, kind), value: theirs, version }]);
-  forgetConflict(fine, kind);
   return decide([[fine, kind, yours]]);
 }

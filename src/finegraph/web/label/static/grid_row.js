@@ -17,6 +17,7 @@ export function drawGridRow(view, row, index) {
   if (!row) return el("div", { class: "grid-row" }, el("span", { class: "muted" }, "…"));
   if (row.removed) return el("div", { class: focus ? "grid-row focus" : "grid-row", data: { index } }, el("span", { class: "muted" }, `${row.fine} was removed`));
   const { kind } = view;
+  if (!kind) return el("div", { class: focus ? "grid-row focus" : "grid-row", data: { index } }, el("span", {}, row.fine));
   const cell = cellOf(row.fine, kind.name);
   const value = shownValue(row.fine, kind.name);
   const conflict = conflictOf(row.fine, kind.name);
@@ -45,10 +46,7 @@ function drawOptions(view, row, value, index) {
   return optionButtons(view.kind, value, {
     open: index === view.at,
     suggested: labelsIn(row.suggestion?.value ?? null),
-    pick: (label, more) => {
-      view.at = index;
-      view.decideLabel(label, more);
-    },
+    pick: (label, more) => inFocus(() => view.decideLabel(label, more, { stay: true }))(), // the pointer stays too
     find: inFocus(() => view.actions.find()),
     clear: inFocus(() => view.actions.clear()),
     few: narrow.matches ? FEW.narrow : FEW.wide,

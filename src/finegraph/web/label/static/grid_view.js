@@ -1,5 +1,6 @@
 // The grid: all classes against one kind, made to be swept by keyboard. Choosing a label goes on to the next class.
 
+import { setAddress } from "./address.js";
 import { get } from "./api.js";
 import { choices, FILTERS, near, ORDERS } from "./class_list.js";
 import { button, count, el, percent } from "./dom.js";
@@ -57,13 +58,13 @@ export class GridView {
     return kindNamed(this.kindName) ?? model.kinds[0];
   }
 
-  /** Show the grid of a kind. */
-  async open(kindName) {
+  /** Show the grid of a kind, at a class if its number is given. */
+  async open(kindName, { number } = {}) {
     this.kindName = kindNamed(kindName ?? this.kindName)?.name ?? model.kinds[0]?.name;
     if (model.contradicted && !this.begun) this.query.order = "attention";
     this.begun = true;
     this.drawKinds();
-    await this.ask({});
+    await this.ask({}, number);
   }
 
   /** Show the same kind at the same class after names have changed, whatever they are called now. `place` is where the
@@ -90,10 +91,15 @@ export class GridView {
   async stay() {
     const place = await this.list.reset(near(this.list, this.at));
     if (place === undefined) return;
-    this.at = Math.max(0, Math.min(place ?? this.at, this.list.total - 1));
-    await this.list.rowAt(this.at);
+    await this.goTo(Math.max(0, Math.min(place ?? this.at, this.list.total - 1)));
+  }
+
+  /** Go to a place of the list that may not be loaded yet. */
+  async goTo(place) {
+    this.at = place;
+    await this.list.rowAt(place);
     this.list.mark(() => true);
-    this.list.reveal(this.at);
+    this.list.reveal(place);
   }
 
   /** The server does not have the list any more: ask for it anew. Keys that wait were for the class in focus. */
@@ -111,7 +117,7 @@ export class GridView {
   }
 
   drawKinds() {
-    history.replaceState(null, "", `#/grid/${encodeURIComponent(this.kindName ?? "")}`);
+    setAddress("grid", this.kindName ?? "");
     const tabs = model.kinds.map((kind) =>
       el("button", { type: "button", role: "tab", tabindex: "-1", "aria-selected": String(kind.name === this.kindName), onclick: () => this.open(kind.name) }, kind.name),
     );
@@ -135,14 +141,19 @@ export class GridView {
     return page;
   }
 
-  async ask(change) {
+  async ask(change, number) {
     Object.assign(this.query, change);
     this.filter.value = this.query.show;
     this.order.value = this.query.order;
     this.at = 0;
     this.rows.scrollTop = 0;
     this.busy += 1;
-    await this.list.reset().finally(() => (this.busy -= 1));
+    try {
+      const place = await this.list.reset(number === undefined ? undefined : [number]);
+      if (place) await this.goTo(place);
+    } finally {
+      this.busy -= 1;
+    }
     changed("ready");
   }
 
@@ -165,8 +176,9 @@ export class GridView {
     this.search.blur();
   }
 
-  takeTheirs({ fine, kind, theirs, version, by, at }) {
-    forgetConflict(fine, kind);
+  takeTheirs(conflict) {
+    const { fine, kind, theirs, version, by, at } = conflict;
+    forgetConflict(conflict);
     putCells([{ ...cellOf(fine, kind), version, value: theirs, by, at }]);
     this.list.mark((row) => row?.fine === fine);
   }
@@ -203,11 +215,11 @@ export class GridView {
     changed("ready");
   }
 
-  decideLabel(label, more) {
+  decideLabel(label, more, { stay = false } = {}) {
     const { row, kind } = this;
     if (!row) return this.pass();
     decide([[row.fine, kind.name, choose(kind, shownValue(row.fine, kind.name), label, more)]]);
-    if (!more && kind.mode !== "all") this.focus(this.at + 1);
+    if (!more && !stay && kind.mode !== "all") this.focus(this.at + 1);
   }
 
   /** Go on from a class that was removed. */

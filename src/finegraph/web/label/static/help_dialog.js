@@ -43,7 +43,8 @@ function change(name, key, draw) {
     own.addEventListener("keydown", (event) => {
       event.preventDefault();
       event.stopPropagation();
-      if (FIXED.has(event.key)) return;
+      if (FIXED.has(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "Escape" && name !== "back") return draw(); // leave it as it was
       rebind(name, event.key);
       changed("cells");
       draw();

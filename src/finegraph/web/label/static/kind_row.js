@@ -16,8 +16,9 @@ export function drawKindRow(view, kind, index) {
   const { fine, findings } = view.row;
   const [of, short] = groupOf(kind.name);
   const cell = cellOf(fine, kind.name);
-  const value = shownValue(fine, kind.name);
   const open = index === view.kindAt;
+  const photo = open ? view.strip.photo : undefined; // labels are for it then
+  const value = photo ? view.strip.label(photo) : shownValue(fine, kind.name);
   const buttons = optionButtons(kind, value, {
     open,
     suggested: labelsIn(view.suggestion(kind.name)?.value ?? null),

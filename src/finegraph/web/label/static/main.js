@@ -8,7 +8,7 @@ import { fill, find } from "./dom.js";
 import { openFiles } from "./files_dialog.js";
 import { GridView } from "./grid_view.js";
 import { openHelp } from "./help_dialog.js";
-import { meaning } from "./keys.js";
+import { meaning, withKey } from "./keys.js";
 import { leftOpen, openLeft } from "./left_open.js";
 import { follow, forgetCells, loadStart, model, onChange, renaming, saver, undo } from "./model.js";
 import { openNames } from "./names_dialog.js";
@@ -45,13 +45,22 @@ async function show(name, place, more) {
 const everywhere = {
   undo,
   help: openHelp,
-  grid: () => (current === "class" ? show("grid", views.class.kind?.name) : show("class", views.grid.row?.fine)),
+  grid: () => (current === "class" ? show("grid", views.class.kind?.name, { number: views.class.row?.number }) : show("class", views.grid.row?.fine)),
   team: () => show("team"),
   names: () => openNames({ kind: model.kinds[0]?.name }),
   files: openFiles,
 };
 
-const actionNamed = (name) => views[current].actions[name] ?? everywhere[name];
+/** What means nothing as long as there are no kinds. */
+const NEED_KINDS = new Set(["next", "previous", "save", "clear", "find", "accept", "acceptAll", "resolve", "history", "photos"]);
+const noKinds = () => say(withKey("There are no kinds yet: add one", "names"));
+
+function actionNamed(name) {
+  if (!model.kinds.length && NEED_KINDS.has(name)) return noKinds;
+  return views[current].actions[name] ?? everywhere[name];
+}
+
+const choose = ({ choice, more }) => (model.kinds.length ? views[current].choose(choice, more) : noKinds());
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select");
@@ -64,7 +73,7 @@ document.addEventListener("keydown", (event) => {
   if (found.action && !action) return;
   event.preventDefault();
   if (AT_ONCE.has(found.action) && !(renaming.held && found.action === "grid")) return action();
-  waiting.push(action ?? (() => views[current].choose(found.choice, found.more)));
+  waiting.push(action ?? (() => choose(found)));
   drain();
 });
 

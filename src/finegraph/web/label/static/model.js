@@ -104,8 +104,27 @@ export function shownValue(fine, kind) {
 export const isPending = (fine, kind) => pending.has(key(fine, kind));
 export const conflictOf = (fine, kind) => conflicts.get(key(fine, kind));
 export const openConflictList = () => [...conflicts.values()];
-export function forgetConflict(fine, kind) {
-  if (conflicts.delete(key(fine, kind))) changed("conflicts");
+
+/** Note that nobody has chosen between the values of a conflict yet; it is kept over a reload. */
+function keepConflict(conflict) {
+  conflicts.set(placeOfConflict(conflict), conflict);
+  saver.keep();
+}
+
+/** A conflict is over: one of its values was chosen. */
+export function forgetConflict(conflict) {
+  forgetConflictAt(placeOfConflict(conflict));
+}
+
+function forgetConflictAt(place) {
+  if (!conflicts.delete(place)) return;
+  saver.keep();
+  changed("conflicts");
+}
+
+function placeOfConflict({ what, fine, kind, number }) {
+  if (what === "photo") return photoPlace(number, kind);
+  return what === "note" ? notePlace(fine) : key(fine, kind);
 }
 
 /** After names have changed, a cell is as it was only until it is loaded again: its name may be that of another by now.
@@ -125,6 +144,11 @@ export const saver = new Saver(
   (edit, answer) => saved(edit, answer),
   (edit, problem) => refused(edit, problem),
 );
+saver.conflicts = () => [...conflicts.values()];
+saver.takeConflicts = (found) => {
+  for (const conflict of found) if (!conflicts.has(placeOfConflict(conflict))) conflicts.set(placeOfConflict(conflict), conflict);
+  if (found.length) changed("conflicts");
+};
 saver.prepare = async (edit) => {
   if (edit.path === "/api/undo" && edit.body.number === undefined) {
     edit.body.batch ??= (await get("/api/undoable", { person: edit.body.person })).batch;
@@ -181,9 +205,9 @@ function refused(edit, problem) {
   for (const cell of placesOf(edit)) settle(cell, edit.body.edit);
   const found = problem.body.conflicts ?? [];
   for (const conflict of found) {
-    if (conflict.what !== "cell") continue;
-    if (edit.path === "/api/decide") conflicts.set(key(conflict.fine, conflict.kind), conflict);
-    own.delete(key(conflict.fine, conflict.kind));
+    if (conflict.what === "photo") conflict.number ??= edit.body.photo;
+    if (KEPT.has(edit.path) && conflict.version > 0) keepConflict(conflict);
+    if (conflict.what === "cell") own.delete(key(conflict.fine, conflict.kind));
   }
   // A conflict of a decision is shown at its cell, others in a window. What a person has chosen or written is kept until
   // they have looked at it again; what can be asked for again is only told.
@@ -191,6 +215,9 @@ function refused(edit, problem) {
   else if (!found.length) say(`Not saved: ${problem.message}`, { fault: true });
   changed("refused", { edit, problem, conflicts: found });
 }
+
+/** Edits whose conflicts stay until the person has chosen. */
+const KEPT = new Set(["/api/decide", "/api/photo", "/api/note"]);
 
 /** Edits that hold what only a person can give. */
 const PERSONAL = new Set(["/api/decide", "/api/resolve", "/api/photo", "/api/note"]);
@@ -214,7 +241,7 @@ export function decide(changes) {
     const place = key(fine, kind);
     body.cells.push({ fine, kind, value, seen: cellOf(fine, kind).version, follows: followsOwn(place), numbers: numbersOf(fine, kind, value) });
     pending.set(place, { value });
-    conflicts.delete(place);
+    forgetConflictAt(place);
   }
   const edit = saver.add("/api/decide", body);
   for (const [fine, kind] of changes) pending.get(key(fine, kind)).edit = edit;
@@ -252,7 +279,11 @@ function put(path, body, place, value) {
 }
 
 /** Another action of this person, saved like a decision. */
-export const act = (path, body) => saver.add(path, { person: person(), ...body });
+export function act(path, body) {
+  const place = otherPlace({ path, body });
+  if (place) forgetConflictAt(place);
+  return saver.add(path, { person: person(), ...body });
+}
 
 /** Undo the last action of this person. It waits in line with the edits: which one it is shows when its turn comes. */
 export const undo = () => act("/api/undo", {});

@@ -4,7 +4,7 @@
 import { el } from "./dom.js";
 import { say } from "./dialogs.js";
 import { withKey } from "./keys.js";
-import { act, changed, numbersOf, onChange } from "./model.js";
+import { act, changed, forgetConflict, numbersOf, onChange } from "./model.js";
 
 export class NoteField {
   /** @param {{row: object|null}} view what shows the class */
@@ -72,7 +72,9 @@ export class NoteField {
   }
 
   /** Somebody else has written meanwhile: both texts are put into the field. */
-  join({ yours, theirs, by, version }) {
+  join(conflict) {
+    const { yours, theirs, by, version } = conflict;
+    forgetConflict(conflict);
     Object.assign(this.view.row, { note: theirs ?? "", note_version: version });
     this.root.value = [theirs, yours].filter(Boolean).join("\n");
     say(`${by ?? "Somebody"} changed the note meanwhile: both texts are in it now, save it as it should be.`);

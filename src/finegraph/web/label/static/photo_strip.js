@@ -77,6 +77,7 @@ export class PhotoStrip {
     this.at = index;
     this.active = true;
     this.view.draw();
+    this.view.showFocus();
   }
 
   /** Change between the class and the photo in focus. */
@@ -84,6 +85,7 @@ export class PhotoStrip {
     if (!this.active && !this.photos.length) return say("This class has no photos.");
     this.active = !this.active;
     this.view.draw();
+    this.view.showFocus();
   }
 
   /** Another class is shown: labels are for it. */

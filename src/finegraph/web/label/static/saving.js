@@ -5,9 +5,10 @@
 // What was refused for another reason, such as a label that somebody has removed, can be kept until the person has
 // looked at it.
 //
-// What is waiting or was refused is kept in the browser and survives a reload: a list per store and page. A page marks its list as left
-// when it goes, and says now and then that it is still there; the next page of the same store takes lists over that were
-// left. Should two pages send the same list, every edit happens once all the same.
+// What is waiting or was refused, and conflicts that nobody has chosen in, are kept in the browser and survive a reload:
+// a list per store and page. A page marks its list as left when it goes, and says now and then that it is still there; the
+// next page of the same store takes lists over that were left. Should two pages send the same list, every edit happens once
+// all the same.
 
 import { newEditId, post } from "./api.js";
 
@@ -26,6 +27,8 @@ export class Saver {
   constructor(show, done, refused) {
     Object.assign(this, { show, done, refused, waiting: [], returned: [], busy: false, pause: 500, reason: "" });
     this.prepare = async (edit) => edit;
+    this.conflicts = () => [];
+    this.takeConflicts = () => {};
     addEventListener("beforeunload", (event) => this.waiting.length && event.preventDefault());
     addEventListener("online", () => this.retry());
   }
@@ -48,9 +51,10 @@ export class Saver {
   takeOver() {
     const lists = Object.keys(localStorage).filter((name) => name.startsWith(`${KEPT}.${this.store}.`) && name !== this.own);
     for (const name of lists) {
-      const { left, at, edits, returned } = read(name);
+      const { left, at, edits, returned, conflicts } = read(name);
       if (!left && Date.now() - at < GONE) continue;
       this.returned.push(...returned);
+      this.takeConflicts(conflicts);
       const have = new Set(this.waiting.map((edit) => edit.body.edit));
       this.waiting.push(...edits.filter((edit) => !have.has(edit.body.edit)));
       this.keep();
@@ -162,9 +166,10 @@ export class Saver {
   }
 
   keep(left = false) {
-    if (this.idle && !this.returned.length) return localStorage.removeItem(this.own);
+    const conflicts = this.conflicts();
+    if (this.idle && !this.returned.length && !conflicts.length) return localStorage.removeItem(this.own);
     try {
-      localStorage.setItem(this.own, JSON.stringify({ left, at: Date.now(), edits: this.waiting, returned: this.returned }));
+      localStorage.setItem(this.own, JSON.stringify({ left, at: Date.now(), edits: this.waiting, returned: this.returned, conflicts }));
     } catch {
       // An import may be larger than what a browser keeps; it is sent all the same, but does not survive a reload.
     }
@@ -174,11 +179,11 @@ export class Saver {
 /** A list that a page has kept; one that cannot be read is empty. */
 function read(name) {
   try {
-    const { left, at, edits, returned = [] } = JSON.parse(localStorage.getItem(name));
+    const { left, at, edits, returned = [], conflicts = [] } = JSON.parse(localStorage.getItem(name));
     const sound = (edit) => edit?.path?.startsWith("/api/") && edit.body?.edit;
-    return { left, at, edits: edits.filter(sound), returned: returned.filter(sound) };
+    return { left, at, edits: edits.filter(sound), returned: returned.filter(sound), conflicts: conflicts.filter((one) => one?.what) };
   } catch {
-    return { left: true, at: 0, edits: [], returned: [] };
+    return { left: true, at: 0, edits: [], returned: [], conflicts: [] };
   }
 }
 

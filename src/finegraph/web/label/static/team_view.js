@@ -1,5 +1,6 @@
 // The team: progress per kind and per person, agreement, what the graph check finds, and the last actions.
 
+import { setAddress } from "./address.js";
 import { get, person } from "./api.js";
 import { button, count, el, fill, percent, when } from "./dom.js";
 import { act, model } from "./model.js";
@@ -29,7 +30,7 @@ export class TeamView {
   }
 
   async open() {
-    history.replaceState(null, "", "#/team");
+    setAddress("team");
     const [progress, agreement, findings, drawActions] = await Promise.all([
       get("/api/progress"),
       get("/api/agreement"),
@@ -157,7 +158,12 @@ export class TeamView {
     if (!this.missed && !this.root.hidden) this.open().catch(() => {});
   }, 300);
 
+  /** Once more when all is quiet: of very many classes the server counts the progress only every few seconds. */
+  atLast = afterTyping(() => this.again(), 5000);
+
   changed(what) {
-    if (["saved", "refused", "others", "names"].includes(what)) this.again();
+    if (!["saved", "refused", "others", "names"].includes(what)) return;
+    this.again();
+    this.atLast();
   }
 }
