@@ -58,7 +58,7 @@ def test_labels_that_nothing_links_to():
     text = "fine,k\n#labels,p|q|r|s|t|u\na,p\nb,u\n"
     assert places(text, "unused-label") == [(2, "k", "q")]
     assert (
-        "no fine label has 4 labels of the kind: 'q', 'r', 's' and 1 more" in warnings(text, "unused-label")[0].message
+        "no fine label has any of 4 labels of the kind: 'q', 'r', 's' and 1 more" in warnings(text, "unused-label")[0].message
     )
     assert places("fine,k\na,no\nb,no\n", "unused-label") == []  # said by one-label
 

@@ -99,10 +99,10 @@ def _unused_label(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
         uses = _uses(kind)
         unused = [kind.labels[index] for index in np.flatnonzero(uses == 0)]
         if unused and np.count_nonzero(uses) > 1:
-            count = f"{len(unused)} label{'s' if len(unused) > 1 else ''}"
-            message = f"no fine label has {count} of the kind: {first_few(unused, len(unused))}"
+            what, them = (f"any of {len(unused)} labels", "them") if len(unused) > 1 else ("this label", "it")
+            message = f"no fine label has {what} of the kind: {first_few(unused, len(unused))}"
             line = _LABELS_ROW if lines else None
-            yield _warn("unused-label", message, "remove them", line=line, column=kind.name, value=unused[0])
+            yield _warn("unused-label", message, f"remove {them}", line=line, column=kind.name, value=unused[0])
 
 
 def _mostly_unknown(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
