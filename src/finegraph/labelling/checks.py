@@ -1,7 +1,8 @@
 """What must hold after every change of classes, kinds and labels, so that the store is always a graph.
 
-The rules are those of `LabelGraph`; here they are asked of numbers and rows, without building the graph. Cost: linear
-in the labels, and for classes in those that change.
+The rules are those of `LabelGraph`; here they are asked of numbers and rows, without building the graph. Notes and the
+names of photos have rules of their own, the same wherever they come from. Cost: linear in the labels, and for classes
+in those that change.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from finegraph.labelling.rows import in_parts, name_form
 from finegraph.labelling.tables import cells, fine, photo_labels, votes
 from finegraph.labelling.values import parts_of
 
-LONGEST_NOTE = 20_000
+_LONGEST_NOTE = 20_000
 _LONGEST_PHOTO = 4_000
 
 
@@ -57,8 +58,8 @@ def check_note(text: str) -> str:
     Raises:
         InputError: it is too long, or has control characters.
     """
-    if not isinstance(text, str) or len(text) > LONGEST_NOTE:
-        raise InputError(f"a note is a text of at most {LONGEST_NOTE} characters")
+    if not isinstance(text, str) or len(text) > _LONGEST_NOTE:
+        raise InputError(f"a note is a text of at most {_LONGEST_NOTE} characters")
     for character in text:
         if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
             raise InputError(f"a note must not contain the control character U+{ord(character):04X}")

@@ -415,9 +415,8 @@ def _copy(file: Path, target: Path) -> None:
         contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,
         contextlib.closing(sqlite3.connect(target)) as copy,
     ):
-        source.backup(
-            copy
-        )  # in one step: between two, an edit would make SQLite begin anew, and people edit all the time
+        # In one step: between two, an edit would make SQLite begin anew, and people edit all the time.
+        source.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
         if copy.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() is None:
             raise sqlite3.DatabaseError("the copy holds no store")

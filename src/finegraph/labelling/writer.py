@@ -47,7 +47,7 @@ class Writer:
     def __init__(self, database: Database, timeout: float = 30.0) -> None:
         self._database, self._timeout = database, timeout
         self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
-        self._closed = False
+        self._closed = self._hindered = False
         self._gate = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="label-store-writer", daemon=True)
         self._thread.start()
@@ -169,8 +169,11 @@ class Writer:
                     cursor.fetchall()
                 finally:
                     cursor.execute(f"PRAGMA busy_timeout={int(1000 * WAIT)}")
+            self._hindered = False
         except (sa.exc.DBAPIError, sqlite3.Error) as error:  # the raw connection raises its own errors
-            _LOG.warning("%s: the WAL could not be moved into the file: %s", self._database.shown, error)
+            if not self._hindered:  # it is tried every second; said once
+                _LOG.warning("%s: the WAL could not be moved into the file: %s", self._database.shown, error)
+            self._hindered = True
 
 
 def _attempt(connection: Connection, step: Transaction, job: Job, shown: str) -> tuple[Any, BaseException | None]:

@@ -90,15 +90,19 @@ class LabelSession:
     _renaming: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
+    def _folder(self) -> Path:
+        """Within which photos are named."""
+        return source_folder(self.source or "")
+
+    @cached_property
     def _photos(self) -> tuple[dict[str, SessionPhoto], dict[str, list[SessionPhoto]]]:
         """The photos by key, and by class."""
         by_key: dict[str, SessionPhoto] = {}
         by_fine: dict[str, list[SessionPhoto]] = {}
         if self.samples is None or self.source is None:
             return by_key, by_fine
-        folder = source_folder(self.source)
         for sample in self.samples:
-            key = photo_key(sample.path, folder)
+            key = photo_key(sample.path, self._folder)
             if key not in by_key and photo_fault(key) is None:
                 photo = SessionPhoto(key=key, path=sample.path, fine=sample.label, box=sample.box)
                 by_key[key] = photo
@@ -149,7 +153,7 @@ class LabelSession:
 
     def photo_at(self, path: Path) -> SessionPhoto | None:
         """The photo of a file, if it is one of those that can be labelled."""
-        return self._photos[0].get(photo_key(path, source_folder(self.source or "")))
+        return self._photos[0].get(photo_key(path, self._folder))
 
     def close(self) -> None:
         """Close the store."""
@@ -201,7 +205,8 @@ def open_session(
             first = "; ".join(str(error) for error in suggested.bad[:_MOST_BAD])
             notes = (*notes, f"{len(suggested.bad)} photos could not be read: {first}")
         if samples is not None:
-            odd = sum(photo_fault(photo_key(sample.path, source_folder(str(data)))) is not None for sample in samples)
+            folder = source_folder(str(data))
+            odd = sum(photo_fault(photo_key(sample.path, folder)) is not None for sample in samples)
             if odd:
                 notes = (
                     *notes,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from finegraph.workflows.label import LabelSession, SessionPhoto
 
 _DIGEST = 12
+_MOST_DIGITS = 10
 
 
 class PhotoNumbers:
@@ -54,7 +55,7 @@ class PhotoNumbers:
                 f"expected the number of a photo of this data set, {self._digest}-N, got {number[:99]!r}: other photos "
                 "are served now than when the page was loaded; load it again"
             )
-        if place.isascii() and place.isdigit() and len(place) < _DIGEST and int(place) < len(self._samples):
+        if place.isascii() and place.isdigit() and len(place) <= _MOST_DIGITS and int(place) < len(self._samples):
             photo = self._session.photo_at(self._samples[int(place)].path)
             if photo is not None and photo.fine is not None:
                 return photo
