@@ -140,6 +140,8 @@ def translated(shown: str) -> Iterator[None]:
     """Errors of the database as errors of the store."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise InputError(f"a text with {error.object[error.start]!r}, which is no character; expected UTF-8") from error
     except sa.exc.DataError as error:  # such as a number that is too large for PostgreSQL, or NUL in a text
         raise InputError(f"a value that the database cannot hold: {_reason(error)}") from error
     except sa.exc.DBAPIError as error:
