@@ -411,7 +411,7 @@ def test_the_writer_goes_on_after_a_disk_that_was_full(file_place, menu):
 
 def test_a_backup_of_a_large_store_ends_while_people_edit(file_store, tmp_path):
     """SQLite copies in steps, and begins anew when somebody commits between two of them."""
-    filler = [{"key": f"filler {number}", "value": "x" * 2**20} for number in range(24)]
+    filler = [{"key": f"filler {number}", "value": "x" * 2**20} for number in range(80)]
     file_store._do(lambda connection: connection.execute(sa.insert(meta), filler))
     stop, copied = threading.Event(), threading.Event()
 
