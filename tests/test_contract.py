@@ -63,6 +63,12 @@ def test_questions(graph):
     assert 0 < probability <= 1
     assert posterior.answer(risk=0.99)[0].probability > 0
     assert len(posterior.explain("mapo tofu @ A", "kung pao @ B")) == 2
+    told = posterior.log_prob_of({"restaurant": "B"})
+    assert told.shape == (2,)
+    assert torch.equal(told, posterior.log_prob_of(restaurant="B"))
+    asked = posterior.questions(3)
+    assert [question.kind for question in asked[0]][:1] in (["dish"], ["restaurant"], ["tofu"])
+    assert {"kind", "binary", "gain", "before", "after", "settles"} == set(asked[0][0]._fields)
 
 
 def test_the_loss(graph):
@@ -89,6 +95,9 @@ def test_models(monkeypatch, tmp_path):
         model = fg.load(folder)
         prediction = model.predict(tmp_path / "photo.png", given={"restaurant": "B"})
         assert prediction.top[0].label.endswith("@ B")
+        assert 0 < prediction.evidence_probability <= 1
+        assert prediction.contradicts_photo in (True, False)
+        assert isinstance(prediction.questions, tuple)
     folder = tmp_path / "run" / "model"
     files = {"config.json", "model.safetensors", "preprocessing.json", "graph.json", "README.md"}
     assert {path.name for path in folder.iterdir()} == files

@@ -1,6 +1,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.cli.prediction_text import kind_lines, print_prediction
 from finegraph.cli.terminal import console
-from finegraph.inference import Answer, Explanation, Part
+from finegraph.inference import Answer, Explanation, Part, Question, Statement
 from finegraph.model import Prediction
 from finegraph.model.unknown import UnknownRule
 
@@ -74,6 +75,35 @@ def test_what_is_printed(finegraph, model, photo):
     why = next(line for line in lines if " as probable as " in line)
     assert why.startswith(f"  {first.label} is ")
     assert why.endswith(f" as probable as {second.label}:")
+
+
+def test_what_contradicts_the_photo_is_said(capsys):
+    sure = Statement(None, "Anjou", 0.99, 1)
+    found = Prediction("p.jpg", (Answer("Anjou", 0.99),), {}, 0.05, sure, None, None, 1 / 4000, True)
+    print_prediction(console(), found, {"coarse": ("Pear",), "with: nut": ("no",)})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:5] == [
+        "  If the coarse is Pear and with nut: no, then it is Anjou (99.0%).",
+        "  But the photo alone gave what is given 1 in 4,000.",
+    ]
+    assert "Sure" not in "".join(lines)
+    print_prediction(console(), replace(found, evidence_probability=0.62, contradicts_photo=False), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:5] == ["  Sure at a risk of 5%: it is Anjou (99.0%).", "  The photo alone gave what is given 62 %."]
+
+
+def test_what_to_ask_next(capsys):
+    asked = (
+        Question("with: scallion", True, 0.9, 0.4, 0.8, 0.83),
+        Question("restaurant", False, 0.5, 0.4, 0.6, 0.0),
+    )
+    found = Prediction("p.jpg", (Answer("a", 0.4),), {}, 0.05, None, None, None, questions=asked)
+    print_prediction(console(), found, {})
+    assert capsys.readouterr().out.splitlines()[4:7] == [
+        "  Ask next:",
+        "    Is there scallion?  settles it in 83% of cases",
+        "    Which restaurant?   the best label then has 60.0% rather than 40.0%, on average",
+    ]
 
 
 def explained(capsys, *parts):
@@ -153,7 +183,7 @@ def test_sentences_on_the_sure_answer(finegraph, model, photo):
     assert "Nothing more exact than what is given is sure at a risk of 5%." in text
     assert "No other label is possible, so there is nothing to compare it with." in text
     text = finegraph("predict", model, photo, "--given", "dish=egg rice").out
-    assert "Sure at a risk of 5%: it is egg rice @ B (100.0%)." in text
+    assert "If the dish is egg rice, then it is egg rice @ B (100.0%)." in text
     text = finegraph("predict", model, photo, "--given", "dish=kung pao", "--given", "dish=egg rice").out
     assert "mapo" not in text
     assert {"kung pao @ A", "egg rice @ B"} <= set(re.findall(r"^  (.*?)  ", text, re.MULTILINE))

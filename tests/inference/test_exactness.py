@@ -97,6 +97,8 @@ def test_every_answer_equals_enumeration(part, monkeypatch):
         every = in_two_ways(case, number, monkeypatch)
         check_probabilities(case, scores, every)
         check_evidence(case, rng, scores, every)
+        check_log_prob_of(case, scores, every, np.random.default_rng([19, number]))
+        check_questions(case, scores, every[0], np.random.default_rng([23, number]))
         check_loss_and_gradient(case, rng, scores, every)
         if rng.random() < 0.3:
             check_set_valued_targets(case, rng, scores, every)
@@ -154,6 +156,47 @@ def check_evidence(case, rng, scores, every):
         assert close(conditioned.log_probs()[0].detach(), fine), case.form
         for kind, marginal in zip(case.graph.kinds, kinds, strict=True):
             assert close(conditioned.log_probs(kind)[0].detach(), marginal), (case.form, kind)
+
+
+def scaled(theirs):
+    """Evidence with soft evidence scaled so that the largest likelihood is 1."""
+    return {j: value if isinstance(value, set) else value / value.max() for j, value in theirs.items()}
+
+
+def check_log_prob_of(case, scores, every, rng):
+    joint = ref.log_joint(scores[0].fine, scores[0].kinds, case.matrices)
+    first, second = random_evidence(rng, case, joint), random_evidence(rng, case, joint)
+    fine = {int(i) for i in rng.choice(len(case.graph), 2)}
+    for tensors in every:
+        posterior, _, _ = posterior_of(case, scores[:1], tensors)
+        expected = ref.evidence_log_prob(joint, scaled(first[1]))
+        assert close(posterior.log_prob_of(first[0]).detach(), [expected]), case.form
+        both = posterior.log_prob_of({"fine": {case.graph.fine[i] for i in fine}, **second[0]})
+        assert close(both.detach(), [ref.evidence_log_prob(joint, scaled(second[1]), fine)]), case.form
+        if np.isfinite(expected):
+            told = ref.evidence_log_prob(ref.given(joint, first[1]), scaled(second[1]))
+            assert close(posterior.given(first[0]).log_prob_of(second[0]).detach(), [told]), case.form
+
+
+def check_questions(case, scores, tensors, rng):
+    joint = ref.log_joint(scores[0].fine, scores[0].kinds, case.matrices)
+    posterior, _, _ = posterior_of(case, scores[:1], tensors)
+    ours, theirs = random_evidence(rng, case, joint)
+    risk = float(rng.choice([1e-6, 0.05, 0.3]))
+    for told in (False, True):
+        if told and ref.evidence_log_prob(joint, theirs) == -np.inf:
+            continue
+        joint, posterior = (ref.given(joint, theirs), posterior.given(ours)) if told else (joint, posterior)
+        expected = {kind: ref.question_effect(joint, j, risk) for j, kind in enumerate(case.graph.kinds)}
+        asked = posterior.questions(len(expected) + 1, risk)[0]
+        assert {one.kind for one in asked} == {kind for kind, one in expected.items() if one.gain > 1e-9}, case.form
+        gains = [one.gain for one in asked]
+        assert close(gains, sorted(gains, reverse=True))
+        for one in asked:
+            effect = expected[one.kind]
+            found = (one.gain, one.after, one.settles, one.before)
+            best = np.exp(ref.fine_log_probs(joint).max())
+            assert found == pytest.approx((*effect, best), abs=TOLERANCE), (case.form, one.kind)
 
 
 def check_loss_and_gradient(case, rng, scores, every):

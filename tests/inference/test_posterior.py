@@ -343,7 +343,7 @@ class TestScores:
 
 @pytest.mark.parametrize("together", [1, 1 << 22])
 def test_marginals_of_all_kinds_are_those_of_each(monkeypatch, together):
-    monkeypatch.setattr(marginals, "_MOST_TOGETHER", together)
+    monkeypatch.setattr(marginals, "MAX_TOGETHER", together)
     for number, case in enumerate(random_graphs(40, seed=5)):
         graph, rng = case.graph, np.random.default_rng(number)
         fine = torch.from_numpy(rng.normal(size=(3, len(graph)), scale=4.0))

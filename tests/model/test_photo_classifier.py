@@ -1,7 +1,7 @@
 """A classifier says of a photo what its network and posterior say, whatever form and company the photo comes in."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,10 @@ from finegraph.data.images import read_image
 from finegraph.data.samples import Box
 from finegraph.data.transforms import make_view
 from finegraph.errors import EvidenceError, ImageFileError, InputError, UnknownNameError
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.model.given import Given
+from finegraph.model.predictions import chance_words
 from finegraph.model.unknown import UnknownRule
 
 
@@ -158,6 +162,73 @@ def test_given_per_photo(model, photos):
         for number, prediction in enumerate(found):
             own = {"restaurant": restaurants[number], "with: pork": pork[number]}
             assert_same(prediction, model.predict(photos[number], given=own, views=views), 1e-5)
+
+
+@pytest.mark.parametrize("views", [1, 10])
+def test_how_probable_what_is_given_was_by_the_photo_alone(model, photos, views):
+    given = {"restaurant": "B", "with: pork": ["yes", None, "no"], "dish": [None, {"kung pao", "egg rice"}, None]}
+    alone = model.predict(photos[:3], views=views, top=9)
+    found = model.predict(photos[:3], views=views, given=given)
+    left = [{"egg rice @ B"}, {"kung pao @ B", "egg rice @ B"}, {"mapo tofu @ B", "kung pao @ B"}]
+    for before, after, labels in zip(alone, found, left, strict=True):
+        expected = sum(answer.probability for answer in before.top if answer.label in labels)
+        assert after.evidence_probability == pytest.approx(expected, abs=1e-6)
+    assert [one.evidence_probability for one in alone] == [None] * 3
+    assert not any(one.contradicts_photo for one in alone)
+
+
+def test_nothing_is_said_of_evidence_on_photos_without_any(model, photos):
+    found = model.predict(photos[:3], given={"restaurant": ["A", None, None]})
+    assert [one.evidence_probability is None for one in found] == [False, True, True]
+
+
+def scored(*probs):
+    """A posterior of one photo over the tiny menu with these probabilities."""
+    graph = LabelGraph.from_table(tiny.TABLE)
+    return Posterior(graph, torch.tensor([probs], dtype=torch.float64).log())
+
+
+@pytest.mark.parametrize(
+    ("probs", "given", "contradicts"),
+    [
+        ((0.96, 0.01, 0.01, 0.01, 0.01), {"dish": "egg rice"}, True),
+        ((0.90, 0.01, 0.01, 0.01, 0.07), {"dish": "egg rice"}, False),
+        # Spread over fine labels, but the kind itself is all but sure of another label.
+        ((0.49, 0.48, 0.01, 0.01, 0.01), {"dish": "egg rice"}, True),
+        # Each alone is probable, both together are not.
+        ((0.47, 0.01, 0.01, 0.49, 0.02), {"dish": "mapo tofu", "restaurant": "B"}, True),
+        ((0.47, 0.01, 0.01, 0.49, 0.02), {"dish": "mapo tofu", "restaurant": "A"}, False),
+        ((0.96, 0.01, 0.01, 0.01, 0.01), {"fine": "kung pao @ B"}, True),
+        ((0.96, 0.01, 0.01, 0.01, 0.01), {"dish": {"mapo tofu": 0.2, "egg rice": 0.8}}, False),
+        ((0.96, 0.01, 0.01, 0.01, 0.01), {"dish": {"mapo tofu", "egg rice"}}, False),
+        ((0.96, 0.01, 0.01, 0.01, 0.01), {"dish": None}, None),
+    ],
+)
+def test_what_contradicts_a_photo(probs, given, contradicts):
+    posterior = scored(*probs)
+    (found,) = Given(posterior.graph, given, ["photo"]).surprise(posterior, [0])
+    assert (None if found is None else found.contradicts) is contradicts
+
+
+def test_a_rare_label_alone_is_no_contradiction():
+    """The photo says nothing about a hundred restaurants: none of them contradicts it."""
+    graph = LabelGraph.from_table({f"tea @ {i}": {"restaurant": str(i)} for i in range(100)})
+    posterior = Posterior(graph, torch.zeros(1, 100))
+    (found,) = Given(graph, {"restaurant": "7"}, ["photo"]).surprise(posterior, [0])
+    assert found == (pytest.approx(0.01), False)
+
+
+def test_questions_are_those_of_the_posterior_until_the_answer_is_sure(model, photos):
+    for photo in photos:
+        found = model.predict(photo, risk=0.2, questions=2)
+        asked = posterior_of(model, photo).questions(2, 0.2)[0]
+        if found.top[0].probability >= 0.8:
+            assert found.questions == ()
+        else:
+            assert [one.kind for one in found.questions] == [one.kind for one in asked if one.gain >= 0.01]
+            assert found.questions
+    assert model.predict(photos[0], questions=0).questions == ()
+    assert len(model.predict(photos[0], risk=0.0001).questions) == 3
 
 
 def test_what_evidence_rules_out_is_not_listed(model, photos):
@@ -349,6 +420,7 @@ def test_progress_is_told(model, photos):
         ({"top": 0}, "top: expected how many labels to list, at least 1, got 0"),
         ({"risk": 1.0}, "risk: expected a number of at least 0 and below 1, got 1.0"),
         ({"risk": float("nan")}, "risk: expected"),
+        ({"questions": -1}, "questions: expected how many questions to offer, at least 0, got -1"),
         ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
         ({"on_bad_file": "ignore"}, "on_bad_file must be 'error' or 'skip', got 'ignore'"),
     ],
@@ -356,6 +428,21 @@ def test_progress_is_told(model, photos):
 def test_wrong_options_are_found_before_any_photo_is_opened(model, options, words):
     with pytest.raises(InputError, match=words):
         model.predict("missing.jpg", **options)
+
+
+def test_chances_in_words():
+    values = (1.0, 0.9999, 0.62, 0.1, 0.099, 1 / 4012, 3e-9, 1e-300, 0.0)
+    assert [chance_words(value) for value in values] == [
+        "100 %",
+        "over 99 %",
+        "62 %",
+        "10 %",
+        "1 in 10",
+        "1 in 4,000",
+        "1 in 330,000,000",
+        "less than 1 in 1,000,000,000",
+        "less than 1 in 1,000,000,000",
+    ]
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan"), "1"])
@@ -383,7 +470,11 @@ def test_one_fine_label_only(monkeypatch, photos):
 def test_predictions_are_json(model, photos):
     model.unknown = UnknownRule("entropy", 0.1, 0.9)
     prediction = model.predict(photos[0], risk=0.4)
+    prediction = replace(prediction, questions=tuple(posterior_of(model, photos[0]).questions(1)[0]))
     document = json.loads(json.dumps(prediction.to_dict(), allow_nan=False))
+    assert document["questions"][0]["kind"] == prediction.questions[0].kind
+    assert document["questions"][0]["text"] == prediction.questions[0].text
+    assert (document["evidence_probability"], document["contradicts_photo"]) == (None, False)
     assert document["top"][0] == {"label": prediction.top[0].label, "probability": prediction.top[0].probability}
     assert document["kinds"]["dish"][0]["label"] == prediction.kinds["dish"][0].label
     assert document["unknown"]["is_unknown"] is prediction.unknown.is_unknown
@@ -396,5 +487,9 @@ def test_predictions_read_well(model, photos):
     prediction = model.predict(photos[0], given={"restaurant": "A"}, risk=0.0)
     first, second = prediction.top
     expected = f"{photos[0]}: {first.label} {first.probability:.1%}, {second.label} {second.probability:.1%}; "
-    assert str(prediction) == expected + "sure at a risk of 0: restaurant: A (100.0%)"
+    told = f"the photo alone gave what is known {chance_words(prediction.evidence_probability)}"
+    assert str(prediction) == f"{expected}sure at a risk of 0: restaurant: A (100.0%); {told}"
+    contradicted = replace(prediction, contradicts_photo=True)
+    assert str(contradicted) == f"{expected}if what is known is true; but {told}"
+    assert "the photo alone" not in str(model.predict(photos[0]))
     assert repr(model) == "PhotoClassifier(tiny, 5 fine labels, 6 kinds)"

@@ -163,6 +163,28 @@ def _weighted(
     return joint
 
 
+class Effect(NamedTuple):
+    """What knowing a kind is expected to do: fall of the fine entropy in bits, mean of the best, P(settled)."""
+
+    gain: float
+    after: float
+    settles: float
+
+
+def question_effect(joint: Array, kind: int, risk: float) -> Effect:
+    """What asking for the label of a kind is expected to do: every answer is given in turn, and weighed."""
+    gain, after, settles = fine_entropy(joint), 0.0, 0.0
+    for label, log_prob in enumerate(kind_log_probs(joint, kind)):
+        if log_prob == -math.inf:
+            continue
+        probability, told = math.exp(log_prob), given(joint, {kind: {label}})
+        best = math.exp(fine_log_probs(told).max())
+        gain -= probability * fine_entropy(told)
+        after += probability * best
+        settles += probability if best >= 1.0 - risk else 0.0
+    return Effect(gain / math.log(2.0), after, settles)
+
+
 def fine_entropy(joint: Array) -> float:
     """The entropy of the fine labels, in nats."""
     return _entropy(fine_log_probs(joint))

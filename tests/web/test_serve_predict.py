@@ -44,6 +44,15 @@ def same(found, prediction):
         assert sum(part["value"] for part in found["explanation"]["parts"]) == pytest.approx(
             prediction.explanation.log_odds, abs=1e-4
         )
+    assert found["evidence_probability"] == (
+        None if prediction.evidence_probability is None else pytest.approx(prediction.evidence_probability, abs=1e-5)
+    )
+    assert found["contradicts_photo"] == prediction.contradicts_photo
+    assert [(one["kind"], one["text"]) for one in found["questions"]] == [
+        (one.kind, one.text) for one in prediction.questions
+    ]
+    for one, expected in zip(found["questions"], prediction.questions, strict=True):
+        assert (one["gain"], one["after"]) == pytest.approx((expected.gain, expected.after), abs=1e-4)
     assert found["unknown"]["score"] == pytest.approx(prediction.unknown.score, abs=1e-4)
 
 
@@ -56,6 +65,18 @@ def test_one_photo_has_the_answer_of_the_library(server):
     assert (found["number"], found["photo"], body["bad"], body["given"]) == (0, "photo0.png", [], {})
     same(found, server.model.predict(picture(content), top=3, risk=0.2))
     assert "scores" not in found
+
+
+def test_questions_can_be_left_out(server):
+    content = photo_bytes(1)
+    every = [
+        server.client.post("/v1/predict", files=files(content), data={"questions": str(count), "risk": "0.00001"})
+        for count in (0, 1, 10)
+    ]
+    assert [len(one.json()["photos"][0]["questions"]) for one in every[:2]] == [0, 1]
+    assert len(every[2].json()["photos"][0]["questions"]) > 3
+    refused = server.client.post("/v1/predict", files=files(content), data={"questions": "11"})
+    assert (refused.status_code, "questions" in refused.json()["detail"]) == (422, True)
 
 
 def test_evidence_in_a_request_is_that_of_given(server):

@@ -46,6 +46,40 @@ def test_sentences(sure, given, words):
     assert answer_words(prediction(sure), given) == words
 
 
+@pytest.mark.parametrize(
+    ("given", "condition"),
+    [
+        ({"coarse": ("Pear",)}, "it is Pear"),
+        ({"coarse": "Pear"}, "it is Pear"),
+        ({"coarse": {"Pear"}}, "it is Pear"),
+        ({"ingredient: nut": ("yes",)}, "it is with nut"),
+        ({"ingredient: nut": {"no"}}, "it is without nut"),
+        ({"spicy": True}, "spicy: yes"),
+        ({"spicy": {"yes"}}, "spicy: yes"),
+        ({"coarse": {"Pear", "Plum"}}, "what you told is true"),
+        ({"coarse": {"Pear": 0.9}}, "what you told is true"),
+        ({"coarse": "Pear", "spicy": True}, "what you told is true"),
+    ],
+)
+def test_what_contradicts_the_photo_is_never_sure(given, condition):
+    found = Prediction(
+        "photo",
+        (Answer("Anjou", 0.99),),
+        {},
+        0.05,
+        Statement(None, "Anjou", 0.99, 1),
+        None,
+        None,
+        evidence_probability=1 / 3987,
+        contradicts_photo=True,
+    )
+    words = answer_words(found, given)
+    assert words == f"If {condition}, then Anjou, 99 %; but the photo alone gave that 1 in 4,000"
+    assert (
+        answer_words(found, {"fine": "Anjou"}) == "Anjou, 99 %, as you told; but the photo alone gave that 1 in 4,000"
+    )
+
+
 def test_percentages_never_claim_what_is_not():
     values = (0.0, 0.001, 0.004, 0.006, 0.5, 0.994, 0.995, 0.9999999, 1.0)
     assert [percent(value) for value in values] == [

@@ -26,6 +26,9 @@ def predict(
     views: Annotated[int, typer.Option(metavar="1|10", help="How many views of each photo to average.")] = 1,
     top: Annotated[int, typer.Option(min=1, help="How many labels to list.")] = 5,
     risk: Annotated[float, typer.Option(min=0.0, max=1.0, help="How often the sure answer may be wrong.")] = 0.05,
+    questions: Annotated[
+        int, typer.Option(min=0, help="How many questions to offer that would help most; 0 for none.")
+    ] = 3,
     on_bad_file: Annotated[
         str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
     ] = "error",
@@ -34,13 +37,13 @@ def predict(
     """Say what is on photos.
 
     For each photo: the most probable labels, the labels of every kind, the most exact statement that is sure enough,
-    and why the first answer rather than the second.
+    what to ask next, and why the first answer rather than the second.
     """
     from finegraph.cli.prediction_text import print_prediction
     from finegraph.cli.progress import progress
     from finegraph.workflows.predict import predict_photos
 
-    options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk}
+    options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk, "questions": questions}
     with progress("photos") as told:
         result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=told, **options)  # type: ignore[arg-type]
     if as_json:

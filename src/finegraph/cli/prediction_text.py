@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from finegraph.cli.terminal import aligned, printable
+from finegraph.model.predictions import chance_words
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from finegraph.inference import Answer, Explanation, Part
+    from finegraph.inference import Answer, Explanation, Part, Question
     from finegraph.model import Prediction
 
 BAR = 24
@@ -60,6 +61,12 @@ def print_prediction(to: Console, prediction: Prediction, given: Mapping[str, Se
         _print_rows(to, kinds, name_style="dim")
     to.print()
     _print_paragraph(to, _sure_words(prediction, given))
+    if prediction.evidence_probability is not None:
+        start = "But the photo" if prediction.contradicts_photo else "The photo"
+        _print_paragraph(to, f"{start} alone gave what is given {chance_words(prediction.evidence_probability)}.")
+    if prediction.questions:
+        _print_paragraph(to, "Ask next:")
+        _print_rows(to, [(question.text, _effect_words(question)) for question in prediction.questions], indent=4)
     if prediction.explanation is None:
         _print_paragraph(to, "No other label is possible, so there is nothing to compare it with.")
     else:
@@ -109,6 +116,9 @@ def _sure_words(prediction: Prediction, given: Mapping[str, Sequence[str]]) -> s
     kind = "fine" if sure.kind is None else sure.kind
     if list(given.get(kind, ())) == [sure.label]:
         return f"Nothing more exact than what is given is sure at a risk of {risk}."
+    if prediction.contradicts_photo:
+        best = prediction.top[0]
+        return f"If {_given_words(given)}, then it is {best.label} ({_percent(best.probability)})."
     if sure.kind is None:
         what = f"it is {sure.label}"
     elif sure.label in ("yes", "no"):
@@ -116,6 +126,23 @@ def _sure_words(prediction: Prediction, given: Mapping[str, Sequence[str]]) -> s
     else:
         what = f"the {sure.kind} is {sure.label}"
     return f"Sure at a risk of {risk}: {what} ({_percent(sure.probability)})."
+
+
+def _effect_words(question: Question) -> str:
+    """What the answer to a question is expected to do."""
+    if question.settles >= _SHOWN:
+        return f"settles it in {question.settles:.0%} of cases"
+    return f"the best label then has {_percent(question.after)} rather than {_percent(question.before)}, on average"
+
+
+def _given_words(given: Mapping[str, Sequence[str]]) -> str:
+    """What is given, as a condition."""
+    return " and ".join(
+        f"{_kind_words(kind)}: {' or '.join(labels)}"
+        if set(labels) <= {"yes", "no"}
+        else f"the {kind} is {' or '.join(labels)}"
+        for kind, labels in given.items()
+    )
 
 
 def _print_explanation(to: Console, explanation: Explanation) -> None:

@@ -33,6 +33,38 @@ class Statement(NamedTuple):
         return f"{name} ({self.probability:.1%})"
 
 
+class Question(NamedTuple):
+    """What knowing the label of a kind is expected to do.
+
+    Attributes:
+        kind: what to ask for.
+        binary: whether the answer is yes or no.
+        gain: by how many bits the entropy of the fine label falls, on average over the answers.
+        before: the probability of the best fine label now.
+        after: what it will be, on average.
+        settles: how probable it is that the answer settles it: that the best fine label then has a probability of at
+            least 1 - risk.
+    """
+
+    kind: str
+    binary: bool
+    gain: float
+    before: float
+    after: float
+    settles: float
+
+    @property
+    def text(self) -> str:
+        """The question as one asks it."""
+        if not self.binary:
+            return f"Which {self.kind}?"
+        _, mark, part = self.kind.partition(": ")
+        return f"Is there {part}?" if mark else f"{self.kind}: yes or no?"
+
+    def __str__(self) -> str:
+        return f"{self.text} (+{self.gain:.2f} bits, best {self.before:.0%} -> {self.after:.0%})"
+
+
 class Part(NamedTuple):
     """What one kind, the fine label itself or evidence adds to the log odds.
 

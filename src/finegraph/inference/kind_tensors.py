@@ -108,6 +108,14 @@ class KindTensors(Constants):
         given = edges - total.masked_fill(total.isneginf(), 0.0).index_select(1, self.edge_group)
         return given.to(scores.dtype)
 
+    def group_likelihoods(self, likelihoods: Tensor, scores: Tensor) -> Tensor:
+        """Log likelihoods of the labels (batch, labels) to those of the groups (batch, groups): means over each row."""
+        if self.plain:
+            return likelihoods
+        edges = self.edge_log_probs(scores) + likelihoods.index_select(1, self.edge_label)
+        rows = self.mixed_rows.logsumexp(edges)
+        return torch.cat([likelihoods.expand(len(rows), -1), rows], dim=1)
+
     def sample_labels(self, group: Tensor, scores: Tensor, generator: torch.Generator | None) -> Tensor:
         """A label for each group (draw, batch), drawn by its probability given the group."""
         if self.plain:

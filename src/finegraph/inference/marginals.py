@@ -8,6 +8,7 @@ the edges; samples are taken in parts where there are very many.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference.constants import Constants, shared
 from finegraph.inference.tensors import graph_tensors
 
-_MOST_TOGETHER = 1 << 22
+MAX_TOGETHER = 1 << 22
 """How many numbers are gathered at once."""
 
 
@@ -59,6 +60,13 @@ class AllMembers(Constants):
 
     def logsumexp(self, values: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
         """The log of the sum of exponentials of each group, kind after kind; minus infinity for an empty one."""
+        return self._over_members(values, torch.logsumexp)
+
+    def amax(self, values: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch group"]:
+        """The largest value of each group, kind after kind; minus infinity for an empty one."""
+        return self._over_members(values, torch.amax)
+
+    def _over_members(self, values: Tensor, reduce: Callable[[Tensor, int], Tensor]) -> Tensor:
         if not self.tables:
             return values[:, :0]
         nothing = values.new_full((len(values), 1), -torch.inf)
@@ -70,7 +78,7 @@ class AllMembers(Constants):
                 parts.append(nothing.expand(-1, lists))
                 continue
             gathered = padded.index_select(1, table.reshape(-1))
-            parts.append(gathered if width == 1 else gathered.reshape(-1, lists, width).logsumexp(dim=2))
+            parts.append(gathered if width == 1 else reduce(gathered.reshape(-1, lists, width), 2))
         return torch.cat(parts, dim=1).index_select(1, self.restore)
 
 
@@ -86,7 +94,7 @@ def coarse_log_probs(
     """
     members, kinds = shared(AllMembers, graph, fine.device), graph_tensors(graph, fine.device).each()
     with torch.no_grad():
-        step = max(1, _MOST_TOGETHER // members.size)
+        step = max(1, MAX_TOGETHER // members.size)
         parts = [members.logsumexp(fine[start : start + step]) for start in range(0, max(1, len(fine)), step)]
         groups = torch.cat(parts) if len(parts) > 1 else parts[0]
         if all(kind.plain for kind in kinds):

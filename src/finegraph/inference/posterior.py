@@ -24,12 +24,14 @@ from torch.utils import _pytree as pytree
 from finegraph.errors import EvidenceError, InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.json_file import canonical_json
-from finegraph.inference.answers import Answer, Explanation, Statement
+from finegraph.inference.answers import Answer, Explanation, Question, Statement
 from finegraph.inference.evidence import log_likelihood
+from finegraph.inference.evidence_probability import evidence_log_prob
 from finegraph.inference.explain import explain
 from finegraph.inference.marginals import Marginals, coarse_log_probs
+from finegraph.inference.questions import Effects, best_questions, expected_effects
 from finegraph.inference.scores import JointScores, Summands, joint_scores, summands, wide
-from finegraph.inference.statements import sure_statements
+from finegraph.inference.statements import rounding_of, sure_statements
 from finegraph.inference.tensors import GraphTensors, graph_tensors
 
 MOST_STATES = 1_000_000
@@ -216,9 +218,7 @@ class Posterior:
                 tensor of likelihoods (soft evidence); None for nothing known; or a list with one of these per sample.
             **kinds: the same, for kinds whose names are Python names.
         """
-        both = {**(evidence or {}), **kinds}
-        if evidence and (twice := set(evidence) & set(kinds)):
-            raise EvidenceError(f"evidence on {sorted(twice)[0]!r} is given twice")
+        both = _merged(evidence, kinds)
         likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
         fine = len(self.graph)
         added = torch.zeros(len(self), fine + self.tensors.coarse_count, dtype=torch.float64)
@@ -236,6 +236,22 @@ class Posterior:
                 "fine label of the graph agrees with it; correct the evidence, or the graph"
             )
         return result
+
+    def log_prob_of(self, evidence: Mapping[str, object] | None = None, /, **kinds: object) -> Float[Tensor, " batch"]:
+        """The log probability of evidence before one is told it, in float64; minus infinity for what is impossible.
+
+        Evidence that contradicts what was seen shows here: it is improbable. Evidence on several kinds is one
+        statement, that all of it holds, and its probability is that of the joint. After `given` it is conditional:
+        `p.log_prob_of(a) + p.given(a).log_prob_of(b)` is the log probability of both.
+
+        Args:
+            evidence: as for `given`. Of likelihoods it is the log of the mean likelihood, relative to the largest one
+                of the kind, so that a common factor changes nothing; None for nothing known has probability 1.
+            **kinds: the same, for kinds whose names are Python names.
+        """
+        both = _merged(evidence, kinds)
+        likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
+        return evidence_log_prob(self.tensors, self.log_probs(), self._kind_scores(), likelihoods)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -258,10 +274,31 @@ class Posterior:
             risk: how often a statement may be wrong.
             marginals: those of this posterior, for who has them already.
         """
-        if not 0.0 <= risk < 1.0:
-            raise InputError(f"answer: risk must be at least 0 and below 1, got {risk}")
+        _check_risk("answer", risk)
         marginals = self.marginals() if marginals is None else marginals
         return sure_statements(self.tensors, marginals, risk, evidence=self.evidence is not None)
+
+    def questions(self, count: int = 3, risk: float = 0.05) -> list[list[Question]]:
+        """For each sample what to ask next: the kinds whose label says most about the fine label, best first.
+
+        The first is the question that is expected to settle the answer soonest: knowing its label lowers the entropy
+        of the fine label most, on average over its answers. Kinds that are known already, or that say nothing about
+        the fine label, are not listed.
+
+        Args:
+            count: how many are listed at the most.
+            risk: how often a settled answer may be wrong.
+        """
+        effects = self.expected_effects(risk)
+        return best_questions(self.tensors, effects, count)
+
+    def expected_effects(self, risk: float = 0.05) -> Effects:
+        """What knowing the label of each kind is expected to do, as numbers; without a gradient."""
+        _check_risk("questions", risk)
+        with torch.no_grad():
+            scores = self.joint_scores().scores
+            fine = torch.log_softmax(scores.double(), dim=1)
+            return expected_effects(self.tensors, fine, self._kind_scores(), risk + rounding_of(scores.dtype))
 
     def _labels(self, kind: str | None) -> tuple[str, ...]:
         return self.graph.fine if kind is None else self.graph.labels(kind)
@@ -347,6 +384,18 @@ class Posterior:
             else:
                 fine = fine - kind.group_scores(coarse[:, kind.columns]).index_select(1, kind.group)
         return Posterior(self.graph, fine, coarse, tensors=self.tensors)
+
+
+def _check_risk(what: str, risk: float) -> None:
+    if not 0.0 <= risk < 1.0:
+        raise InputError(f"{what}: risk must be at least 0 and below 1, got {risk}")
+
+
+def _merged(evidence: Mapping[str, object] | None, kinds: Mapping[str, object]) -> dict[str, object]:
+    """Evidence from a mapping and from keywords."""
+    if evidence and (twice := set(evidence) & set(kinds)):
+        raise EvidenceError(f"evidence on {sorted(twice)[0]!r} is given twice")
+    return {**(evidence or {}), **kinds}
 
 
 def _side_by_side(graph: LabelGraph, fine_scores: Tensor, scores: Mapping[str, Tensor]) -> Tensor | None:

@@ -34,8 +34,7 @@ def sure_statements(
     sizes = [kind.compatible(possible) for kind in tensors.each()]
     rows = 1 if possible is None else len(probs)
     compatible = torch.cat([own.expand(rows, -1), *sizes], dim=1).expand(len(probs), -1)
-    # Rounding must decide neither whether a certain statement is certain nor which of two equal ones is taken.
-    rounding = 8 * torch.finfo(fine.dtype).eps
+    rounding = rounding_of(fine.dtype)
     sure = probs >= 1.0 - risk - rounding
     open_labels = torch.where(sure, compatible, torch.iinfo(torch.int64).max)
     fewest = open_labels.amin(dim=1, keepdim=True)
@@ -46,6 +45,14 @@ def sure_statements(
         Statement(*_named(graph, tensors, index), min(probability, 1.0), count) if is_sure else None
         for index, is_sure, probability, count in zip(best.squeeze(1).tolist(), *chosen, strict=True)
     ]
+
+
+def rounding_of(dtype: torch.dtype) -> float:
+    """By how much a probability may miss 1 - risk and still be sure.
+
+    Rounding must decide neither whether a certain statement is certain nor which of two equal ones is taken.
+    """
+    return 8 * torch.finfo(dtype).eps
 
 
 def _named(graph: LabelGraph, tensors: GraphTensors, index: int) -> tuple[str | None, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,24 @@ from torch import Tensor
 from finegraph.errors import EvidenceError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.inference.evidence import log_likelihood
+from finegraph.inference.evidence import FINE, log_likelihood
+
+CONTRADICTED = 1 / 20
+"""Evidence contradicts a photo where something that it rules out is more than 20 times as probable as all it leaves."""
+
+
+class Surprise(NamedTuple):
+    """How probable evidence was by a photo alone.
+
+    Attributes:
+        probability: that all of it holds, before one is told it; see `Posterior.log_prob_of`.
+        contradicts: whether the photo speaks against it: by the photo alone, the best fine label, or the best label of
+            a kind that the evidence is on, is more than 20 times as probable as what is left. That a label is rare
+            is no contradiction: where a photo says nothing about the restaurants, none of 50 contradicts it.
+    """
+
+    probability: float
+    contradicts: bool
 
 
 class Given:
@@ -59,6 +77,30 @@ class Given:
             return posterior
         chosen = {kind: [rows[number] for number in numbers] for kind, rows in self.each.items()}
         return posterior.given({**self.same, **chosen})
+
+    def surprise(self, posterior: Posterior, numbers: Sequence[int]) -> list[Surprise | None]:
+        """How probable what is known was by the photos alone; None for photos of which nothing is known.
+
+        Args:
+            posterior: that of some of the photos, before they are given what is known.
+            numbers: which photos these are.
+        """
+        known = [
+            {kind: value for kind, value in self._of_photo(number).items() if value is not None} for number in numbers
+        ]
+        kinds = sorted({kind for each in known for kind in each})
+        if not kinds:
+            return [None] * len(known)
+        values = {kind: [each.get(kind) for each in known] for kind in kinds}
+        fine = posterior.log_probs()
+        together = posterior.log_prob_of(values).exp()
+        contradicted = together < CONTRADICTED * fine.amax(dim=1).exp()
+        for kind in kinds:
+            best = (fine if kind == FINE else posterior.kind_log_probs(kind, fine)).amax(dim=1).exp()
+            own = together if len(kinds) == 1 else posterior.log_prob_of({kind: values[kind]}).exp()
+            contradicted |= own < CONTRADICTED * best
+        pairs = zip(together.tolist(), contradicted.tolist(), strict=True)
+        return [Surprise(*pair) if each else None for each, pair in zip(known, pairs, strict=True)]
 
     def _of_photo(self, number: int) -> dict[str, object]:
         return {**self.same, **{kind: rows[number] for kind, rows in self.each.items()}}

@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     top: int
     risk: float
     explain: bool
+    questions: int
     batch_size: int | None
     progress: Callable[[int, int], None] | None
 
@@ -200,6 +201,7 @@ class PhotoClassifier:
         top: int = 5,
         risk: float = 0.05,
         explain: bool = True,
+        questions: int = 3,
         on_bad_file: OnBadFile = "error",
         batch_size: int | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -216,6 +218,7 @@ class PhotoClassifier:
             top: how many labels to list, of the fine labels and of each kind.
             risk: how often the sure answer may be wrong.
             explain: whether to explain the first answer against the second.
+            questions: how many questions to offer that would help most to tell the labels apart; 0 for none.
             on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts its `ImageFileError` in the
                 place of its prediction.
             batch_size: how many photos go through the network together.
@@ -235,7 +238,7 @@ class PhotoClassifier:
         size = max(1, VIEWS_AT_ONCE // views) if batch_size is None else batch_size
         if size < 1:
             raise InputError(f"batch_size: expected at least 1, got {batch_size!r}")
-        settings = PredictionSettings(top=top, risk=risk, explain=explain)
+        settings = PredictionSettings(top=top, risk=risk, explain=explain, questions=questions)
         items = photo_inputs([photos] if is_one_photo(photos) else list(photos), box)  # type: ignore[arg-type]
         evidence = Given(self.graph, given, [item.name for item in items])
         found: list[Prediction | ImageFileError] = []
@@ -257,8 +260,9 @@ class PhotoClassifier:
         views = batch.pixels.shape[1]
         plain = self._network_posterior(batch.pixels.flatten(0, 1))
         posterior = self._tempered(plain)
-        posterior = evidence.apply(posterior if views == 1 else posterior.mean_views(views), batch.numbers)
-        return describe(posterior, names, settings, self._flags(plain, views))
+        posterior = posterior if views == 1 else posterior.mean_views(views)
+        surprise = evidence.surprise(posterior, batch.numbers)
+        return describe(evidence.apply(posterior, batch.numbers), names, settings, self._flags(plain, views), surprise)
 
     def _flags(self, posterior: Posterior, views: int) -> list[UnknownFlag] | None:
         """Whether each photo is unknown, from the network's posterior of its single views."""

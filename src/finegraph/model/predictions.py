@@ -2,7 +2,8 @@
 
 A `Prediction` holds everything at once, all of one posterior: the most probable fine labels, the labels of every kind,
 the most specific statement that is sure enough, why the first answer rather than the second, and whether the photo
-looks like none of the known labels. Cost: a few passes over the graph; the explanation is the slowest of them.
+looks like none of the known labels; how probable the evidence was by the photo alone, and what to ask next. Cost: a few
+passes over the graph; the explanation is the slowest of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import torch
 from torch import Tensor
 
 from finegraph.errors import InputError
-from finegraph.inference import Answer, Explanation, Posterior, Statement
+from finegraph.inference import Answer, Explanation, Posterior, Question, Statement
+from finegraph.model.given import Surprise
+
+_WORTH_ASKING = 0.01
+"""A question with a smaller expected gain, in bits, is not offered."""
 
 
 class UnknownFlag(NamedTuple):
@@ -44,6 +49,12 @@ class Prediction:
         sure: the most specific statement with a probability of at least 1 - risk; None where there is none.
         explanation: why the first fine label rather than the second; None where only one is possible, or nobody asked.
         unknown: whether the photo looks like none of the known labels; None where the classifier has no rule for it.
+        evidence_probability: the probability that the photo alone gave to what is known beside it; None where nothing
+            is.
+        contradicts_photo: whether the photo speaks against what is known, so that the sure answer holds only if that is
+            true; see `finegraph.model.given.Surprise`.
+        questions: what to ask next, the most telling first; none where the first fine label is sure enough, or nobody
+            asked.
     """
 
     photo: str
@@ -53,6 +64,9 @@ class Prediction:
     sure: Statement | None
     explanation: Explanation | None
     unknown: UnknownFlag | None
+    evidence_probability: float | None = None
+    contradicts_photo: bool = False
+    questions: tuple[Question, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The prediction as JSON can hold it, with a name for every value."""
@@ -72,13 +86,28 @@ class Prediction:
             "sure": None if self.sure is None else self.sure._asdict(),
             "explanation": explanation,
             "unknown": None if self.unknown is None else self.unknown._asdict(),
+            "evidence_probability": self.evidence_probability,
+            "contradicts_photo": self.contradicts_photo,
+            "questions": [{**question._asdict(), "text": question.text} for question in self.questions],
         }
 
     def __str__(self) -> str:
         first = ", ".join(f"{answer.label} {answer.probability:.1%}" for answer in self.top[:3])
-        sure = "nothing" if self.sure is None else str(self.sure)
+        sure = f"sure at a risk of {self.risk:.3g}: {'nothing' if self.sure is None else self.sure}"
+        if self.evidence_probability is not None:
+            alone = f"the photo alone gave what is known {chance_words(self.evidence_probability)}"
+            sure = f"if what is known is true; but {alone}" if self.contradicts_photo else f"{sure}; {alone}"
         warning = "; perhaps none of the known labels" if self.unknown is not None and self.unknown.is_unknown else ""
-        return f"{self.photo}: {first}; sure at a risk of {self.risk:.3g}: {sure}{warning}"
+        return f"{self.photo}: {first}; {sure}{warning}"
+
+
+def chance_words(probability: float) -> str:
+    """A probability as one says it, also a small one: `62 %`, `1 in 4,000`."""
+    if probability >= 0.1:
+        return "over 99 %" if 0.995 <= probability < 1.0 - 1e-9 else f"{100 * probability:.0f} %"
+    if probability < 1e-9:
+        return "less than 1 in 1,000,000,000"
+    return f"1 in {float(f'{1.0 / probability:.2g}'):,.0f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +120,14 @@ class PredictionSettings:
     """How often the sure answer may be wrong."""
     explain: bool = True
     """Whether the first answer is explained against the second."""
+    questions: int = 3
+    """How many questions are offered at the most; 0 for none."""
 
     def __post_init__(self) -> None:
         if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 1:
             raise InputError(f"top: expected how many labels to list, at least 1, got {self.top!r}")
+        if isinstance(self.questions, bool) or not isinstance(self.questions, int) or self.questions < 0:
+            raise InputError(f"questions: expected how many questions to offer, at least 0, got {self.questions!r}")
         if not isinstance(self.risk, int | float) or not 0.0 <= self.risk < 1.0:
             raise InputError(f"risk: expected a number of at least 0 and below 1, got {self.risk!r}")
 
@@ -104,14 +137,16 @@ def describe(
     photos: Sequence[str],
     settings: PredictionSettings,
     unknown: Sequence[UnknownFlag] | None = None,
+    surprise: Sequence[Surprise | None] | None = None,
 ) -> list[Prediction]:
     """What a posterior says of each of its samples.
 
     Args:
         posterior: one sample per photo, with the evidence if there is any.
         photos: what the photos are called.
-        settings: how many labels, at which risk, and whether to explain.
+        settings: how many labels and questions, at which risk, and whether to explain.
         unknown: whether each photo is unknown, where there is a rule.
+        surprise: how probable the evidence was by each photo alone; None where there is none.
     """
     top, risk = settings.top, float(settings.risk)
     with torch.no_grad():
@@ -120,6 +155,8 @@ def describe(
         kinds = _best_of_kinds(posterior, marginals.coarse, top)
         sure = posterior.answer(risk, marginals)
         explanations = _explanations(posterior, best) if settings.explain else {}
+        questions = _questions(posterior, settings)
+    surprise = [None] * len(photos) if surprise is None else surprise
     return [
         Prediction(
             photo=photo,
@@ -129,8 +166,21 @@ def describe(
             sure=sure[row],
             explanation=explanations.get(row),
             unknown=None if unknown is None else unknown[row],
+            evidence_probability=None if found is None else found.probability,
+            contradicts_photo=found is not None and found.contradicts,
+            questions=questions[row],
         )
-        for row, photo in enumerate(photos)
+        for row, (photo, found) in enumerate(zip(photos, surprise, strict=True))
+    ]
+
+
+def _questions(posterior: Posterior, settings: PredictionSettings) -> list[tuple[Question, ...]]:
+    """What to ask next about each photo; nothing where the first fine label is sure enough."""
+    if not settings.questions or not posterior.graph.kinds:
+        return [()] * len(posterior)
+    found = posterior.questions(settings.questions, float(settings.risk))
+    return [
+        tuple(one for one in asked if one.gain >= _WORTH_ASKING and one.before < 1.0 - settings.risk) for asked in found
     ]
 
 

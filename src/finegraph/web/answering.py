@@ -42,7 +42,7 @@ class Ask:
 
     Attributes:
         given: what is known beside the photo, in the forms of `Posterior.given` that are the same for all photos.
-        settings: how many labels, at which risk, and whether to explain.
+        settings: how many labels and questions, at which risk, and whether to explain.
         key: tells askings apart: those with the same key have the same evidence.
     """
 
@@ -140,8 +140,9 @@ class ServedModel:
         """
         with torch.no_grad():
             flags = self._flags(self.posterior(scores))
-            posterior = ask.given.apply(self.tempered(scores), range(len(names)))
-            return describe(posterior, names, ask.settings, flags)
+            alone, numbers = self.tempered(scores), [0] * len(names)
+            surprise = ask.given.surprise(alone, numbers)
+            return describe(ask.given.apply(alone, numbers), names, ask.settings, flags, surprise)
 
     def tempered(self, scores: Sequence[Scores]) -> Posterior:
         """The posterior of photos from their scores, as sure as it ought to be."""

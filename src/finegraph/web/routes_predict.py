@@ -19,7 +19,7 @@ from finegraph.web.admission import client_name
 from finegraph.web.answering import Ask, ServedModel
 from finegraph.web.batching import Done
 from finegraph.web.problems import ProblemError, problem_responses
-from finegraph.web.schemas import MOST_TOP, GivenBody, GivenRequest, PredictBody, multipart
+from finegraph.web.schemas import MAX_QUESTIONS, MOST_TOP, GivenBody, GivenRequest, PredictBody, multipart
 from finegraph.web.security import check_length, limited
 from finegraph.web.state import ServerState
 from finegraph.web.uploads import Photo, read_upload
@@ -41,6 +41,13 @@ FIELDS: dict[str, dict[str, Any]] = {
         "description": "How often the sure answer may be wrong.",
     },
     "explain": {"type": "boolean", "default": True, "description": "Whether to explain the first answer."},
+    "questions": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": MAX_QUESTIONS,
+        "default": 3,
+        "description": "How many questions to offer that would help most.",
+    },
     "scores": {"type": "boolean", "default": False, "description": "Whether to send the scores, for /v1/given."},
 }
 
@@ -69,6 +76,7 @@ def predict_routes(state: ServerState) -> APIRouter:
                 top=upload.whole("top", 5, 1, MOST_TOP),
                 risk=upload.number("risk", 0.05),
                 explain=upload.flag("explain", True),
+                questions=upload.whole("questions", 3, 0, MAX_QUESTIONS),
             )
             wants_scores = upload.flag("scores", False)
             model = state.model
@@ -91,7 +99,7 @@ def predict_routes(state: ServerState) -> APIRouter:
         evidence: dict[str, object] = {
             kind: set(value) if isinstance(value, list) else value for kind, value in body.given.items()
         }
-        settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain)
+        settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain, questions=body.questions)
         known = {kind: value for kind, value in evidence.items() if value is not None}
         loop = asyncio.get_running_loop()
         prediction = await loop.run_in_executor(state.given_threads, _again, model, body, known, settings)

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MOST_TOP = 100
 """How many labels an answer lists at the most."""
+MAX_QUESTIONS = 10
+"""How many questions an answer offers at the most."""
 Risk = Annotated[float, Field(ge=0.0, lt=1.0, description="How often the sure answer may be wrong.")]
 Top = Annotated[int, Field(ge=1, le=MOST_TOP, description="How many labels to list.")]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -60,6 +62,18 @@ class UnknownBody(BaseModel):
     is_unknown: bool
 
 
+class QuestionBody(BaseModel):
+    """What knowing the label of a kind is expected to do."""
+
+    kind: str
+    binary: bool = Field(description="Whether the answer is yes or no.")
+    gain: float = Field(description="By how many bits the entropy of the fine label falls, on average.")
+    before: Probability = Field(description="The probability of the best fine label now.")
+    after: Probability = Field(description="What it will be, on average over the answers.")
+    settles: Probability = Field(description="How probable it is that the best fine label is then sure at the risk.")
+    text: str = Field(description="The question as one asks it.")
+
+
 class PredictionBody(BaseModel):
     """What is said of one photo."""
 
@@ -72,6 +86,15 @@ class PredictionBody(BaseModel):
     sure: StatementBody | None
     explanation: ExplanationBody | None
     unknown: UnknownBody | None
+    evidence_probability: Probability | None = Field(
+        description="The probability that the photo alone gave to what is given; null where nothing is."
+    )
+    contradicts_photo: bool = Field(
+        description="Whether the photo speaks against what is given, so that `sure` holds only if that is true."
+    )
+    questions: list[QuestionBody] = Field(
+        description="What to ask next, the most telling first; none where it is sure."
+    )
     scores: str | None = Field(
         default=None, description="The photo's scores, for /v1/given, where they were asked for."
     )
@@ -110,6 +133,7 @@ class GivenRequest(BaseModel):
     top: Top = 5
     risk: Risk = 0.05
     explain: bool = True
+    questions: Annotated[int, Field(ge=0, le=MAX_QUESTIONS, description="How many questions to offer.")] = 3
     photo: str = Field(default="photo", max_length=200)
 
 

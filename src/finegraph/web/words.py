@@ -3,17 +3,23 @@
     Mapo tofu at Lei Garden, 83 %; surely mapo tofu, 97 %
 
 First the most probable fine label, then the most exact statement that is sure enough, unless it is the same or was
-given. Labels may be in any script: one that is written from right to left is set apart, so that it does not turn the
+given. Where what was given contradicts the photo, nothing is said to be sure:
+
+    If it is Pear, then Anjou, 99 %; but the photo alone gave that 1 in 4,000
+
+Labels may be in any script: one that is written from right to left is set apart, so that it does not turn the
 numbers beside it, characters that only steer the text around them are shown as replaced, and very long labels are cut.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from finegraph.inference import Statement
+from finegraph.inference.evidence import FINE
 from finegraph.model import Prediction
+from finegraph.model.predictions import chance_words
 
 MOST_LETTERS = 160
 """A longer label is cut in a sentence."""
@@ -30,6 +36,11 @@ def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
     """
     best = prediction.top[0]
     first = f"{_sentence(best.label)}, {percent(best.probability)}"
+    if prediction.contradicts_photo and prediction.evidence_probability is not None:
+        alone = f"but the photo alone gave that {chance_words(prediction.evidence_probability)}"
+        if FINE in given:
+            return f"{first}, as you told; {alone}"
+        return f"If {_given_words(given)}, then {_spoken(best.label)}, {percent(best.probability)}; {alone}"
     sure = prediction.sure
     if sure is None:
         return f"{first}; nothing is sure"
@@ -47,6 +58,19 @@ def statement_words(statement: Statement) -> str:
     group, mark, part = statement.kind.partition(": ")
     name = _spoken(part if mark else group)
     return f"{'with' if statement.label == 'yes' else 'without'} {name}" if mark else f"{name}: {statement.label}"
+
+
+def _given_words(given: Mapping[str, object]) -> str:
+    """What was told, as a condition: the label where it is one, else in general."""
+    if len(given) == 1:
+        kind, value = next(iter(given.items()))
+        labels = value if isinstance(value, Collection) and not isinstance(value, str) else (value,)
+        if len(labels) == 1 and not isinstance(value, Mapping):
+            (one,) = labels
+            label = str(one) if not isinstance(one, bool) else "yes" if one else "no"
+            words = statement_words(Statement(kind, label, 1.0, 1))
+            return f"it is {words}" if label not in ("yes", "no") or ": " in kind else words
+    return "what you told is true"
 
 
 def percent(probability: float) -> str:

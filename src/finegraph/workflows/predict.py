@@ -55,6 +55,7 @@ def predict_photos(
     views: Literal[1, 10] = 1,
     top: int = 5,
     risk: float = 0.05,
+    questions: int = 3,
     on_bad_file: Literal["error", "skip"] = "error",
     progress: Callable[[int, int], None] | None = None,
 ) -> PredictionResult:
@@ -67,6 +68,7 @@ def predict_photos(
         views: 1 for the centre of each photo, 10 for the average over ten views.
         top: how many labels to list.
         risk: how often the sure answer may be wrong.
+        questions: how many questions to offer that would help most; 0 for none.
         on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and listed ("skip").
         progress: is told how many of how many photos are done.
 
@@ -88,6 +90,7 @@ def predict_photos(
         views=views,
         top=top,
         risk=risk,
+        questions=questions,
         on_bad_file=on_bad_file,
         progress=progress,
     )
