@@ -1,19 +1,21 @@
 """What bad files do: thousands of broken photos and graph files, each counted against what must happen to it.
 
-    python benchmarks/bad_files.py                               10,000 photos and 5,000 graph files, some minutes
-    python benchmarks/bad_files.py --photos 1000 --graphs 500    a tenth of it
+    python benchmarks/bad_files.py          10,000 photos, 5,000 graph files, 2,000 ways out of a folder; some minutes
+    python benchmarks/bad_files.py --photos 1000 --graphs 500 --ways 200    a tenth of it
 
 Photos are made in every form that is read (grey, palette, CMYK, 16 bits, turned, see-through, moving, and so on), then
 cut, altered or replaced by something else. A tiny classifier is evaluated on them, and `data check` looks at them. What
 must hold: nothing but our own error for a bad photo, each named once by both, no file altered, and each readable photo
 judged by its own pixels. Graph files are the broken ones of the tests; each must be refused within a second, with the
-place of its faults. The exit code is 1 if anything was otherwise.
+place of its faults. Ways out are paths that climb in requests to a server, and links in the place of its photos; no
+byte from outside may come back. The exit code is 1 if anything was otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import logging
 import random
 import sys
 import tempfile
@@ -38,11 +40,13 @@ from finegraph.graph.files import read_graph
 from finegraph.graph.json_file import canonical_json
 from finegraph.nn.backbones import build
 
-sys.path.extend(str(Path(__file__).parents[1] / "tests" / name) for name in (".", "data", "graph"))
+sys.path.extend(str(Path(__file__).parents[1] / "tests" / name) for name in (".", "data", "graph", "web"))
 import data_files  # the folders of the tests are no packages
 import test_malformed_graph_files as broken_graphs
+import traversal
 
 import tiny_classifier as tiny
+from serving import running
 
 PART = 500
 """How many photos are on the disk at a time."""
@@ -122,7 +126,6 @@ def mutant(chance: random.Random, content: bytes) -> bytes:
 
 def photos_drill(folder: Path, count: int, seed: int) -> Counter[str]:
     """Evaluate and check `count` photos, some at a time."""
-    build.BACKBONES["tiny"] = lambda dropout, auxiliary: tiny.TinyBackbone()
     classifier = tiny.classifier()
     chance, found = random.Random(seed), Counter[str]()
     for start in range(0, count, PART):
@@ -185,15 +188,26 @@ def graphs_drill(folder: Path, count: int) -> tuple[Counter[str], float]:
     return found, slowest
 
 
+def ways_drill(folder: Path, count: int, seed: int) -> int:
+    """Try so many ways out of a server's folder, a quarter of them links; how many led nowhere."""
+    outside, links = traversal.Outside(folder), count // 4
+    with running(tiny.classifier(), samples=outside.photos) as server:
+        found = traversal.ways_out(server, outside, random.Random(seed), paths=count - links, links=links)
+    return count - len(found)
+
+
 def main() -> int:
-    """Run both and print the table."""
+    """Run all and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--photos", type=int, default=10_000)
     parser.add_argument("--graphs", type=int, default=5_000)
+    parser.add_argument("--ways", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the decoders' remarks on what is broken
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # the server's on what is no HTTP
+    build.BACKBONES["tiny"] = lambda dropout, auxiliary: tiny.TinyBackbone()
     table, well = Table("files", "what must hold", "found", "expected"), True
 
     def row(files: str, what: str, number: float, expected: float) -> None:
@@ -212,6 +226,8 @@ def main() -> int:
         what = "with file and line of each fault"
         row("", what, found[what], arguments.graphs)
         row("", "the slowest", slowest, 1.0)
+        ways = ways_drill(Path(name) / "ways", arguments.ways, arguments.seed)
+        row(f"{arguments.ways:,} ways out", "no byte from outside", ways, arguments.ways)
     Console().print(table)
     return 0 if well else 1
 

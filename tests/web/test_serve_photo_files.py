@@ -37,11 +37,12 @@ def test_a_small_picture_has_nothing_of_the_file_but_its_pixels(tmp_path):
     path = tmp_path / "a.jpg"
     picture = tiny.picture(1, width=2000, height=1000)
     picture.save(path, quality=95, comment=b"secret", icc_profile=b"secret profile")
-    answer, data = read_photo({"path": str(path), **JOB})
+    job = {"path": str(path), "root": str(tmp_path), **JOB}
+    answer, data = read_photo(job)
     small = Image.open(io.BytesIO(data))
     assert (small.size, small.format) == ((320, 160), "JPEG")
     assert b"secret" not in data
-    known = {"path": str(path), **JOB, "stamp": answer["stamp"]}
+    known = {**job, "stamp": answer["stamp"]}
     assert read_photo(known) == (answer, b"")
     tiny.picture(2).save(path)
     assert Image.open(io.BytesIO(read_photo(known)[1])).size == (50, 40)
@@ -50,13 +51,13 @@ def test_a_small_picture_has_nothing_of_the_file_but_its_pixels(tmp_path):
 def test_a_photo_is_read_within_bounds(tmp_path):
     path = tmp_path / "a.png"
     tiny.picture(1, width=600, height=400).save(path)
-    job = {"path": str(path), **JOB}
+    job = {"path": str(path), "root": str(tmp_path), **JOB}
     assert read_photo({**job, "side": None})[1] == path.read_bytes()
     for wrong, words in (
         ({"most_pixels": 100_000}, "the photo has 600 x 400 pixels; at most 0.1 million are decoded"),
         ({"side": None, "most_bytes": 50}, "at most 50 are sent"),
         ({"path": str(tmp_path / "none.png")}, "there is no such file"),
-        ({"path": str(tmp_path)}, "the file cannot be read"),
+        ({"path": str(tmp_path)}, "expected a file, got a folder"),
     ):
         answer, data = read_photo({**job, **wrong})
         assert words in answer["error"]

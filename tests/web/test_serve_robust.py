@@ -171,7 +171,7 @@ def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
         deadly = asyncio.create_task(pool.decode(photo_bytes(), "deadly.png", VIEWS))
         await asyncio.sleep(0.05)  # it is asked by now
         worker.kill()
-        with pytest.raises(ImageFileError, match="the photo broke the decoder"):
+        with pytest.raises(ProblemError, match="The process that decoded the photo ended early"):
             await deadly
         again = await pool.decode(photo_bytes(), "photo", VIEWS)
         return good, again, pool.killed
@@ -179,6 +179,51 @@ def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
     good, again, killed = with_pool(work, seconds=1.0)
     np.testing.assert_array_equal(good, again)
     assert killed == 2
+
+
+async def killed_at(pool, content):
+    """What is said of a photo whose worker is killed while it looks at it."""
+    async with asyncio.timeout(20):
+        while not pool._quick._idle.qsize():
+            await asyncio.sleep(0.01)
+    (worker,) = pool._quick.processes
+    os.kill(worker.pid, signal.SIGSTOP)
+    asked = asyncio.create_task(pool.decode(content, "photo.png", VIEWS))
+    while pool._quick._idle.qsize():
+        await asyncio.sleep(0.01)
+    os.kill(worker.pid, signal.SIGKILL)
+    (outcome,) = await asyncio.gather(asked, return_exceptions=True)
+    return outcome
+
+
+def test_a_photo_broke_the_decoder_only_where_workers_died_at_it_twice_in_a_row():
+    async def work(pool):
+        one, two = photo_bytes(1), photo_bytes(2)
+        outcomes = [await killed_at(pool, content) for content in (one, two, one, one)]
+        await pool.decode(two, "photo.png", VIEWS)  # it is no fault of this one
+        return [*outcomes, await killed_at(pool, two)]
+
+    first, second, again, yet_again, innocent = with_pool(work)
+    for outcome in (first, second, innocent):
+        assert isinstance(outcome, ProblemError)
+        assert (outcome.name, outcome.headers) == ("overloaded", {"retry-after": "1"})
+    for outcome in (again, yet_again):
+        assert isinstance(outcome, ImageFileError)
+        assert outcome.reason == "the photo broke the decoder, twice"
+
+
+def test_a_killed_worker_is_told_as_a_busy_server_and_the_next_try_is_answered():
+    with running(tiny.classifier(), decoding=DecodingSettings(workers=1)) as server, ThreadPoolExecutor(1) as threads:
+        lane = server.state.pool._quick
+        (worker,) = lane.processes
+        os.kill(worker.pid, signal.SIGSTOP)
+        asked = threads.submit(server.client.post, "/v1/predict", files=files(photo_bytes()))
+        until(lambda: not lane._idle.qsize())
+        os.kill(worker.pid, signal.SIGKILL)
+        answer = asked.result()
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["type"] == "urn:finegraph:problem:overloaded"
+        assert server.client.post("/v1/predict", files=files(photo_bytes())).status_code == 200
 
 
 def test_a_worker_that_died_before_it_was_asked_costs_no_photo():

@@ -10,7 +10,7 @@ import tiny_classifier as tiny
 from finegraph.errors import DataError
 from finegraph.graph import LabelGraph
 from finegraph.graph.json_file import graph_from_json
-from finegraph.web.pictures import SamplePhotos, Thumbnails
+from finegraph.web.pictures import PhotoPlace, SamplePhotos, Thumbnails
 from finegraph.web.problems import ProblemError
 from finegraph.web.routes_model import matching
 from serving import files, photo_bytes, running
@@ -127,12 +127,13 @@ def test_sample_folders_that_are_none_are_refused(tmp_path):
 
 def test_keys_of_thumbnails_cannot_be_made_by_others():
     one, two = Thumbnails(), Thumbnails()
-    key = one.key("/photos/a.jpg")
-    assert one.path(key) == "/photos/a.jpg"
-    assert one.key("/photos/a.jpg") == key
-    two.key("/photos/a.jpg")
+    photo = PhotoPlace("/photos/a.jpg", "/photos")
+    key = one.key(photo)
+    assert one.photo(key) == photo
+    assert one.key(photo) == key
+    two.key(photo)
     with pytest.raises(ProblemError, match="search again"):
-        two.path(key)
+        two.photo(key)
 
 
 def test_a_graph_without_kinds_is_served():

@@ -115,6 +115,8 @@ class IndexState:
         projection: to fewer dimensions.
         lists: of the approximate search.
         segments: the photos.
+        roots: the folders that photos were named by, which links must not lead out of where others see the photos;
+            older indexes have none.
     """
 
     generation: int = 0
@@ -127,6 +129,7 @@ class IndexState:
     projection: ProjectionEntry | None = None
     lists: ListsEntry | None = None
     segments: tuple[SegmentEntry, ...] = ()
+    roots: tuple[str, ...] = ()
 
     @property
     def photos(self) -> int:
@@ -161,6 +164,7 @@ class IndexState:
         for name in ("model", "graph", "projection", "lists"):
             plain[name] = None if plain[name] is None else asdict(plain[name])
         plain["segments"] = [segment.to_dict() for segment in self.segments]
+        plain["roots"] = list(self.roots)
         return {"format": FORMAT, "version": VERSION, "finegraph": __version__, **plain}
 
     @classmethod
@@ -173,6 +177,7 @@ class IndexState:
             if values[name] is not None:
                 values[name] = kind(**{**values[name], "file": FileEntry(**values[name]["file"])})
         values["segments"] = tuple(SegmentEntry.from_dict(one) for one in values["segments"])
+        values["roots"] = tuple(values.get("roots", ()))
         return cls(**values)
 
 

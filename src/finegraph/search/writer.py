@@ -185,6 +185,13 @@ class IndexWriter:
             entry = ProjectionEntry(file=file, recall=recall)
             self._commit(projection=entry, dimensions=int(directions.shape[1]))
 
+    def add_roots(self, roots: Sequence[str]) -> None:
+        """Note the folders that photos are named by; see `IndexState`."""
+        new = [root for root in dict.fromkeys(roots) if root not in self.state.roots]
+        if new:
+            with _written(self.folder):
+                self._commit(roots=(*self.state.roots, *new))
+
     def add(self, columns: Columns, instead_of: Sequence[Place] = ()) -> None:
         """Store photos, and remove others in the same step.
 

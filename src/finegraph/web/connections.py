@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from finegraph.web.admission import HERE, client_name
 from finegraph.web.problems import MEDIA_TYPE, PROBLEMS, ProblemError
+from finegraph.web.strict_http import StrictConnection
 
 HEAD, BODY = "head", "body"
 """The parts of a request that are waited for."""
@@ -46,6 +47,7 @@ class BoundedConnection(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.conn: StrictConnection = StrictConnection()
         self._phase: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -147,8 +149,8 @@ class BoundedConnection(H11Protocol):
             self._closing = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP is answered like other bad requests."""
-        self.end_with(ProblemError("bad-request", msg))
+        """What is not HTTP, or not strictly, is answered like other bad requests."""
+        self.end_with(self.conn.problem or ProblemError("bad-request", msg))
 
     def pause_writing(self) -> None:
         """The client reads slower than is written."""

@@ -1,21 +1,25 @@
 """Worker processes of one kind that decode photos, each killed and replaced when a photo keeps or breaks it.
 
 A photo waits for a free worker of its lane, so no more photos are decoded at once than the lane has workers. A worker
-that dies or hangs costs its own photo and nobody else's; one that died before it was asked costs none. Where no new one
-can be started, that is tried again until it works; meanwhile the lane says that it has none. Cost: two copies of the
-file and of the small picture through pipes, far less than the decoding itself.
+that dies or hangs costs its own photo and nobody else's; one that died before it was asked costs none. Workers also die
+when somebody kills them, or the system does for want of memory: so a photo that a worker died at may be tried again,
+and only the second time it is the photo that broke the decoder. Where no new one can be started, that is tried again
+until it works; meanwhile the lane says that it has none. Cost: two copies of the file and of the small picture through
+pipes, far less than the decoding itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -35,6 +39,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 """How long after a failed start the next is tried, in seconds; each time twice as long."""
 _SECRETS = ("FINEGRAPH_TOKEN",)
 """What a worker that a photo has broken must not know."""
+_MAX_SUSPECTS = 1000
+"""How many photos that a worker died at are remembered."""
 _LOG = logging.getLogger("finegraph.web")
 
 
@@ -71,6 +77,8 @@ class Lane:
         self._computing, self._waiting, self._queueing = computing, waiting, queueing
         self._idle: asyncio.LifoQueue[Process] = asyncio.LifoQueue()
         self._replacing: set[asyncio.Task[None]] = set()
+        self._suspects: OrderedDict[bytes, None] = OrderedDict()
+        """The photos at which a worker died the last time they were asked about, by digest."""
         self.processes: set[Process] = set()
         self.killed, self.inside = 0, 0
 
@@ -103,7 +111,7 @@ class Lane:
         Raises:
             ImageFileError: it is no photo, broken, too large, or takes too long.
             LargePhoto: it is for another lane.
-            ProblemError: no worker became free for too long.
+            ProblemError: no worker became free for too long, or the worker died; another may do it.
         """
         self.inside += 1
         try:
@@ -150,16 +158,33 @@ class Lane:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_A_MOMENT):
                     await worker.wait()
-            out_of_time = worker.returncode == _OUT_OF_TIME
-            reason = _too_long(self._computing) if out_of_time else "the photo broke the decoder"
-            raise ImageFileError(name, reason) from None
+            if worker.returncode == _OUT_OF_TIME:
+                raise ImageFileError(name, _too_long(self._computing)) from None
+            raise self._suspect(content, job, name) from None
         finally:
             # A worker that was interrupted half-way, for whatever reason, would answer the next photo with this one.
             if usable:
+                self._acquit(content, job)
                 self._idle.put_nowait(worker)
             else:
                 self._give_up(worker)
         return found
+
+    def _suspect(self, content: bytes, job: dict[str, Any], name: str) -> ImageFileError | ProblemError:
+        """What to say of a photo that a worker died at: the second time in a row, that it is the photo."""
+        digest = _digest(content, job)
+        if digest in self._suspects:
+            self._suspects.move_to_end(digest)
+            return ImageFileError(name, "the photo broke the decoder, twice")
+        self._suspects[digest] = None
+        if len(self._suspects) > _MAX_SUSPECTS:
+            self._suspects.popitem(last=False)
+        return ProblemError("overloaded", "The process that decoded the photo ended early.", {"retry-after": "1"})
+
+    def _acquit(self, content: bytes, job: dict[str, Any]) -> None:
+        """Forget that a worker died at a photo: another did not."""
+        if self._suspects:
+            self._suspects.pop(_digest(content, job), None)
 
     def _give_up(self, worker: Process) -> None:
         """Let a worker be replaced while others go on."""
@@ -230,6 +255,11 @@ class Lane:
         if worker.stdin is not None:
             worker.stdin.close()
         await worker.wait()
+
+
+def _digest(content: bytes, job: dict[str, Any]) -> bytes:
+    """What a photo is known by: its content, or its path where the worker reads it."""
+    return hashlib.blake2b(content or os.fsencode(job.get("path", "")), digest_size=16).digest()
 
 
 def _too_long(seconds: float) -> str:

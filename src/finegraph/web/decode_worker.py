@@ -19,8 +19,11 @@ import signal
 import sys
 from typing import IO, Any
 
+from PIL.Image import Image
+
 from finegraph.data.images import OpenFile, decode_image, unreadable
 from finegraph.data.resizing import middle, resized
+from finegraph.data.roots import PhotoRoot
 from finegraph.errors import ImageFileError, ImageTooLargeError
 
 READY = b"ready\n"
@@ -32,6 +35,8 @@ MOST_SCANS = 100
 """A JPEG goes over its pixels ten times or so; one that does it oftener is made to keep decoders busy."""
 SCANS_PER_PIXEL = 16
 """A pixel of a JPEG takes, for each scan, this many times less than one of other formats; it is decoded smaller."""
+SIDE_OF_A_LOOK = 64
+"""How large a photo is decoded only to see that it is one."""
 _JPEG = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MOST_MARKERS = 1000
@@ -114,16 +119,18 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Read a photo of this machine, as it is or as a small JPEG that has none of the file's other data.
 
+    What cannot be decoded is no photo and is not sent either way.
+
     Args:
-        job: `path`; `stamp`, that of the file when it was read last, or None; `side`, the longer side of the JPEG at
-            the most, or None for the file as it is, of at most `most_bytes`; `most_pixels`, `most_jpeg_pixels` and
-            `megabytes` as in `decode`.
+        job: `path`; `root`, the folder that the file must lie in, wherever links lead; `stamp`, that of the file when
+            it was read last, or None; `side`, the longer side of the JPEG at the most, or None for the file as it is,
+            of at most `most_bytes`; `most_pixels`, `most_jpeg_pixels` and `megabytes` as in `decode`.
 
     Returns:
         `stamp` and the bytes, none where the stamp is still the same; or `error` with the reason and nothing.
     """
     try:
-        with open(job["path"], "rb") as file:
+        with PhotoRoot(job["root"]).open(job["path"]) as file:
             status = os.fstat(file.fileno())
             stamp = [status.st_ino, status.st_size, status.st_mtime_ns]
             if stamp == job["stamp"]:
@@ -132,7 +139,9 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
                 return {"stamp": stamp}, _small_jpeg(file, job)
             if status.st_size > job["most_bytes"]:
                 return {"error": f"the file has {status.st_size} bytes; at most {job['most_bytes']} are sent"}, b""
-            return {"stamp": stamp}, file.read(job["most_bytes"])
+            content = file.read(job["most_bytes"])
+            _picture(io.BytesIO(content), SIDE_OF_A_LOOK, job)
+            return {"stamp": stamp}, content
     except ImageFileError as error:
         if not isinstance(error.__cause__, MemoryError):
             return {"error": error.reason[:MOST_REASON]}, b""
@@ -144,8 +153,18 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _small_jpeg(file: OpenFile, job: dict[str, Any]) -> bytes:
-    """A small JPEG of the photo in a file, which is not read as a whole unless it is a JPEG itself."""
-    side, most, source = job["side"], job["most_pixels"], file
+    """A small JPEG of the photo in a file."""
+    picture = _picture(file, job["side"], job)
+    picture.thumbnail((job["side"], job["side"]))
+    picture.info.clear()  # comments and profiles of the file would be written along
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=82)
+    return buffer.getvalue()
+
+
+def _picture(file: OpenFile, side: int, job: dict[str, Any]) -> Image:
+    """The photo in a file, no smaller than `side`; it is not read as a whole unless it is a JPEG."""
+    most, source = job["most_pixels"], file
     if file.read(len(_JPEG)) == _JPEG:
         file.seek(0)
         content = file.read()
@@ -154,12 +173,7 @@ def _small_jpeg(file: OpenFile, job: dict[str, Any]) -> bytes:
             raise MemoryError
         most, source = job["most_jpeg_pixels"], io.BytesIO(content)
     source.seek(0)
-    picture = decode_image(source, "photo", at_least=(side, side), most_pixels=most).picture
-    picture.thumbnail((side, side))
-    picture.info.clear()  # comments and profiles of the file would be written along
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=82)
-    return buffer.getvalue()
+    return decode_image(source, "photo", at_least=(side, side), most_pixels=most).picture
 
 
 def jpeg_scans(content: bytes) -> tuple[int, int]:

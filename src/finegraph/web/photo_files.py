@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from finegraph.web.decode_lane import Lane
 from finegraph.web.decoding import DecodingSettings
-from finegraph.web.pictures import MOST_SAMPLE_BYTES
+from finegraph.web.pictures import MOST_SAMPLE_BYTES, PhotoPlace
 from finegraph.web.problems import ProblemError
 
 SIDE = 320
@@ -74,15 +74,16 @@ class PhotoFiles:
         """How many processes had to be killed or died so far."""
         return self._lane.killed
 
-    async def small(self, path: str) -> PhotoFile:
+    async def small(self, photo: PhotoPlace) -> PhotoFile:
         """A small JPEG of a photo.
 
         Raises:
-            ImageFileError: it cannot be read, is too large, or takes too long.
+            ImageFileError: it cannot be read, lies outside its root, is too large, or takes too long.
             ProblemError: too many wait already, or the process did not become free.
         """
+        path = photo.path
         stamp, made = self._kept.get(path, (None, b""))
-        answer, data = await self._read(path, SIDE, stamp)
+        answer, data = await self._read(photo, SIDE, stamp)
         if answer["stamp"] != stamp:
             made = data
             self._keep(path, answer["stamp"], data)
@@ -90,15 +91,16 @@ class PhotoFiles:
             self._kept.move_to_end(path)
         return PhotoFile(made, _tag(path, answer["stamp"]))
 
-    async def whole(self, path: str) -> PhotoFile:
+    async def whole(self, photo: PhotoPlace) -> PhotoFile:
         """A photo as it is; see `small`."""
-        answer, data = await self._read(path, None, None)
-        return PhotoFile(data, _tag(path, answer["stamp"]))
+        answer, data = await self._read(photo, None, None)
+        return PhotoFile(data, _tag(photo.path, answer["stamp"]))
 
-    async def _read(self, path: str, side: int | None, stamp: list[int] | None) -> tuple[dict[str, Any], bytes]:
+    async def _read(self, photo: PhotoPlace, side: int | None, stamp: list[int] | None) -> tuple[dict[str, Any], bytes]:
         if self._lane.inside >= MOST_WAITING:
             raise ProblemError("overloaded", f"There are {self._lane.inside} photos that wait to be read.", _RETRY)
-        return await self._lane.ask(b"", "photo", {"path": path, "side": side, "stamp": stamp, **self._bounds})
+        job = {"path": photo.path, "root": photo.root, "side": side, "stamp": stamp, **self._bounds}
+        return await self._lane.ask(b"", "photo", job)
 
     def _keep(self, path: str, stamp: list[int], made: bytes) -> None:
         """Keep a small picture and forget those that nobody asked for lately."""

@@ -1,18 +1,22 @@
 """Which photos on this machine clients may see: samples to try, and photos that a search found.
 
 A client never names a file. It names a number in a list, or a key that an answer held; so there is no path to climb out
-of a folder with. The files themselves are read in `photo_files.py`.
+of a folder with. Each photo has a root, a folder that links must not lead out of. The files themselves are read in
+`photo_files.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import secrets
 from collections import OrderedDict
 from pathlib import Path
+from typing import NamedTuple
 
+from finegraph.data.roots import PhotoRoot
 from finegraph.errors import DataError
 from finegraph.web.problems import ProblemError
 from finegraph.workflows.predict import photos_of
@@ -20,6 +24,14 @@ from finegraph.workflows.predict import photos_of
 MOST_SAMPLES = 24
 MOST_SAMPLE_BYTES = 16 << 20
 _MOST_KEYS = 50_000
+_LOG = logging.getLogger("finegraph.web")
+
+
+class PhotoPlace(NamedTuple):
+    """A photo of this machine: its path, and the folder that it must lie in, wherever links lead."""
+
+    path: str
+    root: str
 
 
 def photos_below(folder: Path) -> list[str]:
@@ -48,18 +60,28 @@ class SamplePhotos:
 
     def __init__(self, folder: Path | None) -> None:
         self.paths: list[str] = []
+        self._root = os.path.abspath(folder or "")
         if folder is not None:
             if not folder.is_dir():
                 raise DataError(f"{folder}: expected a folder of photos, got none; name a folder that is there")
-            found = [path for path in photos_below(folder) if os.path.getsize(path) <= MOST_SAMPLE_BYTES]
+            named, root = photos_below(folder), PhotoRoot(folder)
+            inside = [path for path in named if root.holds(path)]
+            if len(inside) < len(named):
+                _LOG.warning(
+                    "%s: %d of %d photos are links that lead out of the folder; they are not offered",
+                    folder,
+                    len(named) - len(inside),
+                    len(named),
+                )
+            found = [path for path in inside if os.path.getsize(path) <= MOST_SAMPLE_BYTES]
             step = max(1, len(found) // MOST_SAMPLES)
             self.paths = found[::step][:MOST_SAMPLES]  # spread over the folder, whose order often is that of labels
 
-    def path(self, number: int) -> str:
-        """The file of a number."""
+    def photo(self, number: int) -> PhotoPlace:
+        """The photo of a number."""
         if not 0 <= number < len(self.paths):
             raise ProblemError("not-found", f"There are {len(self.paths)} samples, counted from 0; got {number}.")
-        return self.paths[number]
+        return PhotoPlace(self.paths[number], self._root)
 
 
 class Thumbnails:
@@ -67,20 +89,21 @@ class Thumbnails:
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(16)
-        self._paths: OrderedDict[str, str] = OrderedDict()
+        self._photos: OrderedDict[str, PhotoPlace] = OrderedDict()
 
-    def key(self, path: str) -> str:
+    def key(self, photo: PhotoPlace) -> str:
         """The key of a photo; the same photo has the same one."""
-        key = hashlib.blake2b(path.encode(errors="surrogateescape"), key=self._secret, digest_size=16).hexdigest()
-        self._paths[key] = path
-        self._paths.move_to_end(key)
-        while len(self._paths) > _MOST_KEYS:
-            self._paths.popitem(last=False)
+        name = photo.path.encode(errors="surrogateescape")
+        key = hashlib.blake2b(name, key=self._secret, digest_size=16).hexdigest()
+        self._photos[key] = photo
+        self._photos.move_to_end(key)
+        while len(self._photos) > _MOST_KEYS:
+            self._photos.popitem(last=False)
         return key
 
-    def path(self, key: str) -> str:
+    def photo(self, key: str) -> PhotoPlace:
         """The photo of a key."""
         try:
-            return self._paths[key]
+            return self._photos[key]
         except KeyError:
             raise ProblemError("not-found", "No photo that was found lately has this key; search again.") from None

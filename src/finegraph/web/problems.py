@@ -58,6 +58,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     "evidence": ProblemKind(422, "What is given cannot be used", "Correct or leave out what is given."),
     "photo": ProblemKind(422, "The photo cannot be read", "Send a whole photo, such as a JPEG or PNG."),
     "too-many": ProblemKind(429, "You ask for more than your share", "Wait for your answers; try after Retry-After."),
+    "head-too-large": ProblemKind(431, "The head of the request is too large", "Send fewer or shorter headers."),
     "internal": ProblemKind(500, "The server has a fault", "Try again; if it stays, look into the server's log."),
     "overloaded": ProblemKind(503, "The server is busy", "Try again after the seconds in Retry-After."),
     "index-changed": ProblemKind(503, "The index cannot be opened", "Try again later; the server's log says why."),

@@ -18,6 +18,7 @@ import h11
 from finegraph.web.admission import Admission
 from finegraph.web.connections import BODY, BoundedConnection, ConnectionLimits, problem_bytes
 from finegraph.web.problems import ProblemError
+from finegraph.web.strict_http import head_problem
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,12}) *\r\n", re.IGNORECASE)
 _NOT_PLAIN = re.compile(rb"\r\n(?:transfer-encoding|expect|upgrade|connection)[ \t]*:", re.IGNORECASE)
@@ -97,8 +98,8 @@ def plain_size(data: bytes) -> int | None:
         return None
     head = data[: end + 2]
     lengths = _LENGTH.findall(head)
-    if head.count(b"\n") != head.count(b"\r\n"):
-        return None  # the parser takes a bare line feed for the end of a line too, and sees other fields than these
+    if head_problem(data) is not None:
+        return None
     if len(lengths) != 1 or head.lower().count(b"content-length") != 1 or _NOT_PLAIN.search(head):
         return None
     return end + len(_END) + int(lengths[0])

@@ -60,6 +60,6 @@ def label_search_routes(state: ServerState) -> APIRouter:
                 guessed=guessed,
             )
             hits = await asyncio.to_thread(opened.search_label, label, ask)
-        return JSONResponse({"model": model.id, "label": label, "hits": hit_contents(state, hits)})
+        return JSONResponse({"model": model.id, "label": label, "hits": hit_contents(state, opened, hits)})
 
     return router

@@ -85,7 +85,7 @@ def model_routes(state: ServerState) -> APIRouter:
     )
     async def sample(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
         """A photo to try, as it is."""
-        found = await state.photo_files.whole(state.samples.path(number))
+        found = await state.photo_files.whole(state.samples.photo(number))
         return found.response(request, "application/octet-stream")
 
     @router.get(
@@ -98,7 +98,7 @@ def model_routes(state: ServerState) -> APIRouter:
     )
     async def small(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
         """A small picture of a photo to try."""
-        found = await state.photo_files.small(state.samples.path(number))
+        found = await state.photo_files.small(state.samples.photo(number))
         return found.response(request, "image/jpeg")
 
     return router

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
@@ -20,6 +20,9 @@ from finegraph.web.searching import OpenIndex, PhotoIndex, SearchAsk
 from finegraph.web.state import ServerState
 from finegraph.web.uploads import Upload, read_upload
 from finegraph.workflows.predict import parse_given
+
+if TYPE_CHECKING:
+    from finegraph.search import Hit
 
 _NAMES = {"type": "array", "items": {"type": "string"}}
 FIELDS: dict[str, dict[str, Any]] = {
@@ -70,7 +73,7 @@ def search_routes(state: ServerState) -> APIRouter:
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
             hits = await asyncio.to_thread(opened.search, scores, ask)
         photos = [
-            {"number": number, "photo": upload.photos[number].name, "hits": hit_contents(state, found)}
+            {"number": number, "photo": upload.photos[number].name, "hits": hit_contents(state, opened, found)}
             for number, found in zip(good, hits, strict=True)
         ]
         return JSONResponse({"model": model.id, "photos": photos, "bad": bad})
@@ -85,7 +88,7 @@ def search_routes(state: ServerState) -> APIRouter:
     )
     async def photo(request: Request, key: Annotated[str, Path(max_length=64)]) -> Response:
         """A small picture of a photo that a search found."""
-        found = await state.photo_files.small(state.thumbnails.path(key))
+        found = await state.photo_files.small(state.thumbnails.photo(key))
         return found.response(request, "image/jpeg")
 
     return router
@@ -117,7 +120,7 @@ def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[Ope
     )
 
 
-def hit_contents(state: ServerState, hits: Sequence[Any]) -> list[dict[str, Any]]:
+def hit_contents(state: ServerState, opened: OpenIndex, hits: Sequence[Hit]) -> list[dict[str, Any]]:
     """Hits as JSON: the name of the file alone and a key, never a path of this machine."""
     contents = []
     for hit in hits:
@@ -125,6 +128,6 @@ def hit_contents(state: ServerState, hits: Sequence[Any]) -> list[dict[str, Any]
         path = content.pop("path")
         # Names of files may be any bytes, and JSON holds text only.
         content["name"] = os.path.basename(path).encode("utf-8", "backslashreplace").decode("utf-8")
-        content["thumbnail"] = f"/v1/photos/{state.thumbnails.key(path)}"
+        content["thumbnail"] = f"/v1/photos/{state.thumbnails.key(opened.place(hit))}"
         contents.append(content)
     return contents

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from finegraph.data.roots import root_of
 from finegraph.errors import FinegraphError
 from finegraph.web.answering import Scores, ServedModel
+from finegraph.web.pictures import PhotoPlace
 from finegraph.web.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -131,6 +133,10 @@ class OpenIndex:
 
     def __init__(self, index: Index, model: ServedModel) -> None:
         self._index, self._model = index, model
+
+    def place(self, hit: Hit) -> PhotoPlace:
+        """Where a photo that was found lies, and the folder that it must not lead out of."""
+        return PhotoPlace(hit.path, root_of(hit.path, self._index.state.roots))
 
     def filters(self, texts: Sequence[str]) -> dict[str, set[str]] | None:
         """Filters from texts like `restaurant=B`, by the labels of the photos, also those the model does not have.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
@@ -41,6 +42,8 @@ HEADERS = {
 }
 """Put on every answer."""
 READS = ("GET", "HEAD", "OPTIONS")
+_HOST = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[\w.~%!$&'()*+,;=-]*)(?::\d*)?", re.ASCII)
+"""A Host header: a name or an address, and a port; no user before it."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -146,7 +149,10 @@ class Guard:
             await problem_of(error).response()(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> None:
-        name = host_name(headers.get("host", ""))
+        header = headers.get("host", "")
+        if _HOST.fullmatch(header) is None:
+            raise ProblemError("bad-request", f"The Host header {header[:80]!r} is no name or address with a port.")
+        name = host_name(header)
         if name in self._names or (not is_loopback(self._security.host) and _is_address(name)):
             return  # rebinding needs a name: an address cannot be pointed elsewhere
         raise ProblemError("host", f"The Host header names {name[:80]!r}, which this server is not called.")

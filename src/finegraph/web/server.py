@@ -30,8 +30,6 @@ from finegraph.web.state import ServerState
 _LOG = logging.getLogger("finegraph.web")
 _AFTER_UPLOADS = 5.0
 """How long after the time for uploads a connection is cut, in seconds; the route answers first where it can."""
-_MOST_HEAD = 32 << 10
-"""The largest head of a request, in bytes."""
 _SWITCH = 0.0005
 """How long a thread may keep others from running Python, in seconds. The loop that talks to clients gives way whenever
 it sends; with Python's own 5 ms it then waits so long that the network has nothing to do: a quarter fewer photos."""
@@ -106,7 +104,6 @@ def make_server(state: ServerState) -> Server:
             lifespan="on",
             ws="none",
             backlog=512,
-            h11_max_incomplete_event_size=_MOST_HEAD,
             timeout_keep_alive=20,
             timeout_graceful_shutdown=round(settings.stop_seconds),
         )

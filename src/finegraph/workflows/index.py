@@ -35,7 +35,7 @@ from finegraph.search.nearest import unit_rows
 from finegraph.search.projection import SAMPLE, check_projection, fit_projection
 from finegraph.search.state import STATE, IndexState, read_state
 from finegraph.search.writer import Identity, IndexWriter, Place
-from finegraph.workflows.index_photos import identity_of, read_photos
+from finegraph.workflows.index_photos import identity_of, read_photos, roots_of
 from finegraph.workflows.stored_features import stored_features
 
 PART, FIRST_PART = 2048, 256
@@ -137,6 +137,7 @@ def make_index(
         writer = IndexWriter.create(folder, model=entry, graph=classifier.graph, feature_size=size, way=way)
     with writer:
         refuse_other_model(writer.folder, writer.state, entry)
+        writer.add_roots(roots_of(photos))
         job = _Job(writer, classifier, on_bad_file, workers, engine, stored_features(model), progress)
         job.store(samples, project)
         writer.finish()
@@ -197,6 +198,7 @@ def add_photos(
     refuse_other_model(Path(folder), state, model_entry(classifier, place))
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
     with IndexWriter(folder) as writer:
+        writer.add_roots(roots_of(photos))
         job = _Job(writer, classifier, on_bad_file, workers, engine, stored_features(place), progress)
         job.store(samples, None)
         if writer.state.complete:

@@ -47,6 +47,16 @@ def read_photos(sources: Sequence[str | os.PathLike[str]], *, split: str | None 
     return Samples(found.values(), named)
 
 
+def roots_of(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The folder of each source, absolute: that which is named, or that of the file which is named."""
+    found = []
+    for source in map(os.fspath, sources):
+        layout, mark, place = source.partition(":")
+        path = Path(place if mark and layout in LAYOUTS and not os.path.exists(source) else source)
+        found.append(os.path.abspath(path if path.is_dir() else path.parent))
+    return found
+
+
 def identity_of(sample: Sample, boxes: bool) -> Identity:
     """What an index knows a photo by: its absolute path, and its box where the model looks at boxes."""
     return os.path.abspath(sample.path), sample.box if boxes else None

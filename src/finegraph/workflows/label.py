@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from finegraph.data.roots import paths_outside, root_of
 from finegraph.data.samples import Box, Samples
 from finegraph.data.sources import read_samples
 from finegraph.errors import GraphError, InputError, UnknownNameError, unknown_name
@@ -55,12 +56,14 @@ class SessionPhoto:
     Attributes:
         key: what it is called in the store and on the page.
         path: the file.
+        root: the folder that it must lie in, wherever links lead.
         fine: its class, where it is known.
         box: where the object is; None for the whole photo.
     """
 
     key: str
     path: Path
+    root: str
     fine: str | None
     box: Box | None
 
@@ -77,6 +80,7 @@ class LabelSession:
         notes: what to tell once.
         suggested: how many suggestions were made.
         began: the edit up to which the photos have the present names of their classes.
+        outside: the files of photos that are links out of their folder; they are not shown.
     """
 
     store: LabelStore
@@ -86,6 +90,7 @@ class LabelSession:
     notes: tuple[str, ...] = ()
     suggested: SuggestionCounts = field(default_factory=SuggestionCounts)
     began: int = 0
+    outside: frozenset[Path] = frozenset()
     _renames: list[Rename] = field(default_factory=list)
     _renaming: threading.Lock = field(default_factory=threading.Lock)
 
@@ -103,8 +108,9 @@ class LabelSession:
             return by_key, by_fine
         for sample in self.samples:
             key = photo_key(sample.path, self._folder)
-            if key not in by_key and photo_fault(key) is None:
-                photo = SessionPhoto(key=key, path=sample.path, fine=sample.label, box=sample.box)
+            if key not in by_key and photo_fault(key) is None and sample.path not in self.outside:
+                root = root_of(sample.path, (self._folder,))
+                photo = SessionPhoto(key=key, path=sample.path, root=root, fine=sample.label, box=sample.box)
                 by_key[key] = photo
                 if sample.label is not None:
                     by_fine.setdefault(sample.label, []).append(photo)
@@ -197,6 +203,7 @@ def open_session(
     store, notes = open_store(graph, database)
     try:
         began, known = store.version, set(store.columns()[0])
+        outside: frozenset[Path] = frozenset()
         if samples is not None:
             samples = with_present_names(samples, present_names(store.renames(version=began), known))
         suggested = make_suggestions(store, model=model, samples=samples, progress=progress)
@@ -212,6 +219,9 @@ def open_session(
                     *notes,
                     f"{odd} photos are left out: their file names hold control characters or are not UTF-8",
                 )
+            outside = paths_outside((sample.path for sample in samples), folder)
+            if outside:
+                notes = (*notes, f"{len(outside)} photos are left out: they are links that lead out of {folder}")
             strangers = sum(sample.label is not None and sample.label not in known for sample in samples)
             if strangers:
                 notes = (*notes, f"{strangers} photos are of classes that the graph does not have")
@@ -220,7 +230,14 @@ def open_session(
         raise
     name = Path(os.fspath(graph)).stem if "://" not in os.fspath(graph) else "labels"
     return LabelSession(
-        store=store, name=name, samples=samples, source=data, notes=notes, suggested=suggested, began=began
+        store=store,
+        name=name,
+        samples=samples,
+        source=data,
+        notes=notes,
+        suggested=suggested,
+        began=began,
+        outside=outside,
     )
 
 

@@ -1,4 +1,4 @@
-"""Thumbnails of the photos of the data set, by number: nothing else of the disk can be asked for.
+"""Thumbnails of the photos of the data set, by number: nothing else of the disk can be asked for, links or no links.
 
 A thumbnail has one of three sizes and is made when it is first asked for; the last ones are kept in memory. At most two
 photos are decoded at a time, and very large ones are refused from their header.
@@ -15,7 +15,9 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from PIL import Image
 
-from finegraph.data.images import read_image
+from finegraph.data.images import decode_image, unreadable
+from finegraph.data.roots import PhotoRoot
+from finegraph.errors import ImageFileError
 from finegraph.web.label.json_routes import JsonRouter
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
@@ -60,13 +62,17 @@ def thumbnail(photo: SessionPhoto, side: int) -> bytes:
     """A photo as a JPEG whose longer side has at most `side` pixels.
 
     Raises:
-        ImageFileError: the file is missing, broken or too large.
+        ImageFileError: the file is missing, broken, too large, or lies outside the folder of the photos.
     """
-    picture = read_image(photo.path, at_least=(side, side), most_pixels=MOST_PIXELS)
+    try:
+        with PhotoRoot(photo.root).open(photo.path) as file:
+            picture = decode_image(file, photo.path, at_least=(side, side), most_pixels=MOST_PIXELS).picture
+    except OSError as error:
+        raise ImageFileError(photo.path, unreadable(error)) from error
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-    file = io.BytesIO()
-    picture.save(file, "JPEG", quality=85)
-    return file.getvalue()
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
 
 
 def photo_routes(session: LabelSession) -> APIRouter:

@@ -49,6 +49,7 @@ def serve_label(
     """
     import uvicorn
 
+    from finegraph.web.connections import BoundedConnection
     from finegraph.web.server import Server, listen, run_until_stopped
 
     Security(host=host, port=port, token=token).check()
@@ -60,6 +61,7 @@ def serve_label(
         )
         config = uvicorn.Config(
             create_label_app(session, security=security),
+            http=BoundedConnection,
             log_config=None,
             access_log=False,
             server_header=False,

@@ -1,0 +1,93 @@
+"""Photos that stay inside the folder they were named by, wherever links lead.
+
+Whoever shows photos of this machine to others shows those of some folders, their roots. A link in such a folder may
+lead to any file of the machine. So a photo is opened first, and then the system is asked where the open file lies:
+nothing can be exchanged between the look and the reading. Links that stay inside a root are followed. Cost: one look at
+the path of an open file; `holds` looks at each folder once.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from finegraph.errors import ImageFileError
+
+LEADS_OUT = "it is a link that leads out of the folder of its photos; put the photo itself there"
+NO_FILE = "expected a file, got a folder, a pipe or a device"
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe that nobody writes to is opened without waiting, and then refused."""
+
+
+class PhotoRoot:
+    """A folder that its photos do not lead out of.
+
+    Args:
+        folder: the folder; it may itself be a link.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._real = os.path.realpath(folder)
+        self._folders: dict[str, str] = {}
+
+    def holds(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a path leads to a place inside, as far as links are concerned; the file need not be there."""
+        folder, name = os.path.split(os.path.abspath(path))
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        real = os.path.join(self._folders[folder], name)
+        return _is_inside(os.path.realpath(real) if os.path.islink(real) else real, self._real)
+
+    def open(self, path: str | os.PathLike[str]) -> io.BufferedReader:
+        """Open a file that lies inside.
+
+        Raises:
+            ImageFileError: it lies elsewhere, or is no file.
+            OSError: it cannot be opened.
+        """
+        descriptor = os.open(path, _FLAGS)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ImageFileError(path, NO_FILE)
+            if not _is_inside(_place_of(descriptor, path), self._real):
+                raise ImageFileError(path, LEADS_OUT)
+            return os.fdopen(descriptor, "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def paths_outside(paths: Iterable[Path], folder: str | os.PathLike[str]) -> frozenset[Path]:
+    """Those of some photos that are links out of a folder; of a photo that is named elsewhere, out of its own."""
+    roots: dict[str, PhotoRoot] = {}
+    found = set()
+    for path in paths:
+        root = root_of(path, (folder,))
+        if not roots.setdefault(root, PhotoRoot(root)).holds(path):
+            found.add(path)
+    return frozenset(found)
+
+
+def root_of(path: str | os.PathLike[str], roots: Iterable[str | os.PathLike[str]]) -> str:
+    """The deepest of some folders that a path names a file in; that of the file itself where none does."""
+    place = Path(os.path.abspath(path))
+    inside = [folder for folder in map(os.path.abspath, roots) if place.is_relative_to(folder)]
+    return max(inside, key=len, default=os.fspath(place.parent))
+
+
+def _place_of(descriptor: int, path: str | os.PathLike[str]) -> str:
+    """Where an open file lies, whatever its path leads to by now."""
+    link = f"/proc/self/fd/{descriptor}"
+    if os.path.islink(link):
+        return os.readlink(link)
+    real = os.path.realpath(path)  # other systems than Linux do not tell; see whether it is the same file
+    if not os.path.samestat(os.stat(real), os.fstat(descriptor)):
+        raise ImageFileError(path, "the file was exchanged while it was opened; try again")
+    return real
+
+
+def _is_inside(place: str, folder: str) -> bool:
+    return place.startswith(folder if folder.endswith(os.sep) else folder + os.sep)
