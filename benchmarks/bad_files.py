@@ -124,9 +124,15 @@ def mutant(chance: random.Random, content: bytes) -> bytes:
     return bytes(altered)
 
 
+def tiny_classifier() -> tiny.PhotoClassifier:
+    """A classifier with a very small network."""
+    build.BACKBONES["tiny"] = lambda dropout, auxiliary: tiny.TinyBackbone()
+    return tiny.classifier()
+
+
 def photos_drill(folder: Path, count: int, seed: int) -> Counter[str]:
     """Evaluate and check `count` photos, some at a time."""
-    classifier = tiny.classifier()
+    classifier = tiny_classifier()
     chance, found = random.Random(seed), Counter[str]()
     for start in range(0, count, PART):
         place = folder / f"{start}"
@@ -191,7 +197,7 @@ def graphs_drill(folder: Path, count: int) -> tuple[Counter[str], float]:
 def ways_drill(folder: Path, count: int, seed: int) -> int:
     """Try so many ways out of a server's folder, a quarter of them links; how many led nowhere."""
     outside, links = traversal.Outside(folder), count // 4
-    with running(tiny.classifier(), samples=outside.photos) as server:
+    with running(tiny_classifier(), samples=outside.photos) as server:
         found = traversal.ways_out(server, outside, random.Random(seed), paths=count - links, links=links)
     return count - len(found)
 
@@ -207,7 +213,6 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the decoders' remarks on what is broken
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # the server's on what is no HTTP
-    build.BACKBONES["tiny"] = lambda dropout, auxiliary: tiny.TinyBackbone()
     table, well = Table("files", "what must hold", "found", "expected"), True
 
     def row(files: str, what: str, number: float, expected: float) -> None:

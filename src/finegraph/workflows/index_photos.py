@@ -50,7 +50,8 @@ def read_photos(sources: Sequence[str | os.PathLike[str]], *, split: str | None 
 def roots_of(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The folder of each source, absolute: that which is named, or that of the file which is named."""
     found = []
-    for source in map(os.fspath, sources):
+    for named in sources:
+        source = os.fspath(named)
         layout, mark, place = source.partition(":")
         path = Path(place if mark and layout in LAYOUTS and not os.path.exists(source) else source)
         found.append(os.path.abspath(path if path.is_dir() else path.parent))
