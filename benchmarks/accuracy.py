@@ -5,9 +5,9 @@
     python benchmarks/accuracy.py --data cub:FOLDER --photos 1 2 5 10
 
 Both heads see the same features of the same draws and choose among equally many settings on the same validation photos
-(`finegraph.model.selection.default_grid`). Draws are paired: each row gives the mean difference with a 95 % interval
-(Student's t over the draws). Draws share their test photos, so the interval covers the chance of the draw, not that of
-the test set; for all photos, of which there is one draw, the interval is a bootstrap over test photos instead.
+(`finegraph.model.fitting.selection.default_grid`). Draws are paired: each row gives the mean difference with a 95 %
+interval (Student's t over the draws). Draws share their test photos, so the interval covers the chance of the draw, not
+that of the test set; for all photos, of which there is one draw, the interval is a bootstrap over test photos instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from finegraph.evaluation.relations import judge_kind
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
-from finegraph.model.selection import default_grid, grid_settings, search
+from finegraph.model.fitting.selection import default_grid, grid_settings, search
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training_data import make_views

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import finegraph as fg
 from finegraph.errors import EvidenceError, InputError, MissingExtraError, ShapeError, TargetError, UnknownNameError
 from finegraph.model import BipartiteClassifier
-from finegraph.model.selection import deal_folds
+from finegraph.model.fitting.selection import deal_folds
 
 DIGITS = fg.LabelGraph.from_table(
     {

@@ -9,7 +9,7 @@ import torch
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting import FitSettings, fit_head
-from finegraph.model.selection import grid_settings
+from finegraph.model.fitting.selection import grid_settings
 from finegraph.workflows.study.heads import answer_of, fit_study_head, grid_of, only_parent
 from finegraph.workflows.study.measure import joined, judged, means, measure
 from finegraph.workflows.study.photos import Part, kind_groups

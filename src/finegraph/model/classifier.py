@@ -1,6 +1,6 @@
 """A scikit-learn estimator on feature matrices: `BipartiteClassifier`.
 
-It is the last layer of a network fitted to given features, to the minimum and without learning rates (fitting.py), with
+It is the last layer of a network fitted to given features, to the minimum and without learning rates (fitting/), with
 everything the posterior can answer: kinds, evidence, marginals. Without a graph it is multinomial logistic regression.
 
 The objective is convex for the softmax head only; with kinds its minimum is the one that is reached from all weights 0,
@@ -21,8 +21,8 @@ from finegraph.errors import InputError, MissingExtraError, TargetError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings, fit_head
-from finegraph.model.selection import Fold, Grid, Search, deal_folds, default_grid, grid_settings, search
-from finegraph.model.targets import Classes, classes_of_graph, classes_of_values, kind_target_indices
+from finegraph.model.fitting.selection import Fold, Grid, Search, deal_folds, default_grid, grid_settings, search
+from finegraph.model.fitting.targets import Classes, classes_of_graph, classes_of_values, kind_target_indices
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

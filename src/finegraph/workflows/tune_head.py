@@ -21,7 +21,7 @@ from finegraph.errors import DataError, ImageFileError
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
-from finegraph.model.selection import deal_folds, default_grid, grid_settings, search
+from finegraph.model.fitting.selection import deal_folds, default_grid, grid_settings, search
 from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings

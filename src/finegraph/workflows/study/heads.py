@@ -6,8 +6,8 @@
     independent        N strengths; each of its layers keeps the one that suits it
     ensemble           N strengths; each of its two heads keeps the one that suits it
 
-With N = 28 the grids are those of `finegraph.model.selection`. The setting under which the validation photos' fine
-labels are most likely wins, then the head is fitted once more from nothing, and only that is timed.
+With N = 28 the grids are those of `finegraph.model.fitting.selection`. The setting under which the validation photos'
+fine labels are most likely wins, then the head is fitted once more from nothing, and only that is timed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.graph import Kind, LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import Fit, FitSettings, fit_head
-from finegraph.model.selection import default_grid, grid_settings, search
+from finegraph.model.fitting.selection import default_grid, grid_settings, search
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.workflows.study.photos import Part
 from finegraph.workflows.study.timing import batch_of, head_loss, softmax_loss, step_milliseconds

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from finegraph.graph import LabelGraph
-from finegraph.model.rows import Blocks, Strengths
-from finegraph.model.span import Span
+from finegraph.model.fitting.rows import Blocks, Strengths
+from finegraph.model.fitting.span import Span
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
 

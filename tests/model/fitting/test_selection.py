@@ -9,8 +9,8 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, UnknownNameError
 from finegraph.model import FitSettings, fit_head
-from finegraph.model.selection import deal_folds, default_grid, grid_settings, search
-from finegraph.model.span import span_of
+from finegraph.model.fitting.selection import deal_folds, default_grid, grid_settings, search
+from finegraph.model.fitting.span import span_of
 
 GRAPH = fg.LabelGraph.from_parents(["a", "b", "c", "d"], {"pair": [0, 0, 1, 1]})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from finegraph.model.span import span_of
+from finegraph.model.fitting.span import span_of
 
 
 def evenly(count):

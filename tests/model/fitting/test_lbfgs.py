@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from finegraph.model.lbfgs import minimise
+from finegraph.model.fitting.lbfgs import minimise
 
 
 def with_grad(function):

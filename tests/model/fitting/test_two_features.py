@@ -11,11 +11,11 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.model import FitSettings, fit_head
-from finegraph.model.objective import Objective
-from finegraph.model.rows import Strengths, rows_of
-from finegraph.model.samples import Samples
-from finegraph.model.selection import deal_folds, grid_settings, search
-from finegraph.model.span import spans_of
+from finegraph.model.fitting.objective import Objective
+from finegraph.model.fitting.rows import Strengths, rows_of
+from finegraph.model.fitting.samples import Samples
+from finegraph.model.fitting.selection import deal_folds, grid_settings, search
+from finegraph.model.fitting.span import spans_of
 from reference import enumeration
 from reference.random_graphs import FORMS, random_graph
 
@@ -146,7 +146,7 @@ def test_taking_samples_some_at_a_time_changes_nothing(monkeypatch):
     case, head, _, samples, kind_weights = make("mixed")
     rows = rows_of(case.graph, case.graph.kinds, Strengths(0.3, 0.7, 0.0), [1.0, 1.0], samples.columns[0])
     at_once = Objective(case.graph, rows, samples, kind_weights)
-    monkeypatch.setattr("finegraph.model.objective._MOST_SCORES", 3 * rows.score_count)
+    monkeypatch.setattr("finegraph.model.fitting.objective._MOST_SCORES", 3 * rows.score_count)
     in_parts = Objective(case.graph, rows, samples, kind_weights)
     point = at_once.point(blocks_of(head))
     (value, grad), (same_value, same_grad) = at_once(point), in_parts(point)
