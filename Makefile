@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all check format bench clean
+.PHONY: help demo test test-all test-cpu check format bench clean
 
 help:
 	@echo "make demo      from nothing to a result on a drawn menu (sets up $(VENV))"
 	@echo "make test      the fast tests"
 	@echo "make test-all  all tests, with the large counts"
+	@echo "make test-cpu  the numerical tests as other processors compute: CPUS, \"avx2:2\" is one with two threads"
 	@echo "make check     format, lint, types and layers"
 	@echo "make format    format and fix what can be fixed"
 	@echo "make bench     what the label graph costs, as a table"
@@ -36,6 +37,26 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	FINEGRAPH_MALFORMED=5000 $(BIN)/python -m pytest -n 2
+
+# No test may depend on the processor. These compare fits, posteriors, gradients and exports; each pair is what torch
+# may use of the processor and how many threads. The other libraries of matrices are held to the same.
+CPUS ?= default:1 default:2 avx2:1 avx2:2 native:1 native:2
+NUMERICAL ?= tests/reference tests/inference tests/model tests/nn/test_heads.py tests/nn/test_network.py \
+  tests/evaluation tests/training/test_step.py tests/training/test_optimizer.py tests/workflows/test_export_model.py \
+  tests/workflows/test_study_heads.py
+
+test-cpu: $(VENV)/.dev
+	@set -e; for pair in $(CPUS); do \
+	  case $${pair%:*} in \
+	    default) held="ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41" ;; \
+	    avx2) held="ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2" ;; \
+	    native) held= ;; \
+	    *) echo "CPUS: expected default, avx2 or native, a colon and threads, got $$pair" >&2; exit 2 ;; \
+	  esac; \
+	  echo "== $$pair"; \
+	  env $$held FINEGRAPH_TEST_THREADS=$${pair#*:} OMP_WAIT_POLICY=PASSIVE \
+	    $(BIN)/python -m pytest -n 2 -m "not slow" $(NUMERICAL); \
+	done
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""Shapes and types in signatures are checked while tests run; torch uses one thread."""
+"""Shapes and types in signatures are checked while tests run; torch uses one thread unless told otherwise."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
 
 pytest_plugins = ["browser", "postgres_server"]
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("FINEGRAPH_TEST_THREADS", "1")))  # `make test-cpu` says 2 as well
 # How quickly examples are made, and how many texts are no names, says nothing of the code: machines are slow at times.
 _UNCHECKED = [hypothesis.HealthCheck.filter_too_much, hypothesis.HealthCheck.too_slow]
 hypothesis.settings.register_profile("finegraph", deadline=None, suppress_health_check=_UNCHECKED)

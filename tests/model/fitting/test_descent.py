@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -48,13 +50,26 @@ def slope(fit, features, target, settings, **loss):
     return value.item(), max(float(grad.abs().max()) for grad in grads if grad.numel())
 
 
+def assert_same_minimum(one, two, settings):
+    """Two fits of one objective agree as far as the tolerance says, which holds on every processor.
+
+    Each value is within `tolerance * objective` of the minimum. The weights of softmax, whose objective curves by `l2`
+    at least, are then within `sqrt(2 * tolerance * objective / l2)` of those at the minimum. With kinds the objective
+    may be as flat as it likes, and nothing is promised of weights and probabilities.
+    """
+    assert one.converged
+    assert two.converged
+    assert two.objective == pytest.approx(one.objective, rel=2 * settings.tolerance + 1e-13)
+    if settings.head == "softmax":
+        apart = 2 * math.sqrt(2 * settings.tolerance * one.objective / settings.l2)
+        assert torch.dist(two.head.fine.weight, one.head.fine.weight).item() < apart
+
+
 # ---- the minimum -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("samples", "dtype", "close"), [(150, np.float64, 1e-5), (20, np.float64, 1e-5), (150, np.float32, 3e-3)]
-)
-def test_softmax_is_logistic_regression(samples, dtype, close):
+@pytest.mark.parametrize(("samples", "dtype"), [(150, np.float64), (20, np.float64), (150, np.float32)])
+def test_softmax_is_logistic_regression(samples, dtype):
     features, labels = load_digits(return_X_y=True)
     features = (features[:, ::2] / 16).astype(dtype)
     features, rest = features[:samples], features[samples:]
@@ -66,10 +81,11 @@ def test_softmax_is_logistic_regression(samples, dtype, close):
         features.astype(np.float64), labels
     )
     assert fit.converged
+    apart = math.sqrt(2 * settings.tolerance * fit.objective / l2)  # see assert_same_minimum; the other is exact
+    assert np.linalg.norm(fit.head.fine.weight.detach().numpy() - other.coef_) < apart
     probs = fit.head(torch.from_numpy(rest)).probs().detach().numpy()
-    assert np.abs(probs - other.predict_proba(rest.astype(np.float64))).max() < close
-    weight = fit.head.fine.weight.detach().numpy()
-    assert np.abs(weight - other.coef_).max() < 10 * close
+    far = np.linalg.norm(rest - features.mean(axis=0), axis=1).max()  # scores move by the weights times this
+    assert np.abs(probs - other.predict_proba(rest.astype(np.float64))).max() < apart * far
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -121,23 +137,33 @@ def test_defaults_are_as_documented():
     assert FitSettings().kind_weights(MENU.only([])) == {}
 
 
-def test_few_and_many_samples_of_the_same_thing_agree():
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_few_and_many_samples_of_the_same_thing_agree(head):
     """With few, features are looked at inside the span of the samples; copies change nothing but that."""
     features, target = menu_samples(per_label=1)
-    settings = FitSettings(l2=0.02, **EXACT)
+    settings = FitSettings(head=head, l2=0.02, **EXACT)
     few = fit_head(features, target, MENU, settings)
     many = fit_head(features.repeat(4, 1), target.repeat(4), MENU, settings)
-    assert torch.allclose(few.head.fine.weight, many.head.fine.weight, atol=1e-5)
-    assert torch.allclose(few.head.coarse.weight, many.head.coarse.weight, atol=1e-5)
+    assert_same_minimum(few, many, settings)
+    for fit in (few, many):
+        value, largest = slope(fit, features, target, settings)
+        assert fit.objective == pytest.approx(value, rel=1e-10)
+        assert largest < 1e-5
 
 
-def test_shifting_the_features_changes_no_weights():
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_shifting_the_features_changes_no_weights(head):
     features, target = menu_samples()
-    settings = FitSettings(l2=0.02, **EXACT)
+    settings = FitSettings(head=head, l2=0.02, **EXACT)
     one = fit_head(features, target, MENU, settings)
     two = fit_head(features + 100.0, target, MENU, settings)
-    assert torch.allclose(one.head.fine.weight, two.head.fine.weight, atol=1e-5)
-    assert torch.allclose(one.head(features).probs(), two.head(features + 100.0).probs(), atol=1e-5)
+    assert_same_minimum(one, two, settings)
+    with torch.no_grad():  # shifted back, it is a minimum for the features as they were
+        for layer in (two.head.fine, *([two.head.coarse] if head == "bipartite" else [])):
+            layer.bias += 100.0 * layer.weight.sum(dim=1)
+    value, largest = slope(two, features, target, settings)
+    assert two.objective == pytest.approx(value, rel=1e-10)
+    assert largest < 1e-5
 
 
 def test_with_kinds_the_objective_is_not_convex():
@@ -171,8 +197,7 @@ def test_a_start_saves_steps_and_changes_nothing(head):
     cold = fit_head(features, target, MENU, settings)
     warm = fit_head(features, target, MENU, settings, start=near.head)
     assert warm.iterations < cold.iterations
-    assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
-    assert torch.allclose(warm.head(features).probs(), cold.head(features).probs(), atol=1e-5)
+    assert_same_minimum(cold, warm, settings)
 
 
 def test_too_few_steps_are_reported():
@@ -192,14 +217,33 @@ def test_float32_features_give_a_float32_head_that_is_as_good():
 # ---- which samples count ---------------------------------------------------------------------------------------------
 
 
-def test_weights_count_as_copies_and_0_as_absence():
+def copies_of(features, target, weight):
+    return features.repeat_interleave(weight, dim=0), target.repeat_interleave(weight)
+
+
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_weights_count_as_copies(head):
+    features, target = menu_samples()
+    weight = torch.randint(1, 4, (len(target),), generator=torch.Generator().manual_seed(0))
+    settings = FitSettings(head=head, **EXACT)
+    weighted = fit_head(features, target, MENU, settings, sample_weight=weight.double())
+    copies = copies_of(features, target, weight)
+    assert_same_minimum(weighted, fit_head(*copies, MENU, settings), settings)
+    value, largest = slope(weighted, *copies, settings)
+    assert weighted.objective == pytest.approx(value, rel=1e-10)
+    assert largest < 1e-5
+
+
+def test_a_weight_of_0_counts_as_absence():
     features, target = menu_samples()
     weight = torch.randint(0, 3, (len(target),), generator=torch.Generator().manual_seed(0))
-    weight[target == 4] = 0  # all samples of one label
-    weighted = fit_head(features, target, MENU, FitSettings(**EXACT), sample_weight=weight.double())
-    copies = [values.repeat_interleave(weight, dim=0) for values in (features, target)]
-    repeated = fit_head(*copies, MENU, FitSettings(**EXACT))
-    assert torch.allclose(weighted.head(features).probs(), repeated.head(features).probs(), atol=1e-6)
+    weight[target == 4] = 0  # all samples of one label, which then is one without samples
+    settings = FitSettings(**EXACT)
+    weighted = fit_head(features, target, MENU, settings, sample_weight=weight.double())
+    copies = copies_of(features, target, weight)
+    assert_same_minimum(weighted, fit_head(*copies, MENU, settings), settings)
+    assert not weighted.head.fine.weight[4].any()
+    assert weighted.head.fine(copies[0].mean(dim=0))[4].item() == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("settings", [{"head": "softmax"}, {}, {"laplacian": 0.01}])
@@ -244,12 +288,14 @@ def test_samples_with_only_a_coarse_label_help():
     assert right > right_without
 
 
-def test_samples_of_which_nothing_was_observed_do_not_count():
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_samples_of_which_nothing_was_observed_do_not_count(head):
     features, target = menu_samples()
     partial = torch.where(torch.arange(len(target)) < 20, target, -100)
-    some = fit_head(features, partial, MENU, FitSettings(**EXACT))
-    alone = fit_head(features[:20], target[:20], MENU, FitSettings(**EXACT))
-    assert torch.allclose(some.head(features).probs(), alone.head(features).probs(), atol=1e-5)
+    settings = FitSettings(head=head, **EXACT)
+    some = fit_head(features, partial, MENU, settings)
+    assert_same_minimum(some, fit_head(features[:20], target[:20], MENU, settings), settings)
+    assert slope(some, features[:20], target[:20], settings)[1] < 1e-5
 
 
 def test_labels_seen_on_samples_may_be_those_of_fine_labels_without_samples():
