@@ -123,8 +123,8 @@ def command_of(words):
     command = typer.main.get_command(app)
     while words and hasattr(command, "commands"):
         name = words[0]
-        if command.name == "index" and name not in command.commands:
-            return command.commands["make"], words  # whose name may be left out
+        if hasattr(command, "default") and name not in command.commands:
+            return command.commands[command.default], words  # whose name may be left out
         command, words = command.commands[name], words[1:]
     return command, words
 

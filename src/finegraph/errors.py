@@ -207,6 +207,17 @@ def near_matches(name: str, choices: Iterable[str], most: int = 3) -> list[str]:
     return [by_fold[fold] for fold in found]
 
 
+def near_paths(path: str | os.PathLike[str]) -> str:
+    """What may have been meant by a path that is not there, as the end of a sentence; empty where nothing is near."""
+    folder, name = os.path.split(os.fspath(path).rstrip(os.sep))
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return f"; the folder {folder!r} does not exist either" if not os.path.exists(folder) else ""
+    near = near_matches(name, names)
+    return "; did you mean " + " or ".join(repr(os.path.join(folder, match)) for match in near) + "?" if near else ""
+
+
 def unknown_name(what: str, name: object, choices: Sequence[str], where: str = "") -> UnknownNameError:
     """The error for a name that is none of `choices`, with at most three near matches."""
     place = f" {where}" if where else ""

@@ -65,7 +65,7 @@ def test_errors(finegraph, run, tmp_path):
         outcome = finegraph("export", *arguments)
         assert outcome.code == 3
         assert message in outcome.err
-    assert "Missing option '--output'" in finegraph("export", run).err
+    assert "missing option '--output'" in finegraph("export", run).err
 
 
 class Drifting(Colours):

@@ -201,8 +201,8 @@ def test_top(finegraph, model, photo):
         (["--given", "dish=egg rice", "--given", "restaurant=A"], 3, "error: no fine label of the graph agrees with"),
         (["--views", "3"], 3, "error: views: expected 1 or 10, got 3"),
         (["--on-bad-file", "ignore"], 3, "error: on_bad_file must be 'error' or 'skip', got 'ignore'"),
-        (["--risk", "2"], 2, "Invalid value for '--risk'"),
-        (["--top", "0"], 2, "Invalid value for '--top'"),
+        (["--risk", "2"], 2, "invalid value for '--risk'"),
+        (["--top", "0"], 2, "invalid value for '--top'"),
         (["missing.jpg"], 3, "error: missing.jpg: there is no such file"),
     ],
 )

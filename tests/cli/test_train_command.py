@@ -136,8 +136,8 @@ def test_wrong_values_are_refused(finegraph, manifest):
     assert result.code == 2
     assert "name the run to resume" in result.err
     result = finegraph("train")
-    assert result.code == 3
-    assert "data: expected the photos to train on" in result.err
+    assert result.code == 2
+    assert "missing argument 'SOURCE': the photos to train on" in result.err
 
 
 def test_interrupt_and_resume_as_a_process(manifest, tmp_path):

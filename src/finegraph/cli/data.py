@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from finegraph.data.findings import Finding
     from finegraph.workflows.menu import MenuFiles
 
-data_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Check photos, and make photos to try things with."
-)
+data_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check photos, and make photos to try things with.")
 
 MOST_PRINTED = 50
 """How many findings a terminal is filled with."""
@@ -32,7 +31,7 @@ def _group() -> None:
     """Check photos, and make photos to try things with."""
 
 
-@data_app.command()
+@data_app.command(cls=Command)
 def check(
     source: Annotated[
         str,
@@ -64,7 +63,7 @@ def check(
         raise typer.Exit(FOUND_ERRORS)
 
 
-@data_app.command()
+@data_app.command(cls=Command)
 def menu(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write; new, empty, or with the same menu.")],
     size: Annotated[str, typer.Option(help="small: 60 fine labels, 1,350 photos; full: 975 and 37,437.")] = "small",

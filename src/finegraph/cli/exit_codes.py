@@ -4,7 +4,7 @@
 |---|---|
 | 0 | all went well |
 | 1 | a check ran and found errors |
-| 2 | wrong usage: an unknown command or flag |
+| 2 | wrong usage: an unknown command or flag, or a missing argument |
 | 3 | bad input: a file that is missing or has faults, a name that does not exist, a full disk |
 | 70 | a fault of finegraph itself |
 | 130 | interrupted (Ctrl-C) |
@@ -15,7 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import typer
+
 from finegraph.errors import FinegraphError
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What the command-line library raises where a command is called wrongly; the class has no public name."""
 
 OK = 0
 FOUND_ERRORS = 1
@@ -41,6 +46,8 @@ def exit_code_of(error: BaseException) -> int:
             return BROKEN_PIPE
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else OK if error.code is None else FOUND_ERRORS
+    if isinstance(error, UsageError):
+        return WRONG_USAGE
     return BAD_INPUT if isinstance(error, FinegraphError | OSError) else INTERNAL
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import traceback
+from typing import Any
 
-from finegraph.cli.exit_codes import BAD_INPUT, INTERNAL, exit_code_of
+from finegraph.cli.exit_codes import BAD_INPUT, INTERNAL, WRONG_USAGE, UsageError, exit_code_of
 from finegraph.cli.terminal import console, printable
-from finegraph.errors import ImageFileError
+from finegraph.errors import ImageFileError, near_paths
 
 SKIP = "--on-bad-file skip"
 
@@ -22,11 +23,11 @@ def print_failure(error: BaseException, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     code = exit_code_of(error)
-    if code not in (BAD_INPUT, INTERNAL):
+    if code not in (BAD_INPUT, INTERNAL) and not isinstance(error, UsageError):
         return
     from rich.text import Text
 
-    lines = _lines(error) if code == BAD_INPUT else _internal(error, debug)
+    lines = {BAD_INPUT: _lines, WRONG_USAGE: _usage}[code](error) if code != INTERNAL else _internal(error, debug)
     to = console(stderr=True)
     to.print(Text.assemble(("error: ", "bold red"), printable(lines[0])))
     for line in lines[1:]:
@@ -36,13 +37,35 @@ def print_failure(error: BaseException, debug: bool) -> None:
 def _lines(error: BaseException) -> list[str]:
     """The lines of an error of the user's."""
     if isinstance(error, OSError) and error.filename is not None:
+        if isinstance(error, FileNotFoundError):
+            return [_missing(os.fspath(error.filename))]
         reason = error.strerror or type(error).__name__
         return [f"{os.fspath(error.filename)!s}: {reason[:1].lower()}{reason[1:]}; check the path and its rights"]
+    if isinstance(error, ImageFileError) and not os.path.lexists(error.path):
+        return [_missing(error.path), f"Name a photo that is there, or leave such photos out: {SKIP}."]
     lines = str(error).splitlines() or [type(error).__name__]
     if isinstance(error, ImageFileError):
         lines.append(
             f"Mend, replace or remove the file, or leave such files out: {SKIP}. `finegraph data check` lists all."
         )
+    return lines
+
+
+def _missing(path: str | bytes) -> str:
+    """What to say of a file or folder that is not there: mending it would be no use."""
+    text = os.fsdecode(path)
+    return f"{text}: there is no such file or folder{near_paths(text) or '; check the path'}"
+
+
+def _usage(error: Any) -> list[str]:
+    """The lines of a command that was called wrongly."""
+    message = error.format_message()
+    message = message if message.endswith("...") else message.removesuffix(".")
+    lines = [message[:1].lower() + message[1:]]
+    if error.ctx is not None:
+        usage = error.ctx.get_usage()
+        lines += [usage[:1].lower() + usage[1:].splitlines()[0], *usage.splitlines()[1:]]
+        lines.append(f"All of it: {error.ctx.command_path} --help")
     return lines
 
 

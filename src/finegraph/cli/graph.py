@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
 from finegraph.cli.terminal import WIDE, console, count, print_json, print_pairs, print_table, printable
 
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from finegraph.graph.faults import Fault
     from finegraph.workflows.graph import GraphCheck, GraphView
 
-graph_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check and show label graphs.")
+graph_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check and show label graphs.")
 
-GraphFile = Annotated[Path, typer.Argument(metavar="FILE", help="A graph file, .csv or .json.")]
+GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file, .csv or .json.")]
 MOST_PRINTED = 50
 """How many findings a terminal is filled with."""
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
-@graph_app.command()
+@graph_app.command(cls=Command)
 def check(
     file: GraphFile,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
@@ -48,7 +49,7 @@ def check(
         raise typer.Exit(FOUND_ERRORS)
 
 
-@graph_app.command()
+@graph_app.command(cls=Command)
 def show(
     file: GraphFile,
     svg: Annotated[

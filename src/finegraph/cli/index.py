@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from finegraph.cli import exit_codes
+from finegraph.cli.commands import Command, DefaultGroup
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
-from finegraph.errors import near_matches
 
 if TYPE_CHECKING:
     from finegraph.errors import ImageFileError
@@ -27,37 +26,28 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and 
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="An index folder.")]
 Photos = Annotated[
     list[str],
-    typer.Argument(metavar="PHOTOS...", help="Photos, folders of photos, a folder per class, or sources of data."),
+    typer.Argument(metavar="PHOTOS", help="Photos, folders of photos, a folder per class, or sources of data."),
 ]
 Split = Annotated[str | None, typer.Option(help="Only the photos of this split; by default all.")]
 BadFile = Annotated[str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="How many threads work on photos.")]
 
 
-class _MakeByDefault(TyperGroup):
+class _MakeByDefault(DefaultGroup):
     """A group whose first argument may also be the model to make an index with."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name of the command in front where none is given."""
-        if args and args[0] not in (*self.commands, "-h", "--help"):
-            near = near_matches(args[0], list(self.commands))
-            if near and not Path(args[0]).exists():
-                known = " or ".join(repr(name) for name in near)
-                raise typer.BadParameter(f"{args[0]!r}: there is no such folder or command; did you mean {known}?")
-            args = [MAKE, *args]
-        return super().parse_args(ctx, args)
+    default = MAKE
 
 
 index_app = typer.Typer(
     name="index",
     cls=_MakeByDefault,
-    no_args_is_help=True,
     rich_markup_mode=None,
     help="Make an index of photos to search in.\n\nfinegraph index RUN PHOTOS -o INDEX makes one.",
 )
 
 
-@index_app.command(MAKE)
+@index_app.command(MAKE, cls=Command)
 def make(
     model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
     photos: Photos,
@@ -91,7 +81,7 @@ def make(
     _print_report(report, as_json)
 
 
-@index_app.command()
+@index_app.command(cls=Command)
 def add(
     index: IndexFolder,
     photos: Photos,
@@ -115,11 +105,11 @@ def add(
     _print_report(report, as_json)
 
 
-@index_app.command()
+@index_app.command(cls=Command)
 def remove(
     index: IndexFolder,
     photos: Annotated[
-        list[Path] | None, typer.Argument(metavar="PHOTOS...", help="Photos, or folders: all photos below.")
+        list[Path] | None, typer.Argument(metavar="PHOTOS", help="Photos, or folders: all photos below.")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A fine label, all photos of which go; repeat for more.")
@@ -138,7 +128,7 @@ def remove(
         console().print(f"{count(gone, 'photo')} removed from {printable(str(index))}")
 
 
-@index_app.command()
+@index_app.command(cls=Command)
 def compact(index: IndexFolder, as_json: Json = False) -> None:
     """Merge files and forget removed photos.
 
@@ -149,7 +139,7 @@ def compact(index: IndexFolder, as_json: Json = False) -> None:
     _print_facts(compact_index(index), as_json)
 
 
-@index_app.command()
+@index_app.command(cls=Command)
 def show(index: IndexFolder, as_json: Json = False) -> None:
     """Say what is in an index."""
     from finegraph.workflows.index_upkeep import describe_index
@@ -157,7 +147,7 @@ def show(index: IndexFolder, as_json: Json = False) -> None:
     _print_facts(describe_index(index), as_json)
 
 
-@index_app.command()
+@index_app.command(cls=Command)
 def check(
     index: IndexFolder,
     photos: Annotated[bool, typer.Option("--photos", help="Read every photo too, and see whether it changed.")] = False,

@@ -13,7 +13,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from finegraph._version import __version__
-from finegraph.cli import exit_codes
+from finegraph.cli import completion, exit_codes
+from finegraph.cli.commands import Command, Group
 from finegraph.cli.data import data_app
 from finegraph.cli.demo import demo
 from finegraph.cli.doctor import doctor
@@ -21,7 +22,7 @@ from finegraph.cli.evaluate import evaluate
 from finegraph.cli.export import export
 from finegraph.cli.graph import graph_app
 from finegraph.cli.index import index_app
-from finegraph.cli.label import label
+from finegraph.cli.label import label_app
 from finegraph.cli.predict import predict
 from finegraph.cli.process import leave, prepare_process
 from finegraph.cli.report import report
@@ -30,9 +31,24 @@ from finegraph.cli.serve import serve
 from finegraph.cli.study import study
 from finegraph.cli.train import train
 
+ORDER = (
+    "demo", "data", "graph", "train", "evaluate", "predict", "report", "study", "index", "search", "serve", "label",
+    "export", "doctor", "completion",
+)  # fmt: skip
+"""The commands in the order of work."""
+
+
+class _InOrderOfWork(Group):
+    """All commands, in the order in which people come to need them."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """The names of the commands."""
+        return sorted(self.commands, key=ORDER.index)
+
+
 app = typer.Typer(
     name="finegraph",
-    no_args_is_help=True,
+    cls=_InOrderOfWork,
     add_completion=False,
     rich_markup_mode=None,  # the plain help is quick and goes well in narrow terminals
     pretty_exceptions_enable=False,
@@ -42,17 +58,9 @@ app = typer.Typer(
 app.add_typer(graph_app, name="graph")
 app.add_typer(data_app, name="data")
 app.add_typer(index_app, name="index")
-app.command()(demo)
-app.command()(doctor)
-app.command()(evaluate)
-app.command()(export)
-app.command()(label)
-app.command()(predict)
-app.command()(search)
-app.command()(serve)
-app.command()(study)
-app.command()(report)
-app.command()(train)
+app.add_typer(label_app, name="label")
+for _command in (demo, train, evaluate, predict, report, study, search, serve, export, doctor, completion.completion):
+    app.command(cls=Command)(_command)
 
 
 @dataclass
@@ -90,18 +98,19 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name must not end the command in an ASCII terminal
+    command = typer.main.get_command(app)
     try:
-        typer.main.get_command(app).main(args=list(arguments), prog_name="finegraph", obj=options)
+        code = command.main(args=list(arguments), prog_name="finegraph", standalone_mode=False, obj=options)
     except BaseException as error:
-        code = exit_codes.exit_code_of(error)
-        if code not in (exit_codes.OK, exit_codes.FOUND_ERRORS, exit_codes.WRONG_USAGE):
-            _report(error, options.debug)
-        return _flush(code)
-    return _flush(exit_codes.OK)
+        _report(error, options.debug)
+        return _flush(exit_codes.exit_code_of(error))
+    return _flush(code if isinstance(code, int) else exit_codes.OK)
 
 
 def main() -> NoReturn:
     """The entry point of the command."""
+    if completion.ASKED in os.environ:
+        leave(completion.answer(typer.main.get_command(app), sys.argv[1:]))
     prepare_process()
     leave(run(sys.argv[1:]))
 

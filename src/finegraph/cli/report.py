@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN...", help="Run folders with an evaluation, or study folders; several are compared."
-        ),
+        typer.Argument(metavar="RUN", help="Run folders with an evaluation, or study folders; several are compared."),
     ],
     out: Annotated[
         Path | None,

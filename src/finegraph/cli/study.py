@@ -44,7 +44,7 @@ def study(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Compare heads: over sets of kinds, amounts of photos and seeds.
+    """Compare heads over kinds, amounts of photos and seeds.
 
     Writes every result, a summary with paired intervals, tables and figures. Running it again goes on where it stopped.
     """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from finegraph.cli.exit_codes import INTERRUPTED
+from finegraph.cli.exit_codes import INTERRUPTED, UsageError
 from finegraph.cli.terminal import console, print_json, printable
 from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import TrainSettings, check_used, read_settings, setting_type
@@ -21,6 +21,25 @@ if TYPE_CHECKING:
 
 _FLAGS = {"data"}
 """Settings that have a place of their own on the command line."""
+_PANELS = {
+    "graph": "Data",
+    "network": "Network and head",
+    "tune": "Fit",
+    "recipe": "Training the whole network (--tune all)",
+    "device": "Running",
+}
+"""Where each heading of the help begins, in the order of the settings."""
+_VALUES = {
+    "kinds": "KIND",
+    "train_split": "SPLIT",
+    "val_split": "SPLIT",
+    "coarse_network": "NETWORK",
+    "coarse_weights": "WEIGHTS",
+    "cache": "FOLDER",
+    int: "N",
+    float: "X",
+}
+"""What the values of some settings, or of all of a type, are called."""
 
 
 def _train(
@@ -37,6 +56,8 @@ def _train(
         values["data"] = source
     if config is not None:
         values = {**read_settings(config), **values}
+    if not resume and not values.get("data"):
+        raise UsageError("Missing argument 'SOURCE': the photos to train on")
 
     from finegraph.cli.training_display import TrainingDisplay, print_result
     from finegraph.workflows.train import resume_settings, train_run
@@ -88,20 +109,20 @@ def _use_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def _option(one: Field[Any]) -> inspect.Parameter:
-    """The flag of a setting. All default to None, which means: not given."""
+def _option(one: Field[Any], panel: str) -> inspect.Parameter:
+    """The flag of a setting, below a heading. All default to None, which means: not given."""
     kind, _ = setting_type(one.name)
-    about = one.metadata["about"]
+    about, value = one.metadata["about"], _VALUES.get(one.name, _VALUES.get(kind))
     if get_origin(kind) is Literal:
-        about += f" ({', '.join(get_args(kind))})"
-        kind = str
+        kind, value = str, "|".join(get_args(kind))
     elif get_origin(kind) is tuple:
         about += "; repeat the flag for more"
         kind = list[str]
     shown = _shown_default(one)
     flag = f"--{one.name.replace('_', '-')}"
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
-    option = typer.Option(*names, help=about[0].upper() + about[1:] + (f" [{shown}]" if shown else "") + ".")
+    about = about[0].upper() + about[1:] + (f" [{shown}]" if shown else "") + "."
+    option = typer.Option(*names, metavar=value, help=about, rich_help_panel=panel)
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
@@ -128,7 +149,7 @@ def _word(value: object) -> str:
 def _command() -> Callable[..., None]:
     """The command with one flag per setting."""
     place = typer.Argument(
-        metavar="[SOURCE]",
+        metavar="SOURCE",
         help="The photos: a folder per class, a manifest (.csv), cub:FOLDER, cars:FOLDER or grocery:FOLDER.",
         show_default=False,
     )
@@ -179,7 +200,10 @@ def _command() -> Callable[..., None]:
             annotation=Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")],
         ),
     ]
-    flags = [_option(one) for one in fields(TrainSettings) if one.name not in _FLAGS]
+    flags, panel = [], ""
+    for one in fields(TrainSettings):
+        panel = _PANELS.get(one.name, panel)
+        flags += [_option(one, panel)] if one.name not in _FLAGS else []
 
     def train(**values: Any) -> None:
         _train(**values)

@@ -19,7 +19,7 @@ from finegraph.data.folders import read_folders
 from finegraph.data.grocery import read_grocery
 from finegraph.data.manifest import read_manifest
 from finegraph.data.samples import Samples
-from finegraph.errors import DataError, near_matches
+from finegraph.errors import DataError, near_matches, near_paths
 from finegraph.graph.builders import (
     graph_from_cars,
     graph_from_cub,
@@ -88,8 +88,6 @@ def _hint(text: str, layout: str) -> str:
     """What may have been meant by a source that is not there."""
     if layout and (near := near_matches(layout, LAYOUTS)):
         return "; did you mean " + " or ".join(f"{name}:..." for name in near) + "?"
-    folder = os.path.dirname(text) or "."
-    near = near_matches(os.path.basename(text), os.listdir(folder)) if os.path.isdir(folder) else []
-    if near:
-        return "; did you mean " + " or ".join(repr(os.path.join(os.path.dirname(text), name)) for name in near) + "?"
+    if near_by := near_paths(text):
+        return near_by
     return "; a source is a folder, a manifest (.csv), or one of " + ", ".join(f"{name}:PATH" for name in LAYOUTS)

@@ -110,7 +110,8 @@ def file_error(path: str, faults: Sequence[Fault], more: bool = False) -> GraphF
 
 def one_fault(path: str, rule: str, message: str, hint: str | None = None) -> GraphFileError:
     """The error of a file with a single fault that has no line, such as a file that is not there."""
-    return file_error(path, [Fault(rule=rule, message=message, hint=hint)])
+    fault = Fault(rule=rule, message=message, hint=hint)
+    return GraphFileError(fault.text(path), [fault])
 
 
 def shorten(text: str) -> str:

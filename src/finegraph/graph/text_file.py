@@ -13,7 +13,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from finegraph.errors import GraphFileError, near_matches
+from finegraph.errors import GraphFileError, near_paths
 from finegraph.graph.faults import FaultList, one_fault
 
 LARGEST_FILE = 2**30
@@ -33,7 +33,9 @@ def read_bytes(path: str) -> bytes:
         _check_status(path, status)
         data = Path(path).read_bytes()
     except FileNotFoundError:
-        raise one_fault(path, "missing-file", "there is no such file", _near_file(path)) from None
+        raise one_fault(
+            path, "missing-file", "there is no such file", near_paths(path).removeprefix("; ") or None
+        ) from None
     except GraphFileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -140,17 +142,6 @@ def _sync_folder(folder: str) -> None:
 def _line(data: bytes, place: int) -> int:
     """The line, counted from 1, that a byte is on."""
     return data.count(b"\n", 0, place) + 1
-
-
-def _near_file(path: str) -> str | None:
-    """The hint for a file that is not there: a file or folder with nearly that name."""
-    folder, name = os.path.split(path)
-    try:
-        names = os.listdir(folder or ".")
-    except OSError:
-        return f"the folder {folder!r} does not exist either" if not os.path.exists(folder) else None
-    near = near_matches(name, names)
-    return "did you mean " + " or ".join(repr(os.path.join(folder, match)) for match in near) + "?" if near else None
 
 
 def _files_in(folder: str) -> str | None:

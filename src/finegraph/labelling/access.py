@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from finegraph.errors import LabelStoreError
+from finegraph.errors import LabelStoreError, near_paths
 from finegraph.labelling import schema
 from finegraph.labelling.catalogue import Catalogue, read_catalogue
 from finegraph.labelling.database import Database
@@ -68,7 +68,10 @@ class StoreAccess:
         there = database.file is None or database.file.exists()
         database.close()
         if not there and not new:
-            raise LabelStoreError(f"{database.shown}: there is no such store; make one by importing a graph")
+            near = near_paths(database.file) if database.file is not None else ""
+            raise LabelStoreError(
+                f"{database.shown}: there is no such store{near or '; make one by importing a graph'}"
+            )
         if not there and database.file is not None and not database.file.parent.is_dir():
             raise LabelStoreError(f"{database.shown}: the folder {database.file.parent} is not there; make it first")
         version = _version(database) if there else None

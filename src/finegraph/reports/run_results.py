@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.splits import DEFAULT_VAL
-from finegraph.errors import InputError, RunFolderError, unknown_name
+from finegraph.errors import InputError, RunFolderError, near_paths, unknown_name
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.graph import LabelGraph
@@ -82,7 +82,7 @@ def evaluations_folder(run: str | os.PathLike[str]) -> Path:
     if beside.is_dir():
         return beside
     if not path.exists():
-        raise RunFolderError(f"{path}: expected the folder of a run, but there is no such folder")
+        raise RunFolderError(f"{path}: expected the folder of a run, but there is no such folder{near_paths(path)}")
     raise RunFolderError(f"{path}: there are no evaluations in this run; evaluate it first")
 
 

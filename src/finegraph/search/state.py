@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from finegraph._version import __version__
 from finegraph.data.storage.durable import reason_of, write_over
 from finegraph.data.storage.sealed_json import seal, unseal
-from finegraph.errors import IndexFolderError, near_matches
+from finegraph.errors import IndexFolderError, near_paths
 from finegraph.search.array_file import AGAIN, FileEntry
 
 STATE, GRAPH = "index.json", "graph.json"
@@ -220,8 +220,5 @@ def write_state(folder: Path, state: IndexState) -> None:
 def _near(folder: Path) -> str:
     """What may have been meant by a folder that is no index."""
     if not folder.exists():
-        names = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        near = [folder.parent / name for name in near_matches(folder.name, names)]
-        hint = "; did you mean " + " or ".join(repr(str(path)) for path in near) + "?" if near else ""
-        return f", got nothing: there is no such folder{hint}"
+        return f", got nothing: there is no such folder{near_paths(folder)}"
     return ", got another folder" if folder.is_dir() else ", got a file"

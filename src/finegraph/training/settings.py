@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from finegraph.errors import SettingsError, refuse_unknown
+from finegraph.errors import SettingsError, near_paths, refuse_unknown
 from finegraph.training.recipes import RECIPES, Recipe
 
 
@@ -76,7 +76,7 @@ class TrainSettings:
     # Tuning the head.
     l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
     coarse_ratio: float | None = _setting(
-        None, "that of the coarse labels, as a multiple; by default kinds / 16", least=0
+        None, "the same for the coarse labels, as a multiple of it; by default kinds / 16", least=0
     )
     choose: bool = _setting(False, "choose the strengths by validation (cross-validation without a val split)")
 
@@ -111,9 +111,9 @@ class TrainSettings:
     )
 
     # How to run. None of these changes what is learnt, up to rounding.
-    device: str = _setting("auto", "cpu, cuda, or auto", free=True)
+    device: str = _setting("auto", "where to compute: cpu, cuda, or auto", free=True)
     precision: Literal["float32", "float64", "bfloat16"] = _setting(
-        "float32", "of the arithmetic; bfloat16 is autocast"
+        "float32", "the numbers to compute with; bfloat16 is autocast"
     )
     threads: int | None = _setting(None, "threads of torch; by default one per core", free=True, least=1)
     workers: int | None = _setting(
@@ -212,6 +212,8 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{os.fspath(path)}: there is no such file{near_paths(path)}") from None
     except OSError as error:
         raise SettingsError(f"{os.fspath(path)}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

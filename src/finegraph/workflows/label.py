@@ -1,51 +1,32 @@
-"""Labelling: open a store for a graph, bring files in and out, compare states.
+"""A session of labelling: a store with the photos of its classes and suggestions for them.
 
-Plain functions from names to dataclasses; nothing is printed here. A graph file has its store beside it, `menu.csv` in
-`menu.db`, which is made by importing the graph the first time. The graph file itself is never written unless asked for.
+Nothing is printed here. Which store is meant is decided in `label_stores.py`; files go in and out in `label_files.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from finegraph.data.roots import paths_outside, root_of
 from finegraph.data.samples import Box, Samples
 from finegraph.data.sources import read_samples
-from finegraph.errors import GraphError, InputError, UnknownNameError, unknown_name
-from finegraph.graph import LabelGraph
-from finegraph.graph.faults import FaultList
-from finegraph.graph.text_file import decode, read_bytes, write_text
-from finegraph.labelling import Diff, EditResult, LabelStore
+from finegraph.errors import InputError, UnknownNameError, unknown_name
+from finegraph.labelling import LabelStore
 from finegraph.labelling.checks import photo_fault
-from finegraph.labelling.diffing import diff_graphs
-from finegraph.labelling.label_studio import parse_tasks
-from finegraph.labelling.reading import Format
 from finegraph.labelling.renames import Rename, present_names
+from finegraph.workflows.label_stores import open_store
 from finegraph.workflows.label_suggestions import SuggestionCounts, make_suggestions
-from finegraph.workflows.stored_labels import (
-    is_store,
-    photo_key,
-    read_graph_of,
-    shown_place,
-    source_folder,
-    split_version,
-    with_present_names,
-)
+from finegraph.workflows.stored_labels import photo_key, source_folder, with_present_names
 
 Progress = Callable[[int, int], None]
-GRAPH_ENDINGS = (".csv", ".json")
-IMPORTER = "import"
-"""Who the cells of the first import are by."""
 _MOST_BAD = 3
 
 
@@ -239,222 +220,3 @@ def open_session(
         began=began,
         outside=outside,
     )
-
-
-def store_beside(graph: str | os.PathLike[str]) -> Path:
-    """Where the store of a graph file is."""
-    return Path(graph).with_suffix(".db")
-
-
-def open_store(
-    graph: str | os.PathLike[str], database: str | None = None, *, write: bool = True
-) -> tuple[LabelStore, tuple[str, ...]]:
-    """The store of a graph, and what to tell about it; it is made where it is not there yet.
-
-    Args:
-        graph: a graph file or a store.
-        database: the URL of the database to use in place of the file beside the graph.
-        write: whether there will be edits.
-    """
-    place = os.fspath(graph)
-    if is_store(place):
-        _refuse_two(database)
-        if split_version(place)[1] is not None:
-            raise InputError(f"{shown_place(place)}: an earlier state can be looked at but not opened to work in")
-        return LabelStore.open(place, write=write), ()
-    _refuse_no_graph(place)
-    target = database if database is not None else os.fspath(store_beside(place))
-    if not has_store(target):
-        graph_of_file = LabelGraph.read(place)
-        store = _new_store(target, lambda new: _import_first(new, graph_of_file))[0]
-        return store, (f"made the store {store.place} from {place}",)
-    store = LabelStore.open(target, write=write)
-    if store.version == 0:  # whoever made it was ended before the import
-        store.close()
-        return _filled(target, LabelGraph.read(place)), (f"made the store {store.place} from {place}",)
-    if os.path.exists(place):
-        with contextlib.suppress(GraphError):  # the store is what counts; a faulty file shows when it is imported
-            if LabelGraph.read(place).digest not in (store.imported_digest, store.graph().digest):
-                return store, (
-                    f"{place} differs from both the graph that {store.place} was made from and its present state; "
-                    "import it to take its changes over",
-                )
-    return store, ()
-
-
-def _import_first(store: LabelStore, graph: LabelGraph) -> EditResult:
-    """Fill a store with the graph that it is made for."""
-    return store.import_graph(graph, person=IMPORTER, edit_id=f"first:{uuid.uuid4().hex}")
-
-
-def _filled(target: str, graph: LabelGraph) -> LabelStore:
-    """A store that was left empty, opened to write and filled."""
-    store = LabelStore.open(target)
-    try:
-        if store.version == 0:
-            _import_first(store, graph)
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def _refuse_no_graph(place: str) -> None:
-    """Refuse a name that is neither that of a graph file nor of a file that is there, such as a mistyped version.
-
-    A graph file itself need not be there any more once its store is.
-    """
-    if os.path.isdir(place) or not place:
-        what = f"the folder {place}" if place else "an empty name"
-        raise InputError(f"expected a graph file (.csv, .json) or a store (.db), got {what}")
-    if not os.path.exists(place) and not place.lower().endswith(GRAPH_ENDINGS):
-        raise InputError(
-            f"{place}: there is no such file; expected a graph file (.csv, .json), a store (.db), or a store at an "
-            "edit, such as menu.db@12"
-        )
-
-
-def _refuse_two(database: str | None) -> None:
-    if database is not None:
-        raise InputError("a store and a database were named; name the graph file and the database, or the store alone")
-
-
-def has_store(target: str) -> bool:
-    """Whether there is a store in a file or a database."""
-    if "://" not in target and not os.path.exists(target):
-        return False
-    from finegraph.labelling import schema
-    from finegraph.labelling.database import Database
-
-    database = Database(target, write=False)
-    try:
-        with database.reading() as connection:
-            return schema.version_of(connection, database.shown) is not None
-    finally:
-        database.close()
-
-
-def _new_store(target: str, fill: Callable[[LabelStore], EditResult]) -> tuple[LabelStore, EditResult]:
-    """A new store, filled; where that fails, no file is left."""
-    store = LabelStore.create(target)
-    try:
-        return store, fill(store)
-    except BaseException:
-        store.close()
-        if "://" not in target:
-            for name in (target, f"{target}-wal", f"{target}-shm", f"{target}.lock"):
-                Path(name).unlink(missing_ok=True)
-        raise
-
-
-# ---- in and out ------------------------------------------------------------------------------------------------------
-
-FileFormat = Literal["graph", "label-studio", "photos"]
-
-
-def format_of(path: str | os.PathLike[str]) -> FileFormat:
-    """What a file that is to be imported is: by its content, since Label Studio and graphs both end in .json."""
-    text = _text_of(path)
-    if os.fspath(path).lower().endswith(".json"):
-        try:
-            return "label-studio" if isinstance(json.loads(text), list) else "graph"
-        except (ValueError, RecursionError):
-            return "graph"  # whose reader says what is wrong
-    return "photos" if text.startswith("path,fine") else "graph"
-
-
-def _text_of(path: str | os.PathLike[str]) -> str:
-    """The text of a file.
-
-    Raises:
-        GraphFileError: it cannot be read, or is not UTF-8.
-    """
-    faults = FaultList()
-    text = decode(read_bytes(os.fspath(path)), faults)
-    faults.raise_if_any(os.fspath(path))
-    assert text is not None, "a text that cannot be read is a fault"
-    return text
-
-
-def import_into(
-    graph: str | os.PathLike[str], path: str | os.PathLike[str], *, person: str, database: str | None = None
-) -> tuple[EditResult, tuple[str, ...]]:
-    """Take a file over into the store of a graph, which is made where it is not there yet.
-
-    Args:
-        graph: a graph file or a store; see `open_store`.
-        path: the file to take over.
-        person: who imports.
-        database: the URL of the database to use in place of the file beside the graph.
-
-    Returns:
-        What was done, and what to tell about the store.
-    """
-    place = os.fspath(graph)
-    if is_store(place) and split_version(place)[1] is None and not has_store(place):
-        _refuse_two(database)
-        store, result = _new_store(place, lambda new: import_file(new, path, person=person))
-        with store:
-            return result, (f"made the store {store.place}",)
-    store, notes = open_store(graph, database)
-    with store:
-        return import_file(store, path, person=person), notes
-
-
-def import_file(
-    store: LabelStore, path: str | os.PathLike[str], *, person: str, edit_id: str | None = None
-) -> EditResult:
-    """Take a file over into a store: a graph, a Label Studio export, or image-level labels.
-
-    Args:
-        store: where to.
-        path: the file.
-        person: who imports.
-        edit_id: what the import is known by when it is repeated.
-
-    Raises:
-        GraphFileError: the file has faults; nothing is changed then.
-    """
-    text = os.fspath(path)
-    number = edit_id or uuid.uuid4().hex
-    if not os.path.exists(text):
-        raise InputError(f"{text}: there is no such file to import")
-    kind = format_of(text)
-    if kind == "graph":
-        return store.import_graph(LabelGraph.read(text), person=person, edit_id=number)
-    content = _text_of(text)
-    if kind == "label-studio":
-        return store.import_content(parse_tasks(content, text), person=person, edit_id=number)
-    return store.import_photos(store.parse_photos(content, text), person=person, edit_id=number)
-
-
-def export_file(
-    store: LabelStore,
-    path: str | os.PathLike[str],
-    format: Format | None = None,
-    *,
-    safe: bool = True,
-    version: int | None = None,
-) -> Path:
-    """Write a store to a file, in one step; a file of that name is replaced.
-
-    Args:
-        store: what to write.
-        path: the file.
-        format: `csv`, `json`, `label-studio` or `photos`; by default as the ending of the name says.
-        safe: whether CSV cells that a spreadsheet could run are defused.
-        version: the edit after which the state was; by default the present one.
-    """
-    target = Path(path)
-    if format is None:
-        endings: dict[str, Format] = {".csv": "csv", ".json": "json"}
-        if target.suffix.lower() not in endings:
-            raise InputError(f"{target}: expected a name that ends in .csv or .json, or the format to write")
-        format = endings[target.suffix.lower()]
-    write_text(os.fspath(target), store.export_text(format, safe=safe, version=version))
-    return target
-
-
-def diff_places(one: str, two: str) -> Diff:
-    """What differs between two graphs: each a graph file, a store, or a store at a version (`menu.db@120`)."""
-    return diff_graphs(read_graph_of(one), read_graph_of(two))

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from finegraph.errors import MissingExtraError, WeightsError, near_matches
+from finegraph.errors import MissingExtraError, WeightsError, near_matches, near_paths
 from finegraph.nn.backbones.backbone import Backbone
 
 MOST_NAMES = 3
@@ -116,7 +116,7 @@ def load_weights(backbone: Backbone, path: str | os.PathLike[str]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a weight file by name, without running any code that the file may hold."""
     if not path.is_file():
-        what = "a folder" if path.is_dir() else "no such file"
+        what = "a folder" if path.is_dir() else f"no such file{near_paths(path)}"
         raise WeightsError(f"{path}: expected a file of weights, got {what}")
     if path.suffix not in (".pth", ".pt", ".safetensors"):
         raise WeightsError(f"{path}: expected a file that ends in .pth, .pt or .safetensors, got {path.suffix!r}")

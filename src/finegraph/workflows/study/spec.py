@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from finegraph.errors import FinegraphError, SettingsError, unknown_name
+from finegraph.errors import FinegraphError, SettingsError, near_paths, unknown_name
 from finegraph.training.settings import TrainSettings
 
 HEADS = {
@@ -134,6 +134,8 @@ def read_study(path: str | os.PathLike[str], *, data: str | None = None, graph: 
     name = os.fspath(path)
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{name}: there is no such file{near_paths(name)}") from None
     except OSError as error:
         raise SettingsError(f"{name}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

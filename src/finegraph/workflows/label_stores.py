@@ -1,0 +1,129 @@
+"""Which store is meant by a graph file, a store or a database URL, and making it where it is not there yet.
+
+A graph file has its store beside it, `menu.csv` in `menu.db`, which is made by importing the graph the first time. The
+graph file itself is never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from finegraph.errors import GraphError, InputError
+from finegraph.graph import LabelGraph
+from finegraph.labelling import EditResult, LabelStore
+from finegraph.workflows.stored_labels import is_store, shown_place, split_version
+
+GRAPH_ENDINGS = (".csv", ".json")
+IMPORTER = "import"
+"""Who the cells of the first import are by."""
+
+
+def store_beside(graph: str | os.PathLike[str]) -> Path:
+    """Where the store of a graph file is."""
+    return Path(graph).with_suffix(".db")
+
+
+def open_store(
+    graph: str | os.PathLike[str], database: str | None = None, *, write: bool = True
+) -> tuple[LabelStore, tuple[str, ...]]:
+    """The store of a graph, and what to tell about it; it is made where it is not there yet.
+
+    Args:
+        graph: a graph file or a store.
+        database: the URL of the database to use in place of the file beside the graph.
+        write: whether there will be edits.
+    """
+    place = os.fspath(graph)
+    if is_store(place):
+        refuse_two(database)
+        if split_version(place)[1] is not None:
+            raise InputError(f"{shown_place(place)}: an earlier state can be looked at but not opened to work in")
+        return LabelStore.open(place, write=write), ()
+    _refuse_no_graph(place)
+    target = database if database is not None else os.fspath(store_beside(place))
+    if not has_store(target):
+        graph_of_file = LabelGraph.read(place)
+        store = new_store(target, lambda new: _import_first(new, graph_of_file))[0]
+        return store, (f"made the store {store.place} from {place}",)
+    store = LabelStore.open(target, write=write)
+    if store.version == 0:  # whoever made it was ended before the import
+        store.close()
+        return _filled(target, LabelGraph.read(place)), (f"made the store {store.place} from {place}",)
+    if os.path.exists(place):
+        with contextlib.suppress(GraphError):  # the store is what counts; a faulty file shows when it is imported
+            if LabelGraph.read(place).digest not in (store.imported_digest, store.graph().digest):
+                return store, (
+                    f"{place} differs from both the graph that {store.place} was made from and its present state; "
+                    "import it to take its changes over",
+                )
+    return store, ()
+
+
+def _import_first(store: LabelStore, graph: LabelGraph) -> EditResult:
+    """Fill a store with the graph that it is made for."""
+    return store.import_graph(graph, person=IMPORTER, edit_id=f"first:{uuid.uuid4().hex}")
+
+
+def _filled(target: str, graph: LabelGraph) -> LabelStore:
+    """A store that was left empty, opened to write and filled."""
+    store = LabelStore.open(target)
+    try:
+        if store.version == 0:
+            _import_first(store, graph)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _refuse_no_graph(place: str) -> None:
+    """Refuse a name that is neither that of a graph file nor of a file that is there, such as a mistyped version.
+
+    A graph file itself need not be there any more once its store is.
+    """
+    if os.path.isdir(place) or not place:
+        what = f"the folder {place}" if place else "an empty name"
+        raise InputError(f"expected a graph file (.csv, .json) or a store (.db), got {what}")
+    if not os.path.exists(place) and not place.lower().endswith(GRAPH_ENDINGS):
+        raise InputError(
+            f"{place}: there is no such file; expected a graph file (.csv, .json), a store (.db), or a store at an "
+            "edit, such as menu.db@12"
+        )
+
+
+def refuse_two(database: str | None) -> None:
+    """Refuse a database beside a store, which is one already."""
+    if database is not None:
+        raise InputError("a store and a database were named; name the graph file and the database, or the store alone")
+
+
+def has_store(target: str) -> bool:
+    """Whether there is a store in a file or a database."""
+    if "://" not in target and not os.path.exists(target):
+        return False
+    from finegraph.labelling import schema
+    from finegraph.labelling.database import Database
+
+    database = Database(target, write=False)
+    try:
+        with database.reading() as connection:
+            return schema.version_of(connection, database.shown) is not None
+    finally:
+        database.close()
+
+
+def new_store(target: str, fill: Callable[[LabelStore], EditResult]) -> tuple[LabelStore, EditResult]:
+    """A new store, filled; where that fails, no file is left."""
+    store = LabelStore.create(target)
+    try:
+        return store, fill(store)
+    except BaseException:
+        store.close()
+        if "://" not in target:
+            for name in (target, f"{target}-wal", f"{target}-shm", f"{target}.lock"):
+                Path(name).unlink(missing_ok=True)
+        raise
