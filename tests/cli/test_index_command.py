@@ -99,7 +99,7 @@ def test_what_is_wrong_is_said(finegraph, run, photos, tmp_path):
 def test_a_command_that_is_spelt_wrong(finegraph, run, photos, tmp_path):
     outcome = finegraph("index", "compat", tmp_path / "index")
     assert outcome.code == 2
-    assert "'compat': there is no such folder or command; did you mean 'compact'?" in outcome.err
+    assert "'compat': there is no such file, folder or command; did you mean 'compact'?" in outcome.err
     outcome = finegraph("index", "nowhere", photos, "-o", tmp_path / "index")
     assert outcome.code == 3
     assert "nowhere: there is no such folder" in outcome.err

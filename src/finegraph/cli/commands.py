@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from finegraph.cli.exit_codes import WRONG_USAGE
+from finegraph.cli.exit_codes import WRONG_USAGE, UsageError
 from finegraph.errors import near_matches
 
 
@@ -62,9 +62,7 @@ class DefaultGroup(Group):
             near = near_matches(args[0], list(self.commands))
             if near and not Path(args[0]).exists():
                 known = " or ".join(repr(name) for name in near)
-                raise typer.BadParameter(
-                    f"{args[0]!r}: there is no such file, folder or command; did you mean {known}?", ctx=ctx
-                )
+                raise UsageError(f"{args[0]!r}: there is no such file, folder or command; did you mean {known}?", ctx)
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
