@@ -24,6 +24,8 @@
     ├── ExportError                 an exported file that cannot be made or written, or that answers differently
     ├── NonFiniteError              training met NaN or infinity; names the step, the layer and the photos
     ├── LabelStoreError             a store of label decisions that cannot be opened, is of another version or in use
+    │   ├── DamagedStoreError       a store that is not as it was written; `.damage` lists what
+    │   └── NoRoomError             the disk of the store is full
     ├── ConflictError               an edit of something that somebody else changed; `.conflicts` has both values
     ├── JobError                    another process of a job of several ended, or they do not agree
     └── MissingExtraError           an optional dependency is not installed (also an ImportError)
@@ -176,6 +178,22 @@ class NonFiniteError(FinegraphError):
 
 class LabelStoreError(FinegraphError):
     """A store of label decisions that cannot be opened, is of another version, in use, or did not answer in time."""
+
+
+class DamagedStoreError(LabelStoreError):
+    """A store that is not as it was written.
+
+    Attributes:
+        damage: what is damaged, a sentence for each.
+    """
+
+    def __init__(self, message: str, damage: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.damage = tuple(damage)
+
+
+class NoRoomError(LabelStoreError):
+    """The disk of the store is full. Nothing was changed, and nothing that was acknowledged is lost."""
 
 
 class ConflictError(FinegraphError):

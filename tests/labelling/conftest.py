@@ -48,6 +48,7 @@ def store(place, menu):
     with LabelStore.create(place) as made:
         made.import_graph(menu, person="import", edit_id="first")
         yield made
+        made.check()  # whatever a test did, all of it is sealed
 
 
 @pytest.fixture

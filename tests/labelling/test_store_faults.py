@@ -16,6 +16,8 @@ import sqlalchemy as sa
 from finegraph import LabelGraph
 from finegraph.errors import LabelStoreError
 from finegraph.labelling import AddLabel, LabelStore, schema
+from finegraph.labelling.sealed_rows import add_rows
+from finegraph.labelling.seals import seal_of
 from finegraph.labelling.tables import SCHEMA_VERSION, meta
 from finegraph.labelling.writer import Writer
 
@@ -232,9 +234,10 @@ def test_a_store_of_a_later_version_is_refused(file_place, menu):
     with LabelStore.create(file_place):
         pass
     with sqlite3.connect(file_place) as connection:
-        connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
+        seal = seal_of("meta", ("schema", "99"))
+        connection.execute("UPDATE meta SET value = '99', seal = ? WHERE key = 'schema'", (seal,))
     connection.close()
-    with pytest.raises(LabelStoreError, match="version 99, and this finegraph knows up to 2; update finegraph"):
+    with pytest.raises(LabelStoreError, match="version 99, and this finegraph knows up to 3; update finegraph"):
         LabelStore.open(file_place)
     with pytest.raises(LabelStoreError, match="there is a store already"):
         LabelStore.create(file_place)
@@ -379,6 +382,8 @@ FULL_DISK = """
 import os, resource, signal, sys, time
 import sqlalchemy as sa
 from finegraph.labelling import LabelStore, writer
+from finegraph.labelling.sealed_rows import add_rows
+from finegraph.labelling.seals import seal_of
 from finegraph.labelling.tables import meta
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer._IDLE = 0.05
@@ -412,7 +417,7 @@ def test_the_writer_goes_on_after_a_disk_that_was_full(file_place, menu):
 def test_a_backup_of_a_large_store_ends_while_people_edit(file_store, tmp_path):
     """SQLite copies in steps, and begins anew when somebody commits between two of them."""
     filler = [{"key": f"filler {number}", "value": "x" * 2**20} for number in range(80)]
-    file_store._do(lambda connection: connection.execute(sa.insert(meta), filler))
+    file_store._do(lambda connection: add_rows(connection, meta, filler))
     stop, copied = threading.Event(), threading.Event()
 
     def edit():

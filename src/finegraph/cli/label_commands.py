@@ -89,6 +89,7 @@ def history(
 
     store, notes = open_store(graph, database, write=False)
     with store:
+        store.check("history")
         _print_history(store.history(fine=fine, kind=kind, person=person, limit=limit), as_json)
     say(notes)
 

@@ -9,25 +9,34 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from finegraph.errors import LabelStoreError, near_paths
+from finegraph.errors import FinegraphError, LabelStoreError, near_paths
 from finegraph.labelling import schema
 from finegraph.labelling.catalogue import Catalogue, read_catalogue
+from finegraph.labelling.damage import DECIDED_NAMES, DERIVED_NAMES, LOG_NAMES, VIEW_NAMES, find_damage
+from finegraph.labelling.damage_report import damaged
 from finegraph.labelling.database import Database
 from finegraph.labelling.history import result_made, result_of
 from finegraph.labelling.log import carry_out, check_person, find_batch, request_digest
 from finegraph.labelling.plan import Plan
 from finegraph.labelling.records import EditResult
+from finegraph.labelling.suggesting import make_anew
 from finegraph.labelling.tables import SCHEMA_VERSION
 from finegraph.labelling.writer import Writer
 
 Answer = TypeVar("Answer")
 Planning = Callable[[Connection, Catalogue, str], Plan]
+Checked = Literal["all", "labels", "history"]
+_TABLES: Mapping[Checked, frozenset[str]] = {
+    "all": DECIDED_NAMES,
+    "labels": VIEW_NAMES,
+    "history": LOG_NAMES | {"meta", "kinds", "labels", "fine"},
+}
 
 
 class StoreAccess:
@@ -125,7 +134,7 @@ class StoreAccess:
         if getattr(self._local, "state", None) is not None:
             yield
             return
-        with self._database.reading() as connection:
+        with self._explained(), self._database.reading() as connection:
             self._local.state = connection, self._known_catalogue(connection)
             try:
                 yield
@@ -134,10 +143,11 @@ class StoreAccess:
 
     def _ask(self, question: Callable[[Connection, Catalogue], Answer]) -> Answer:
         """The answer to a question, on one state of the store."""
-        if (state := getattr(self._local, "state", None)) is not None:
-            return question(*state)
-        with self._database.reading() as connection:
-            return question(connection, self._known_catalogue(connection))
+        with self._explained():
+            if (state := getattr(self._local, "state", None)) is not None:
+                return question(*state)
+            with self._database.reading() as connection:
+                return question(connection, self._known_catalogue(connection))
 
     def _known_catalogue(self, connection: Connection) -> Catalogue:
         with self._gate:
@@ -152,7 +162,50 @@ class StoreAccess:
         """Carry out a job by the writer."""
         if self._writer is None:
             raise LabelStoreError(f"{self.place}: the store was opened to be read only")
-        return self._writer.do(job, patient=patient)
+        with self._explained():
+            return self._writer.do(job, patient=patient)
+
+    # ---- damage -----------------------------------------------------------------------------------------------------
+
+    def check(self, of: Checked = "all") -> None:
+        """See that the store is as it was written; linear in its rows.
+
+        Args:
+            of: `all` that people decided, the `labels` of now, or the `history`.
+
+        Raises:
+            DamagedStoreError: it is not; says what is damaged, what is whole, and what to do.
+        """
+        if (state := getattr(self._local, "state", None)) is not None:
+            self._check(state[0], of)
+            return
+        with self._database.reading() as connection:
+            self._check(connection, of)
+
+    def _check(self, connection: Connection, of: Checked) -> None:
+        if find_damage(connection, _TABLES[of]).damage:
+            raise damaged(connection, self.place, find_damage(connection, DECIDED_NAMES))
+
+    def make_anew(self) -> bool:
+        """Forget suggestions and beliefs where they are damaged, since they can be made anew; whether they were."""
+        with self._database.reading() as connection:
+            damage = find_damage(connection, DERIVED_NAMES).damage
+        if damage:
+            self._do(make_anew, patient=True)
+        return bool(damage)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What goes wrong because the store is damaged is told as damage; everything else as it is."""
+        try:
+            yield
+        except FinegraphError:
+            raise
+        except Exception:
+            with self._database.reading() as connection:
+                if (found := find_damage(connection)).damage:
+                    raise damaged(connection, self.place, found) from None
+            raise
 
     def _act(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from finegraph.errors import InputError, LabelStoreError, MissingExtraError
+from finegraph.data.storage.durable import free_bytes
+from finegraph.errors import DamagedStoreError, InputError, LabelStoreError, MissingExtraError, NoRoomError
 
 try:
     import fcntl
@@ -28,6 +30,14 @@ WAIT = 30.0
 """Seconds that a connection waits for another process."""
 _SECRET = frozenset({"password", "sslpassword"})
 """What a URL of PostgreSQL may say after `?` that nobody else should read."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BROKEN_TEXT = "a text that is no UTF-8"
+_NOT_OURS = ("no such column", "no such table", "Could not decode to UTF-8", _BROKEN_TEXT)
+"""What SQLite says of tables whose own description is damaged, since it is never asked for others."""
+_PG_DAMAGED = ("XX001", "XX002")
+_PG_DISK_FULL = "53100"
+_NEEDED = 2**23
+"""Bytes: the WAL is moved into the file from 4 MB on, and the file grows by as much at the same time."""
 _TURN = 0x66696E65
 """The advisory lock by which writers take turns on PostgreSQL."""
 
@@ -78,7 +88,7 @@ class Database:
     @property
     def shown(self) -> str:
         """What to call the database in messages; without a password."""
-        return str(self.file) if self.file else without_password(self.url)
+        return shown_place(self.url)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -127,6 +137,11 @@ def url_of(place: str | os.PathLike[str]) -> URL:
     return url
 
 
+def shown_place(url: URL) -> str:
+    """What to call a database in messages; without a password."""
+    return str(url.database) if url.get_backend_name() == "sqlite" else without_password(url)
+
+
 def without_password(place: str | URL) -> str:
     """A URL that may be shown and written down; the password is found again by the means of the database itself."""
     url = url_of(place) if isinstance(place, str) else place
@@ -143,19 +158,55 @@ def translated(shown: str) -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise InputError(f"a text with {error.object[error.start]!r}, which is no character; expected UTF-8") from error
     except sa.exc.DataError as error:  # such as a number that is too large for PostgreSQL, or NUL in a text
-        raise InputError(f"a value that the database cannot hold: {_reason(error)}") from error
+        raise InputError(f"a value that the database cannot hold: {reason_of(error)}") from error
+    except UnicodeDecodeError as error:  # SQLite cannot even say what is wrong: that holds a broken text
+        raise store_error(shown, sqlite3.DatabaseError(f"{_BROKEN_TEXT} in its tables")) from error
     except sa.exc.DBAPIError as error:
-        reason = _reason(error)
-        do = "check that it is there and has room"
-        if "password" in reason:
-            do = "give the password in the URL, in the variable PGPASSWORD, or in the file ~/.pgpass"
-        raise LabelStoreError(f"{shown}: the database refused: {reason}; {do}") from error
+        raise store_error(shown, error.orig or error) from error
     except sa.exc.TimeoutError as error:
         raise LabelStoreError(f"{shown}: too many questions at once; ask again") from error
 
 
-def _reason(error: sa.exc.DBAPIError) -> str:
-    return str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+def store_error(shown: str, error: BaseException, needed: int = _NEEDED) -> LabelStoreError:
+    """What an error of the driver means: a full disk, damage, too much to do, or something else.
+
+    Args:
+        shown: what to call the store.
+        error: what the driver raised.
+        needed: the bytes without which it cannot go on where the disk is full.
+    """
+    reason, state = reason_of(error), str(getattr(error, "sqlstate", None) or "")
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    if code & 0xFF == sqlite3.SQLITE_FULL or state == _PG_DISK_FULL:
+        room = _room(Path(shown).parent, needed) if not state else "the disk of the database server is full"
+        return NoRoomError(f"{shown}: {room}; nothing was changed. Make room and try again")
+    if (
+        code & 0xFF in _DAMAGED
+        or code == sqlite3.SQLITE_IOERR_SHORT_READ
+        or state in _PG_DAMAGED
+        or reason.startswith(_NOT_OURS)
+    ):
+        what = f"the store is damaged, or is none: {reason}"
+        return DamagedStoreError(f"{shown}: {what}. Keep a copy of it and put a backup in its place", [reason])
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LabelStoreError(f"{shown}: another process keeps the store busy ({reason}); try again")
+    do = "check that it is there and may be written"
+    if "password" in reason:
+        do = "give the password in the URL, in the variable PGPASSWORD, or in the file ~/.pgpass"
+    return LabelStoreError(f"{shown}: the database refused: {reason}; {do}")
+
+
+def _room(folder: Path, needed: int) -> str:
+    """That there is no room, and how much is needed."""
+    left = free_bytes(folder)
+    there = "" if left is None else f", {left:,} bytes are left"
+    return f"the disk is full{there}; up to {needed:,} are needed to go on"
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error of the driver says, in one line."""
+    inner = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig else error
+    return (str(inner).strip() or type(inner).__name__).splitlines()[0]
 
 
 def _pragmas(connection: Any, *pragmas: str) -> None:

@@ -23,7 +23,8 @@ from finegraph.labelling.past import Past
 from finegraph.labelling.plan import Image, Key, Plan
 from finegraph.labelling.records import Mode, Target
 from finegraph.labelling.rows import name_form, search_form
-from finegraph.labelling.tables import batches, cells, edits, fine, kinds, labels, meta
+from finegraph.labelling.sealed_rows import add_action, add_rows, write_rows
+from finegraph.labelling.tables import batches, cells, fine, kinds, labels, meta
 from finegraph.labelling.values import encode_parts, parts_of
 
 _AT_ONCE = 20_000
@@ -49,7 +50,7 @@ def first_import(
     known = [0] * len(graph)
     for place, column in enumerate(columns):
         kind = {"id": place + 1, "name": column.name, "position": place, "mode": column.mode, "prior": column.prior}
-        connection.execute(sa.insert(kinds), {**kind, "removed": 0, "version": 0})
+        add_rows(connection, kinds, [{**kind, "removed": 0, "version": 0}])
         rows = [
             {
                 "id": number + order + 1,
@@ -61,20 +62,19 @@ def first_import(
             }
             for order, name in enumerate(column.labels)
         ]
-        connection.execute(sa.insert(labels), rows)
+        add_rows(connection, labels, rows)
         _insert_cells(connection, column, place + 1, number + 1, known, person, at)
         number += len(column.labels)
     for start in range(0, len(graph), _AT_ONCE):
         part = enumerate(graph.fine[start : start + _AT_ONCE], start)
-        connection.execute(sa.insert(fine), [_fine_row(order, name, known[order]) for order, name in part])
-    connection.execute(sa.delete(meta).where(meta.c.key == "graph"))
-    connection.execute(sa.insert(meta), {"key": "graph", "value": graph.digest})
+        add_rows(connection, fine, [_fine_row(order, name, known[order]) for order, name in part])
+    write_rows(connection, meta, [{"key": "graph", "value": graph.digest}])
     new_structure(connection)
     text = f"imported a graph of {len(graph)} classes and {len(graph.kinds)} kinds"
     after = json.dumps({"fine": len(graph), "kinds": len(graph.kinds), "digest": graph.digest})
-    connection.execute(sa.insert(edits), {"number": 1, "batch": 1, "target": "graph", "after": after})
     log = {"number": 1, "edit_id": edit_id, "digest": digest, "person": person, "at": at, "action": "import"}
-    connection.execute(sa.insert(batches), {**log, "text": text, "size": 1, "last": 1, "undoes": None})
+    action = {**log, "text": text, "size": 1, "last": 1, "undoes": None}
+    add_action(connection, "", action, [{"number": 1, "batch": 1, "target": "graph", "after": after}])
     return 1
 
 
@@ -106,10 +106,10 @@ def _insert_cells(
         known[order] += 1
         rows.append({**same, "fine_id": order + 1, "value": texts[cell]})
         if len(rows) >= _AT_ONCE:
-            connection.execute(sa.insert(cells), rows)
+            add_rows(connection, cells, rows)
             rows = []
     if rows:
-        connection.execute(sa.insert(cells), rows)
+        add_rows(connection, cells, rows)
 
 
 # ---- out -------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ from finegraph.labelling.catalogue import Catalogue, KindEntry, read_catalogue
 from finegraph.labelling.checks import check_fine, check_living, check_structure, refuse_dead, refuse_removed
 from finegraph.labelling.plan import NO_VOTE, Image, Key, Plan, Planned
 from finegraph.labelling.records import Target
-from finegraph.labelling.rows import in_parts, load_beliefs, load_votes, name_form, search_form, upsert
+from finegraph.labelling.rows import in_parts, load_beliefs, load_votes, name_form, search_form
+from finegraph.labelling.sealed_rows import add_action, forget_rows, last_action, remove_rows, write_rows
 from finegraph.labelling.tables import (
     batches,
     cells,
@@ -42,9 +43,6 @@ from finegraph.labelling.values import dump, parts_of
 
 _LONGEST_PERSON, _LONGEST_ID = 80, 200
 _BY_ID = sa.select(batches).where(batches.c.edit_id == sa.bindparam("the_id"))
-_LAST = sa.select(
-    sa.select(sa.func.max(edits.c.number)).scalar_subquery(), sa.select(sa.func.max(batches.c.number)).scalar_subquery()
-)
 _STRUCTURE: tuple[Target, ...] = ("fine", "kind", "label")
 
 
@@ -114,7 +112,8 @@ def carry_out(
 ) -> Made:
     """Write a plan to the log and the view."""
     at = now()
-    number, batch = (int(last or 0) + 1 for last in connection.execute(_LAST).one())
+    last_batch, last_edit, previous = last_action(connection)
+    number, batch = last_edit + 1, last_batch + 1
     numbered = {change.key: number + place for place, change in enumerate(plan.changes.values())}
     structural = plan.of(*_STRUCTURE)
     if structural:
@@ -129,10 +128,9 @@ def carry_out(
         connection, catalogue, plan, numbered, at, structural=bool(structural), count_known=not counted
     )
     if counted:
-        _count_known(connection)
+        count_known(connection)
     _write_rest(connection, catalogue, plan, numbered)
     refuse_dead(connection, catalogue, plan)
-    _write_log(connection, plan, numbered, batch)
     row = {
         "number": batch,
         "edit_id": edit_id,
@@ -145,7 +143,7 @@ def carry_out(
         "last": number + len(plan.changes) - 1,
         "undoes": plan.undoes,
     }
-    connection.execute(sa.insert(batches), row)
+    _write_log(connection, plan, numbered, row, previous)
     return Made(row, catalogue, numbered, written)
 
 
@@ -163,12 +161,12 @@ def _forget_suggestions(connection: Connection, changes: Iterable[Planned]) -> N
             number = change.key.label_id
             texts = [suggestions.c.value.contains(f"{left}{number}{right}") for left in "[," for right in ",]"]
             mine = suggestions.c.kind_id == change.key.kind_id
-            connection.execute(sa.delete(suggestions).where(mine, sa.or_(*texts)))
+            forget_rows(connection, suggestions, mine & sa.or_(*texts))
 
 
 def new_structure(connection: Connection) -> None:
     """Mark that kinds or labels have changed, by a mark that never was before."""
-    upsert(connection, meta, [{"key": "structure", "value": secrets.token_hex(8)}])
+    write_rows(connection, meta, [{"key": "structure", "value": secrets.token_hex(8)}])
 
 
 def _write_structure(connection: Connection, changes: Iterable[Planned], numbered: Mapping[Any, int]) -> None:
@@ -183,14 +181,14 @@ def _write_structure(connection: Connection, changes: Iterable[Planned], numbere
         else:
             row |= {"id": key.kind_id} if key.target == "kind" else {"id": key.label_id, "kind_id": key.kind_id}
         rows[key.target].append(row)
-    upsert(connection, kinds, rows["kind"])
-    upsert(connection, labels, rows["label"])
+    write_rows(connection, kinds, rows["kind"])
+    write_rows(connection, labels, rows["label"])
     # How many of its cells are known is not part of the picture of a class, so an existing row keeps it.
-    upsert(connection, fine, [{**row, "known": 0} for row in rows["fine"]], keep=("known",))
+    write_rows(connection, fine, [{**row, "known": 0} for row in rows["fine"]], keep=("known",))
     new_structure(connection)
 
 
-def _count_known(connection: Connection) -> None:
+def count_known(connection: Connection) -> None:
     """Count for each class how many kinds are known."""
     living = sa.select(kinds.c.id).where(kinds.c.removed == 0)
     count = sa.select(sa.func.count()).where(
@@ -233,7 +231,7 @@ def _write_cells(
             mine = {"kind_id": kind_id, "fine_id": number}
             for person, vote in after["votes"].items():
                 if vote is NO_VOTE:
-                    unsaid.append({"the_fine": number, "the_person": person})
+                    unsaid.append((kind_id, number, person))
                     given.get(number, {}).pop(person, None)
                 else:
                     said.append({**mine, "person": person, "value": vote, "at": at})
@@ -248,12 +246,10 @@ def _write_cells(
             )
             if step and not kind.removed:
                 known.append({"the_fine": number, "step": step})
-        upsert(connection, cells, rows)
+        write_rows(connection, cells, rows)
         # Merging a label is no new decision of those who chose it.
-        upsert(connection, votes, said, keep=("at",) if structural else ())
-        if unsaid:
-            gone = (votes.c.kind_id == kind_id) & (votes.c.fine_id == sa.bindparam("the_fine"))
-            connection.execute(sa.delete(votes).where(gone & (votes.c.person == sa.bindparam("the_person"))), unsaid)
+        write_rows(connection, votes, said, keep=("at",) if structural else ())
+        remove_rows(connection, votes, unsaid)
         if known and count_known:
             counted = sa.update(fine).where(fine.c.id == sa.bindparam("the_fine"))
             connection.execute(counted.values(known=fine.c.known + sa.bindparam("step")), known)
@@ -297,18 +293,21 @@ def _write_rest(connection: Connection, catalogue: Catalogue, plan: Plan, number
         }
         for change in plan.of("note")
     ]
-    upsert(connection, notes, written)
+    write_rows(connection, notes, written)
     photos = []
     for change in plan.of("photo"):
         after = change.after or {"value": None, "fine": None, "by": None, "at": None}
         _check_living(catalogue.by_id[change.key.kind_id or 0], {"value": after["value"], "votes": {}})
         row = {"kind_id": change.key.kind_id, "photo": change.key.photo, "fine_id": after["fine"]}
         photos.append({**row, **{n: after[n] for n in ("value", "by", "at")}, "version": numbered[change.key]})
-    upsert(connection, photo_labels, photos)
+    write_rows(connection, photo_labels, photos)
 
 
-def _write_log(connection: Connection, plan: Plan, numbered: Mapping[Any, int], batch: int) -> None:
-    """Write the edits, and which ones are undone now."""
+def _write_log(
+    connection: Connection, plan: Plan, numbered: Mapping[Any, int], action: Mapping[str, Any], previous: str
+) -> None:
+    """Write the action and its edits, and which ones are undone now; `previous` is the seal of the action before."""
+    batch = action["number"]
     rows = []
     for change in plan.changes.values():
         rows.append(
@@ -321,8 +320,7 @@ def _write_log(connection: Connection, plan: Plan, numbered: Mapping[Any, int], 
                 "undoes": change.undoes,
             }
         )
-    if rows:
-        connection.execute(sa.insert(edits), rows)
+    add_action(connection, previous, action, rows)
     _mark_undone(connection, [c.undoes for c in plan.changes.values() if c.undoes is not None], batch)
     step, gone = [c.redoes for c in plan.changes.values() if c.redoes is not None], False
     while step:
@@ -330,13 +328,12 @@ def _write_log(connection: Connection, plan: Plan, numbered: Mapping[Any, int], 
         if gone:
             _mark_undone(connection, step, batch)
         else:
-            for part in in_parts(step):
-                connection.execute(sa.delete(undone).where(undone.c.edit.in_(part)))
+            remove_rows(connection, undone, [(number,) for number in step])
         step, gone = _undone_by(connection, step), not gone
 
 
 def _mark_undone(connection: Connection, numbers: Collection[int], batch: int) -> None:
-    upsert(connection, undone, [{"edit": number, "batch": batch} for number in numbers])
+    write_rows(connection, undone, [{"edit": number, "batch": batch} for number in numbers])
 
 
 def _undone_by(connection: Connection, numbers: Collection[int]) -> list[int]:

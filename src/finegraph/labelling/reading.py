@@ -286,8 +286,14 @@ class StoreReader(StoreAccess):
         return self._ask(question)
 
     def graph(self, version: int | None = None) -> LabelGraph:
-        """The label graph, of now or of an earlier version."""
-        return self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
+        """The label graph, of now or of an earlier version, checked against its seals.
+
+        Raises:
+            DamagedStoreError: it is not what people decided.
+        """
+        with self.one_state():
+            self.check("labels" if version is None else "all")
+            return self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
 
     def columns(self, version: int | None = None) -> tuple[tuple[str, ...], list[Column]]:
         """The classes, and the kinds with their cells; all in order, of now or of an earlier version."""
@@ -344,6 +350,7 @@ class StoreReader(StoreAccess):
         Raises:
             GraphError: the graph holds something that CSV cannot.
             InputError: there is no such format, not of an earlier version, or no such version.
+            DamagedStoreError: the state is not what people decided.
         """
         if format not in FORMATS:
             raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
@@ -351,12 +358,14 @@ class StoreReader(StoreAccess):
             return canonical_json(self.graph(version)) + "\n"
         if format == "csv":
             return format_csv(self.graph(version), safe=safe)
-        if format == "photos":
+        if format == "label-studio" and version is not None:
+            raise InputError("format: an earlier version is written as csv, json or photos; votes are of the present")
+        with self.one_state():
+            self.check("labels" if version is None else "all")
+            if format == "label-studio":
+                return self._ask(_label_studio)
             labels = self.photo_labels(version)
             return format_photos([kind.name for kind in self.kinds()], labels, safe=safe)
-        if version is not None:
-            raise InputError("format: an earlier version is written as csv, json or photos; votes are of the present")
-        return self._ask(_label_studio)
 
 
 def _label_studio(connection: Connection, catalogue: Catalogue) -> str:

@@ -13,6 +13,7 @@ store.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import sqlite3
@@ -22,13 +23,21 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from finegraph.data.storage.durable import sync_folder
-from finegraph.errors import ConflictError, InputError, LabelStoreError, UnknownNameError
+from finegraph.data.storage.durable import reason_of, sync_folder
+from finegraph.errors import (
+    ConflictError,
+    DamagedStoreError,
+    InputError,
+    LabelStoreError,
+    NoRoomError,
+    UnknownNameError,
+)
 from finegraph.graph import LabelGraph
 from finegraph.labelling.catalogue import Catalogue, KindEntry
 from finegraph.labelling.changes import StructureChange, change_name
 from finegraph.labelling.columns import columns_of
 from finegraph.labelling.contents import add_content, add_photos
+from finegraph.labelling.database import Database, store_error
 from finegraph.labelling.decisions import plan_decisions, plan_note, plan_photo
 from finegraph.labelling.graphs import first_import, is_empty, plan_text
 from finegraph.labelling.history import result_made, result_of
@@ -358,6 +367,7 @@ class LabelStore(StoreReader):
         """Write a copy of the whole store while others edit it; the copy is one state, and complete or not there.
 
         Raises:
+            DamagedStoreError: the store is not as it was written; then there is no copy.
             LabelStoreError: the target is there already, or the store is on a server, which has its own tools.
         """
         target = Path(path)
@@ -368,15 +378,31 @@ class LabelStore(StoreReader):
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
             _copy(self._database.file, temporary)
+            self._check_copy(temporary)
             with open(temporary, "rb+") as handle:
                 os.fsync(handle.fileno())
             os.link(temporary, target)
             sync_folder(target.parent)
-        except (OSError, sqlite3.Error) as error:
-            raise LabelStoreError(f"{target}: the backup could not be written: {error}") from error
+        except sqlite3.Error as error:
+            failure = store_error(self.place, error)
+            if not isinstance(failure, DamagedStoreError):  # what is damaged was read, all else is of the new file
+                failure = store_error(str(target), error, needed=self._database.file.stat().st_size)
+            raise failure from error
+        except OSError as error:
+            room = NoRoomError if error.errno == errno.ENOSPC else LabelStoreError
+            raise room(f"{target}: the backup could not be written: {reason_of(error)}") from error
         finally:
             temporary.unlink(missing_ok=True)
         return target
+
+    def _check_copy(self, copy: Path) -> None:
+        """See that a copy is as it was written. The copy is looked at, since it is one state and what will be kept."""
+        database = Database(copy, write=False)
+        try:
+            with database.reading() as connection:
+                self._check(connection, "all")
+        finally:
+            database.close()
 
 
 def _refuse_other(seen: str | None, digest: str, preview: Callable[[], Preview | ImportPreview]) -> None:

@@ -16,10 +16,11 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import InputError, refuse_unknown
 from finegraph.labelling.catalogue import Catalogue
-from finegraph.labelling.log import confidence
+from finegraph.labelling.log import confidence, count_known
 from finegraph.labelling.proposals import SOURCES, Proposal
 from finegraph.labelling.records import Decision, Suggestion, SuggestionPage
-from finegraph.labelling.rows import check_number, fine_ids, in_parts, next_number, short, upsert
+from finegraph.labelling.rows import check_number, fine_ids, in_parts, next_number, short
+from finegraph.labelling.sealed_rows import add_rows, forget_rows, write_rows
 from finegraph.labelling.tables import beliefs, cells, fine, kinds, meta, suggestions
 from finegraph.labelling.values import dump, value_text
 
@@ -44,7 +45,7 @@ def keep_suggestions(connection: Connection, catalogue: Catalogue, source: str, 
     mine = suggestions.c.source == source
     known = {(row.kind_id, row.fine_id, row.value): row.number for row in connection.execute(_NUMBERS.where(mine))}
     number = first = _next_suggestion(connection)
-    connection.execute(sa.delete(suggestions).where(mine))
+    forget_rows(connection, suggestions, mine)
     listed = list(proposals)
     ids = fine_ids(connection, {proposal.fine for proposal in listed})
     rows = []
@@ -65,9 +66,9 @@ def keep_suggestions(connection: Connection, catalogue: Catalogue, source: str, 
         )
         number += own is None
     for start in range(0, len(rows), _AT_ONCE):
-        connection.execute(sa.insert(suggestions), rows[start : start + _AT_ONCE])
+        add_rows(connection, suggestions, rows[start : start + _AT_ONCE])
     if number > first:
-        upsert(connection, meta, [{"key": _LAST_NUMBER, "value": str(number - 1)}])
+        write_rows(connection, meta, [{"key": _LAST_NUMBER, "value": str(number - 1)}])
     return len(rows)
 
 
@@ -81,8 +82,7 @@ def keep_beliefs(
     connection: Connection, catalogue: Catalogue, found: Mapping[str, Mapping[str, Mapping[str, float]]]
 ) -> None:
     """Replace what a model believes, by kind, class and label; the confidence of all cells follows."""
-    connection.execute(sa.delete(beliefs))
-    connection.execute(sa.update(cells).where(cells.c.confidence.is_not(None)).values(confidence=None))
+    forget_beliefs(connection)
     ids = fine_ids(connection, {name for own in found.values() for name in own})
     for name, own in found.items():
         kind = catalogue.kind(name)
@@ -92,7 +92,7 @@ def keep_beliefs(
             least = _SMALLEST if kind.mode == "one" else 0.0
             numbers = {str(kind.ids[label]): round(p, 6) for label, p in probabilities.items() if p >= least}
             kept[ids[fine_label]] = dump(numbers)
-        upsert(connection, beliefs, [{"kind_id": kind.id, "fine_id": n, "probabilities": p} for n, p in kept.items()])
+        add_rows(connection, beliefs, [{"kind_id": kind.id, "fine_id": n, "probabilities": p} for n, p in kept.items()])
         query = sa.select(cells.c.fine_id, cells.c.value).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
         sure = [
             {"the_fine": row.fine_id, "sure": confidence(kind, row.value, kept[row.fine_id])}
@@ -102,6 +102,19 @@ def keep_beliefs(
         if sure:
             mine = (cells.c.kind_id == kind.id) & (cells.c.fine_id == sa.bindparam("the_fine"))
             connection.execute(sa.update(cells).where(mine).values(confidence=sa.bindparam("sure")), sure)
+
+
+def forget_beliefs(connection: Connection) -> None:
+    """Forget what a model believes, and with it the confidence of all cells."""
+    forget_rows(connection, beliefs, sa.true())
+    connection.execute(sa.update(cells).where(cells.c.confidence.is_not(None)).values(confidence=None))
+
+
+def make_anew(connection: Connection) -> None:
+    """Forget suggestions and beliefs, and count what is counted beside the cells again."""
+    forget_rows(connection, suggestions, sa.true())
+    forget_beliefs(connection)
+    count_known(connection)
 
 
 def read_suggestions(

@@ -3,15 +3,16 @@
 `batches` and `edits` are the log. An edit holds the picture of one row before and after, as JSON, so that undoing is
 the same for everything. The other tables are the view. Rows of classes, kinds and labels are never deleted, only marked
 as removed: their numbers stand in the log. Numbers are given by the one writer, so that SQLite and PostgreSQL need no
-sequences. Cells hold numbers of labels, not names; renaming a label touches one row.
+sequences. Cells hold numbers of labels, not names; renaming a label touches one row. Rows are sealed (see
+`seals`), but for the two columns that follow from others, `fine.known` and `cells.confidence`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, MetaData, Table, Text, text
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text, text
 
-SCHEMA_VERSION = 2
-"""Version 1 had no image-level labels, no beliefs of a model and no suggestions."""
+SCHEMA_VERSION = 3
+"""Version 1 had no image-level labels, no beliefs of a model and no suggestions; version 2 had no seals."""
 LOW_CONFIDENCE = 0.5
 """A decided cell is of low confidence where the model's mean probability of its value is below this."""
 
@@ -19,7 +20,23 @@ metadata = MetaData()
 # Byte order on both systems: the order of names must not depend on where the server stands.
 Name = Text().with_variant(Text(collation="C"), "postgresql")
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("seal", BigInteger),
+)
+
+seals = Table(
+    "seals",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("count", Integer, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("seal", BigInteger, nullable=False),
+)
 
 batches = Table(
     "batches",
@@ -34,6 +51,7 @@ batches = Table(
     Column("size", Integer, nullable=False),
     Column("last", Integer, nullable=False),
     Column("undoes", Integer),
+    Column("seal", Text),
     Index("batches_by_person", "person", "number"),
 )
 
@@ -50,6 +68,7 @@ edits = Table(
     Column("before", Text),
     Column("after", Text),
     Column("undoes", Integer),
+    Column("seal", BigInteger),
     Index("edits_by_fine", "fine_id", "kind_id", "number"),
     Index("edits_by_kind", "kind_id", "number"),
     Index("edits_by_photo", "photo", "number"),
@@ -60,6 +79,7 @@ undone = Table(
     metadata,
     Column("edit", Integer, primary_key=True, autoincrement=False),
     Column("batch", Integer, nullable=False, index=True),
+    Column("seal", BigInteger),
 )
 
 kinds = Table(
@@ -72,6 +92,7 @@ kinds = Table(
     Column("prior", Text, nullable=False),
     Column("removed", Integer, nullable=False),
     Column("version", Integer, nullable=False),
+    Column("seal", BigInteger),
 )
 
 labels = Table(
@@ -83,6 +104,7 @@ labels = Table(
     Column("position", Integer, nullable=False),
     Column("removed", Integer, nullable=False),
     Column("version", Integer, nullable=False),
+    Column("seal", BigInteger),
 )
 
 fine = Table(
@@ -96,6 +118,7 @@ fine = Table(
     Column("removed", Integer, nullable=False),
     Column("known", Integer, nullable=False),
     Column("version", Integer, nullable=False),
+    Column("seal", BigInteger),
     Index("fine_by_position", "position"),
 )
 
@@ -107,6 +130,7 @@ notes = Table(
     Column("by", Text),
     Column("at", Text),
     Column("version", Integer, nullable=False),
+    Column("seal", BigInteger),
 )
 
 cells = Table(
@@ -121,6 +145,7 @@ cells = Table(
     Column("disagreement", Integer, nullable=False),
     Column("confidence", Float),
     Column("version", Integer, nullable=False),
+    Column("seal", BigInteger),
     Index("cells_by_fine", "fine_id", "kind_id"),
 )
 _DISAGREE, _DOUBTFUL = text("disagreement = 1"), text(f"confidence < {LOW_CONFIDENCE}")
@@ -135,6 +160,7 @@ votes = Table(
     Column("person", Name, primary_key=True),
     Column("value", Name),
     Column("at", Text, nullable=False),
+    Column("seal", BigInteger),
     Index("votes_by_person", "person", "kind_id"),
 )
 
@@ -148,6 +174,7 @@ photo_labels = Table(
     Column("by", Text),
     Column("at", Text),
     Column("version", Integer, nullable=False),
+    Column("seal", BigInteger),
     Index("photo_labels_by_photo", "photo"),
 )
 
@@ -157,6 +184,7 @@ beliefs = Table(
     Column("kind_id", Integer, primary_key=True, autoincrement=False),
     Column("fine_id", Integer, primary_key=True, autoincrement=False),
     Column("probabilities", Text, nullable=False),
+    Column("seal", BigInteger),
 )
 
 suggestions = Table(
@@ -169,6 +197,7 @@ suggestions = Table(
     Column("source", Text, nullable=False),
     Column("score", Float, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("seal", BigInteger),
     Index("suggestions_by_cell", "kind_id", "fine_id"),
     Index("suggestions_by_fine", "fine_id"),
 )

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from finegraph.errors import GraphError, InputError
+from finegraph.errors import DamagedStoreError, GraphError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.labelling import EditResult, LabelStore
 from finegraph.workflows.stored_labels import is_store, shown_place, split_version
@@ -35,31 +35,51 @@ def open_store(
     Args:
         graph: a graph file or a store.
         database: the URL of the database to use in place of the file beside the graph.
-        write: whether there will be edits.
+        write: whether there will be edits; then the store is checked first, so that nobody works on a damaged one.
+
+    Raises:
+        DamagedStoreError: the store that is there is not as it was written.
     """
     place = os.fspath(graph)
     if is_store(place):
         refuse_two(database)
         if split_version(place)[1] is not None:
             raise InputError(f"{shown_place(place)}: an earlier state can be looked at but not opened to work in")
-        return LabelStore.open(place, write=write), ()
+        return _opened(place, write)
     _refuse_no_graph(place)
     target = database if database is not None else os.fspath(store_beside(place))
     if not has_store(target):
         graph_of_file = LabelGraph.read(place)
         store = new_store(target, lambda new: _import_first(new, graph_of_file))[0]
         return store, (f"made the store {store.place} from {place}",)
-    store = LabelStore.open(target, write=write)
+    store, notes = _opened(target, write)
     if store.version == 0:  # whoever made it was ended before the import
         store.close()
         return _filled(target, LabelGraph.read(place)), (f"made the store {store.place} from {place}",)
     if os.path.exists(place):
-        with contextlib.suppress(GraphError):  # the store is what counts; a faulty file shows when it is imported
+        # The store is what counts: a faulty file shows when it is imported, and damage when something is read.
+        with contextlib.suppress(GraphError, DamagedStoreError):
             if LabelGraph.read(place).digest not in (store.imported_digest, store.graph().digest):
                 return store, (
+                    *notes,
                     f"{place} differs from both the graph that {store.place} was made from and its present state; "
                     "import it to take its changes over",
                 )
+    return store, notes
+
+
+def _opened(place: str, write: bool) -> tuple[LabelStore, tuple[str, ...]]:
+    """A store that is there, checked where there will be edits, and what to tell about that."""
+    store = LabelStore.open(place, write=write)
+    if not write:
+        return store, ()
+    try:
+        store.check()
+        if store.make_anew():
+            return store, ("the suggestions in the store were damaged; those that can be made now are made anew",)
+    except BaseException:
+        store.close()
+        raise
     return store, ()
 
 

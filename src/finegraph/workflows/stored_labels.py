@@ -104,7 +104,7 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
 
     Raises:
         GraphFileError: the graph file has faults.
-        LabelStoreError: the store cannot be opened.
+        LabelStoreError: the store cannot be opened, or is damaged.
         InputError: the store has no such version.
     """
     text = os.fspath(place)
@@ -115,12 +115,12 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
     from finegraph.labelling.renames import present_names
 
     place_of, at = split_version(text)
-    with LabelStore.open(place_of, write=False) as store:
+    with LabelStore.open(place_of, write=False) as store, store.one_state():
+        store.check()
         last = store.version
         version = last if at is None else at
         if not 1 <= version <= last:
             raise InputError(f"{shown_place(text)}: there is no such version; the store has versions 1 to {last}")
-        # Both questions are of the same version, so an edit in between does no harm.
         (fine, columns), labels = store.columns(version), store.photo_labels(version)
         renamed = present_names(store.renames(version=version), fine)
     photos: dict[str, dict[str, str]] = {}

@@ -1,0 +1,172 @@
+"""Stores that are damaged, and what each way out of them does then: the same as before, or an error that names damage.
+
+Shared by the tests and `benchmarks/bad_files.py`.
+"""
+
+import random
+import shutil
+from pathlib import Path
+
+from finegraph import LabelGraph
+from finegraph.errors import DamagedStoreError, FinegraphError
+from finegraph.labelling import (
+    AddFine,
+    AddLabel,
+    LabelStore,
+    MergeLabels,
+    Proposal,
+    RemoveFine,
+    RenameFine,
+    RenameLabel,
+)
+from finegraph.workflows.stored_labels import read_stored
+
+FORMATS = ("csv", "json", "label-studio", "photos")
+
+
+def make_store(place, classes=60):
+    """A store with every sort of row, most of its pages full."""
+    chance = random.Random(0)
+    table = {
+        f"dish {number} @ {'ABC'[number % 3]}": {
+            "dish": f"dish {number % 20}",
+            "restaurant": "ABC"[number % 3],
+            "with": chance.sample(["tofu", "pork", "chili", "peanut"], number % 4) if number % 5 else None,
+            "served": chance.choice(["bowl", "plate", {"bowl", "plate"}, {"bowl": 0.25, "plate": 0.75}]),
+        }
+        for number in range(classes)
+    }
+    graph = LabelGraph.from_table(table)
+    with LabelStore.create(place) as store:
+        store.import_graph(graph, person="import", edit_id="first")
+        for number, fine in enumerate(graph.fine[:20]):
+            own = {"person": "ann" if number % 3 else "bob", "edit_id": f"edit {number}"}
+            seen = store.cell(fine, "dish").version
+            done = store.decide(fine, "dish", f"dish {(number * 7) % 20}", seen=seen, **own)
+            if number % 4 == 0:
+                store.undo(done.batch, person="cleo", edit_id=f"undo {number}")
+        for number, fine in enumerate(graph.fine[20:26]):
+            said = {"person": "bob", "edit_id": f"note {number}"}
+            store.set_note(fine, f"a note on 豆腐, number {number}", seen=0, **said)
+            said = {"person": "ann", "edit_id": f"photo {number}"}
+            store.label_photo(f"{fine}/{number}.jpg", "served", "bowl", seen=0, fine=fine, **said)
+        changes = (
+            AddLabel(kind="dish", name="crème brûlée"),
+            RenameFine(name=graph.fine[0], to="the first dish"),
+            RenameLabel(kind="served", name="plate", to="large plate"),
+            MergeLabels(kind="dish", labels=("dish 1", "dish 2"), into="dish 1"),
+            AddFine(name="ramen @ A"),
+            RemoveFine(name=graph.fine[30]),
+        )
+        for number, change in enumerate(changes):
+            store.apply(change, person="ann", edit_id=f"change {number}")
+        told = {"kind": "restaurant", "source": "name", "score": 0.9, "reason": "its name says so"}
+        store.put_suggestions("name", [Proposal(fine=fine, value="A", **told) for fine in graph.fine[1:30]])
+        store.put_beliefs({"restaurant": {fine: {"A": 1.0} for fine in graph.fine[1:30]}})
+    return Path(place)
+
+
+def _history(store):
+    with store.one_state():
+        store.check("history")
+        return [edit.to_dict() for edit in store.history(limit=10_000)], store.batches(limit=10)
+
+
+def _backup(store):
+    copy = Path(f"{store.place}.copy")
+    copy.unlink(missing_ok=True)
+    with LabelStore.open(store.backup(copy), write=False) as copied:
+        return copied.export_text("json"), _history(copied)
+
+
+def _training(store):
+    stored = read_stored(store.place)
+    return stored.graph, stored.photos, stored.renamed
+
+
+WAYS_OUT = {
+    **{form: (lambda store, form=form: store.export_text(form)) for form in FORMATS},
+    "version 1": lambda store: store.export_text("json", version=1),
+    "history": _history,
+    "backup": _backup,
+    "training": _training,
+}
+
+
+def answers(place):
+    """What each way out of a store that is whole gives."""
+    with LabelStore.open(place, write=False) as store:
+        return {name: way(store) for name, way in WAYS_OUT.items()}
+
+
+def judge(place, good, ways=tuple(WAYS_OUT), *, page=True):
+    """What happens to ways out of a store that may be damaged: `same`, `named`, or a fault in words."""
+    found = {}
+    try:
+        with LabelStore.open(place, write=False) as store:
+            for name in ways:
+                found[name] = _outcome(place, name, lambda name=name: WAYS_OUT[name](store), good)
+    except Exception as error:
+        found["open"] = _outcome(place, "open", lambda error=error: _raise(error), good)
+    if not page:
+        return found
+    try:
+        _page(place)
+        found["page"] = "same"
+    except FinegraphError:
+        found["page"] = "named"
+    except Exception as error:
+        found["page"] = f"page: {type(error).__name__}: {error}"
+    return found
+
+
+def _outcome(place, name, way, good):
+    try:
+        return "same" if way() == good[name] else f"{name}: silently different"
+    except DamagedStoreError as error:
+        named = str(error).startswith(f"{place}: the store is damaged") and error.damage
+        return "named" if named else f"{name}: damage that is not named: {error}"
+    except Exception as error:
+        return f"{name}: {type(error).__name__}: {error}"
+
+
+def _raise(error):
+    raise error
+
+
+def _page(place):
+    """What the page asks for; it may be told anything, but by an error of ours where there is one."""
+    with LabelStore.open(place) as store:
+        store.kinds(), store.classes(order="attention"), store.progress(), store.changes(0), store.suggestions()
+        store.one_class("ramen @ A"), store.agreement(), store.findings(), store.batches()
+        store.decide("ramen @ A", "restaurant", "B", person="ann", edit_id="on damage", seen=None)
+
+
+def flipped(chance, content):
+    """A file with one bit altered."""
+    altered = bytearray(content)
+    altered[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    return bytes(altered)
+
+
+def cut(chance, content):
+    """A file without its end; at least one byte stays, since an empty file is a store that was never begun."""
+    return content[: chance.randrange(1, len(content))]
+
+
+FEW_WAYS = ("label-studio", "history", "training")
+"""These read every table and need a third of the time of all."""
+
+
+def drill(folder, good, damages, *, all_ways=1):
+    """Judge a store after each of some damages, by all ways for one in `all_ways` and else by few; yields the judgements.
+
+    Each is in a folder of its own, so that nothing of an earlier one is left beside it.
+    """
+    for number, damaged in enumerate(damages):
+        place = folder / str(number) / "menu.db"
+        place.parent.mkdir()
+        place.write_bytes(damaged)
+        every = number % all_ways == 0
+        yield judge(place, good, tuple(WAYS_OUT) if every else FEW_WAYS, page=every)
+        shutil.rmtree(place.parent)
