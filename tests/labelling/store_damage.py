@@ -159,7 +159,7 @@ FEW_WAYS = ("label-studio", "history", "training")
 
 
 def drill(folder, good, damages, *, all_ways=1):
-    """Judge a store after each of some damages, by all ways for one in `all_ways` and else by few; yields the judgements.
+    """Judge a store after each of some damages, by all ways out for one in `all_ways`, else by few.
 
     Each is in a folder of its own, so that nothing of an earlier one is left beside it.
     """

@@ -1,8 +1,10 @@
 """Damage to a store shows when it is read: one error, which names what is damaged, what is whole and what to do."""
 
+import lzma
 import random
 import re
 import sqlite3
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -10,11 +12,12 @@ import store_damage
 from store_damage import cut, drill, flipped, make_store
 
 from finegraph.errors import DamagedStoreError
-from finegraph.labelling import LabelStore
+from finegraph.labelling import LabelStore, Proposal
 from finegraph.labelling.seals import SEALED, seal_of
-from finegraph.labelling.tables import metadata
 from finegraph.workflows.label import open_store
 from finegraph.workflows.stored_labels import read_stored
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -75,23 +78,6 @@ def alter(store, statement, **values):
         connection.execute(sa.text(statement), values)
 
 
-@pytest.fixture
-def worked(store):
-    """A store in which people have worked."""
-    store.decide("kung pao @ B", "dish", "mapo tofu", person="ann", edit_id="a", seen=0)
-    store.set_note("kung pao @ A", "hot", person="bob", edit_id="b", seen=0)
-    store.label_photo("1.jpg", "served", "bowl", person="ann", edit_id="c", seen=0, fine="kung pao @ A")
-    store.undo(2, person="ann", edit_id="d")
-    before = [dict(row._mapping) for row in rows_of(store, "cells")]
-    yield store
-    del before
-
-
-def rows_of(store, table):
-    with store._database.reading() as connection:
-        return connection.execute(sa.select(metadata.tables[table])).all()
-
-
 ALTERED = {
     "a cell": (
         "UPDATE cells SET value = '[2]' WHERE kind_id = 1 AND fine_id = 1",
@@ -135,10 +121,7 @@ def test_what_was_altered_is_named(place, menu, what):
         store.decide("kung pao @ B", "dish", "mapo tofu", person="ann", edit_id="a", seen=0)
         store.set_note("kung pao @ A", "hot", person="bob", edit_id="b", seen=0)
         store.label_photo("1.jpg", "served", "bowl", person="ann", edit_id="c", seen=0, fine="kung pao @ A")
-        if what == "a vote":
-            store.check()
-        else:
-            store.undo(2, person="ann", edit_id="d")
+        store.undo(4 if what == "a vote" else 2, person="ann", edit_id="d")  # an undo takes back the vote too
         store.check()
         alter(store, statement)
         with pytest.raises(DamagedStoreError, match=re.escape(message)) as caught:
@@ -146,3 +129,127 @@ def test_what_was_altered_is_named(place, menu, what):
         assert str(caught.value).startswith(f"{store.place}: the store is damaged: ")
         with pytest.raises(DamagedStoreError):
             read_stored(place)
+
+
+def test_what_is_whole_and_how_to_restore_is_told(file_store):
+    file_store.decide("kung pao @ B", "dish", "mapo tofu", person="ann", edit_id="a", seen=0)
+    alter(file_store, "UPDATE cells SET value = '[4]' WHERE kind_id = 2 AND fine_id = 1")
+    with pytest.raises(DamagedStoreError) as caught:
+        file_store.export_text("csv")
+    assert str(caught.value) == (
+        f"{file_store.place}: the store is damaged: the cell of class 'mapo tofu @ A' in kind 'restaurant' is not as "
+        "it was written. Still whole: the log of 2 edits; of the kinds: 'dish', 'with', 'served'. Keep a copy of the "
+        "file and put a backup in its place; what was decided since the backup stands in the history, which can still "
+        "be read."
+    )
+    file_store.check("history")
+    assert len(file_store.history()) == 2
+
+
+def test_the_labels_are_exported_where_only_the_log_is_damaged(file_store):
+    file_store.decide("kung pao @ B", "dish", "mapo tofu", person="ann", edit_id="a", seen=0)
+    file_store.decide("kung pao @ A", "dish", "mapo tofu", person="ann", edit_id="b", seen=0)
+    before = file_store.export_text("csv")
+    alter(file_store, "UPDATE edits SET fine_id = 1 WHERE number = 3")
+    assert file_store.export_text("csv") == before
+    told = (
+        "edit 3 of the log is not as it was written. Still whole: the log up to edit 2 of 3; all labels of now. "
+        "Export the labels and make a new store from that file, or put a backup in its place"
+    )
+    for way in (lambda: file_store.check("history"), lambda: file_store.graph(version=2), file_store.check):
+        with pytest.raises(DamagedStoreError, match=re.escape(told)):
+            way()
+
+
+def test_a_damaged_store_is_neither_edited_nor_copied(file_store, tmp_path):
+    place = file_store.place
+    alter(file_store, "UPDATE cells SET value = '[1]' WHERE kind_id = 1 AND fine_id = 3")
+    with pytest.raises(
+        DamagedStoreError, match="with kind_id 1, fine_id 3 is not as it was written; nothing was changed"
+    ):
+        file_store.decide("kung pao @ B", "dish", "kung pao", person="ann", edit_id="a", seen=0)
+    assert file_store.version == 1
+    with pytest.raises(DamagedStoreError, match="the cell of class 'kung pao @ B' in kind 'dish'"):
+        file_store.backup(tmp_path / "copy.db")
+    assert not list(tmp_path.glob("*copy.db*"))
+    file_store.close()
+    with pytest.raises(DamagedStoreError, match="the cell of class 'kung pao @ B' in kind 'dish'"):
+        open_store(place)
+    LabelStore.open(place).close()  # the store that could not be opened to work in is not held
+
+
+def test_a_damaged_index_is_made_anew(file_store):
+    place = file_store.place
+    file_store.close()
+    with sqlite3.connect(place) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, '(fine_id, kind_id)', '(kind_id, fine_id)') "
+            "WHERE name = 'cells_by_fine'"
+        )
+    connection.close()
+    told = "Only an index is damaged: keep a copy of the file, then `sqlite3"
+    with LabelStore.open(place) as store, pytest.raises(DamagedStoreError, match=told):
+        store.check()
+    with sqlite3.connect(place) as connection:
+        connection.execute("REINDEX")
+    connection.close()
+    with LabelStore.open(place) as store:
+        store.check()
+
+
+def test_suggestions_that_are_damaged_are_made_anew(place, menu):
+    with LabelStore.create(place) as store:
+        store.import_graph(menu, person="import", edit_id="first")
+        told = {"kind": "dish", "source": "name", "score": 0.9, "reason": "its name says so"}
+        store.put_suggestions("name", [Proposal(fine="kung pao @ B", value="mapo tofu", **told)])
+        alter(store, "UPDATE suggestions SET value = '[7'")
+        with pytest.raises(
+            DamagedStoreError, match=r"suggestion 1 is not as it was written.*made anew at the next start"
+        ):
+            store.suggestions()
+        store.check()
+    store, notes = open_store(place)
+    with store:
+        assert notes == ("the suggestions in the store were damaged; those that can be made now are made anew",)
+        assert store.suggestions().total == 0
+        assert not store.make_anew()
+
+
+def test_what_is_counted_beside_the_cells_is_counted_again(file_store):
+    alter(file_store, "UPDATE fine SET known = known + 1 WHERE id = 2")
+    assert file_store.make_anew()
+    assert not file_store.make_anew()
+
+
+def test_a_fault_that_is_no_damage_stays_what_it_is(file_store):
+    with pytest.raises(ZeroDivisionError):
+        file_store._ask(lambda connection, catalogue: 1 // 0)
+
+
+def test_a_store_with_the_version_of_another_is_damaged(file_store):
+    """One flipped bit makes a 2 of a 3; the store must not be brought up to date a second time."""
+    place = file_store.place
+    alter(file_store, "UPDATE meta SET value = '2' WHERE key = 'schema'")
+    file_store.close()
+    with pytest.raises(DamagedStoreError, match="the entry of its version is lost or altered"):
+        LabelStore.open(place)
+
+
+def test_a_store_that_is_damaged_by_now_is_not_sealed(tmp_path):
+    place = tmp_path / "menu.db"
+    content = bytearray(lzma.decompress((GOLDEN / "store-2.db.xz").read_bytes()))
+    content[4096 * 30 + 3] ^= 1  # how many entries a page of an index has
+    place.write_bytes(content)
+    with pytest.raises(DamagedStoreError, match="page 31"):
+        LabelStore.open(place)
+    with sqlite3.connect(place) as connection:
+        assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == ("2",)
+    connection.close()
+
+
+def test_seals_are_those_of_yesterday():
+    """A seal must be the same in all versions of Python and of finegraph, or old stores would seem damaged."""
+    assert seal_of("cells", (1, 2, "[3]", "ann", "2026-01-01T00:00:00.000Z", 0, 0, 4)) == 2122555908
+    assert seal_of("labels", (1, 1, "crème 豆腐 \U0001fae8\x00'\"", 0, 0, None)) == 2441142888
+    assert SEALED["votes"] == ("kind_id", "fine_id", "person", "value", "at")

@@ -38,6 +38,8 @@ _PG_DAMAGED = ("XX001", "XX002")
 _PG_DISK_FULL = "53100"
 _NEEDED = 2**23
 """Bytes: the WAL is moved into the file from 4 MB on, and the file grows by as much at the same time."""
+_FULL = 2**16
+"""Bytes: with fewer left, SQLite cannot make the files that it needs beside the store."""
 _TURN = 0x66696E65
 """The advisory lock by which writers take turns on PostgreSQL."""
 
@@ -177,7 +179,7 @@ def store_error(shown: str, error: BaseException, needed: int = _NEEDED) -> Labe
     """
     reason, state = reason_of(error), str(getattr(error, "sqlstate", None) or "")
     code = getattr(error, "sqlite_errorcode", None) or 0
-    if code & 0xFF == sqlite3.SQLITE_FULL or state == _PG_DISK_FULL:
+    if state == _PG_DISK_FULL or (code and _is_full(code, shown)):
         room = _room(Path(shown).parent, needed) if not state else "the disk of the database server is full"
         return NoRoomError(f"{shown}: {room}; nothing was changed. Make room and try again")
     if (
@@ -194,6 +196,14 @@ def store_error(shown: str, error: BaseException, needed: int = _NEEDED) -> Labe
     if "password" in reason:
         do = "give the password in the URL, in the variable PGPASSWORD, or in the file ~/.pgpass"
     return LabelStoreError(f"{shown}: the database refused: {reason}; {do}")
+
+
+def _is_full(code: int, shown: str) -> bool:
+    """Whether an error of SQLite comes from a full disk, which makes its helper files fail in other words."""
+    if code & 0xFF == sqlite3.SQLITE_IOERR:
+        left = free_bytes(Path(shown).parent)
+        return left is not None and left < _FULL
+    return code & 0xFF == sqlite3.SQLITE_FULL
 
 
 def _room(folder: Path, needed: int) -> str:

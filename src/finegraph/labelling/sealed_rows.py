@@ -209,7 +209,7 @@ def seal_all(connection: Connection) -> None:
     batch, last, previous = 0, 0, ""
     for row in connection.execute(sa.select(batches).order_by(batches.c.number)).all():
         own = sa.select(edits).where(edits.c.number > last, edits.c.number <= row.last).order_by(edits.c.number)
-        previous = link(previous, row._mapping, _seal_rows(connection, edits, own))
+        previous = link(previous, row._asdict(), _seal_rows(connection, edits, own))
         connection.execute(sa.update(batches).where(batches.c.number == row.number).values(seal=previous))
         batch, last = row.number, row.last
     put_total(connection, LOG_ROW, 0, batch, last)
@@ -226,7 +226,7 @@ def _seal_rows(connection: Connection, table: sa.Table, query: sa.Select[Any]) -
     keys = _KEYS[table.name]
     written = []
     for row in connection.execute(query):
-        values = row._mapping
+        values = row._asdict()
         own = {f"the_{key}": values[key] for key in keys}
         written.append({**own, "its_seal": sealed(table, values)["seal"]})
     mine = [table.c[key] == sa.bindparam(f"the_{key}") for key in keys]

@@ -32,6 +32,14 @@ from finegraph.web.statistics import Statistics
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
+ADVICE = {
+    "bad-request": "Send it as /openapi.json describes.",
+    "not-found": "See /openapi.json for what there is.",
+    "method": "See /openapi.json for the methods.",
+    "unknown-name": "See /v1/labels for the names.",
+}
+"""What to do about problems, by the routes of this server."""
+
 
 def make_app(state: ServerState) -> FastAPI:
     """The app of a server. Its workers start and stop with it."""
@@ -50,7 +58,7 @@ def make_app(state: ServerState) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    install_problems(app)
+    install_problems(app, ADVICE)
     app.include_router(label_search_routes(state))
     for router in (predict_routes(state), search_routes(state), model_routes(state), _health_routes(state)):
         app.include_router(router)

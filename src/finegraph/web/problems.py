@@ -19,17 +19,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from finegraph.errors import (
+    DamagedStoreError,
     EvidenceError,
     FinegraphError,
     GraphError,
     ImageFileError,
     InputError,
     LabelStoreError,
+    NoRoomError,
     UnknownNameError,
 )
 
 MEDIA_TYPE = "application/problem+json"
 _LOG = logging.getLogger("finegraph.web")
+_NO_ADVICE: Mapping[str, str] = {}
 
 
 class ProblemKind(NamedTuple):
@@ -41,12 +44,12 @@ class ProblemKind(NamedTuple):
 
 
 PROBLEMS: dict[str, ProblemKind] = {
-    "bad-request": ProblemKind(400, "The request cannot be read", "Send it as /openapi.json describes."),
+    "bad-request": ProblemKind(400, "The request cannot be read", "Correct the request and send it again."),
     "token": ProblemKind(401, "A token is needed", "Load the page again, or send `Authorization: Bearer TOKEN`."),
     "origin": ProblemKind(403, "The request comes from another site", "Send it from a page of this server."),
-    "not-found": ProblemKind(404, "There is nothing here", "See /openapi.json for what there is."),
+    "not-found": ProblemKind(404, "There is nothing here", "Begin at the page, which is at /."),
     "no-index": ProblemKind(404, "There is no index to search", "Make one with `finegraph index` and start with it."),
-    "method": ProblemKind(405, "This is asked for in another way", "See /openapi.json for the methods."),
+    "method": ProblemKind(405, "This is asked for in another way", "Send it by a method that the Allow header names."),
     "timeout": ProblemKind(408, "The request took too long to arrive", "Send it again, in one go."),
     "conflict": ProblemKind(409, "It has changed in the meantime", "Look at both values and decide again."),
     "other-model": ProblemKind(409, "The scores are of another model", "Send the photo again."),
@@ -54,17 +57,19 @@ PROBLEMS: dict[str, ProblemKind] = {
     "media-type": ProblemKind(415, "The body has another type than expected", "Send photos as multipart/form-data."),
     "host": ProblemKind(421, "The request is for another host", "Use the printed address, or start it with this name."),
     "input": ProblemKind(422, "A value is wrong", "Correct it and send it again."),
-    "unknown-name": ProblemKind(422, "There is no such kind or label", "See /v1/labels for the names."),
+    "unknown-name": ProblemKind(422, "There is no such kind or label", "Take one of the names that there are."),
     "evidence": ProblemKind(422, "What is given cannot be used", "Correct or leave out what is given."),
     "photo": ProblemKind(422, "The photo cannot be read", "Send a whole photo, such as a JPEG or PNG."),
     "too-many": ProblemKind(429, "You ask for more than your share", "Wait for your answers; try after Retry-After."),
     "head-too-large": ProblemKind(431, "The head of the request is too large", "Send fewer or shorter headers."),
+    "damaged": ProblemKind(500, "The labels are damaged", "Stop editing; the server's log says how to restore them."),
     "internal": ProblemKind(500, "The server has a fault", "Try again; if it stays, look into the server's log."),
     "overloaded": ProblemKind(503, "The server is busy", "Try again after the seconds in Retry-After."),
     "index-changed": ProblemKind(503, "The index cannot be opened", "Try again later; the server's log says why."),
     "not-ready": ProblemKind(503, "The server is starting or stopping", "Try again in a moment."),
+    "no-room": ProblemKind(507, "The disk of the server is full", "Ask for room to be made, then send it again."),
 }
-"""All problems by the end of their type, `urn:finegraph:problem:NAME`."""
+"""All problems by the end of their type, `urn:finegraph:problem:NAME`. No text names a route that an app may lack."""
 
 
 class ProblemBody(BaseModel):
@@ -91,21 +96,23 @@ class ProblemError(FinegraphError):
         super().__init__(detail)
         self.name, self.detail, self.headers, self.more = name, detail, dict(headers or {}), more
 
-    def content(self) -> dict[str, Any]:
-        """The fields of the answer."""
+    def content(self, advice: Mapping[str, str] = _NO_ADVICE) -> dict[str, Any]:
+        """The fields of the answer; `advice` has what to do by problem, where an app knows better."""
         kind = PROBLEMS[self.name]
         return {
             "type": f"urn:finegraph:problem:{self.name}",
             "title": kind.title,
             "status": kind.status,
             "detail": self.detail,
-            "what_to_do": kind.what_to_do,
+            "what_to_do": advice.get(self.name, kind.what_to_do),
             **self.more,
         }
 
-    def response(self) -> Response:
-        """The answer itself."""
-        return JSONResponse(self.content(), PROBLEMS[self.name].status, headers=self.headers, media_type=MEDIA_TYPE)
+    def response(self, advice: Mapping[str, str] = _NO_ADVICE) -> Response:
+        """The answer itself; see `content`."""
+        return JSONResponse(
+            self.content(advice), PROBLEMS[self.name].status, headers=self.headers, media_type=MEDIA_TYPE
+        )
 
 
 def problem_of(error: Exception) -> ProblemError:
@@ -129,6 +136,8 @@ _OF_THE_LIBRARY: dict[type[FinegraphError], str] = {
     InputError: "input",
     GraphError: "input",
     ImageFileError: "photo",
+    DamagedStoreError: "damaged",
+    NoRoomError: "no-room",
     LabelStoreError: "overloaded",
 }
 """The first that fits counts, so the narrower classes come first."""
@@ -147,14 +156,18 @@ def _of_status(error: HTTPException) -> ProblemError:
     return ProblemError(names.get(error.status_code, fallback), str(error.detail), headers=error.headers)
 
 
-def install_problems(app: FastAPI) -> None:
+def install_problems(app: FastAPI, advice: Mapping[str, str] = _NO_ADVICE) -> None:
     """Let every error of an app be answered as a problem, also those of FastAPI.
 
     What nobody foresaw goes on to the guard (`security.py`), which answers it, so that its headers are there too.
+
+    Args:
+        app: whose errors.
+        advice: what to do by problem, where the app can say more than `PROBLEMS`, such as a route of its own.
     """
 
     async def answer(request: Request, error: Exception) -> Response:
-        return problem_of(error).response()
+        return problem_of(error).response(advice)
 
     for kind in (FinegraphError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, answer)

@@ -6,6 +6,7 @@ in the thread pool of the server. Checks of who asks stand before all routes, in
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,24 +14,35 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from finegraph.errors import LabelStoreError
+from finegraph.errors import DamagedStoreError, LabelStoreError
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.conflicts import install_conflicts
 from finegraph.web.label.exchange import exchange_routes
+from finegraph.web.label.health import StoreHealth
 from finegraph.web.label.looking_back import looking_back_routes
 from finegraph.web.label.photos import photo_routes
 from finegraph.web.label.reading import reading_routes
 from finegraph.web.label.writing import writing_routes
-from finegraph.web.problems import ProblemError, install_problems
+from finegraph.web.problems import ProblemError, install_problems, problem_of
 from finegraph.web.security import Guard, Security
 
 if TYPE_CHECKING:
+    from finegraph.labelling import LabelStore
     from finegraph.workflows.label import LabelSession
+
+_LOG = logging.getLogger("finegraph.web")
 
 STATIC = Path(__file__).parent / "static"
 """The files of the page."""
-OPEN_PATHS = ("/health/live", "/assets/", "/label/")
-"""What needs no token: that the server lives, and the files of the page, which hold no labels."""
+OPEN_PATHS = ("/health/live", "/health/ready", "/assets/", "/label/")
+"""What needs no token: how the server is, and the files of the page, which hold no labels."""
+ADVICE = {
+    "not-found": "Load the page again, which is at /.",
+    "too-large": "Send a smaller file, or import it where the store is.",
+    "media-type": "Send JSON.",
+    "unknown-name": "Load the page again: somebody may have renamed it. /api/start has the names of the kinds.",
+}
+"""What to do about problems, by the routes of this server."""
 MOST_BYTES = 64 << 20
 """The largest request; a graph file of 100,000 classes with ten kinds has about 15 MB."""
 
@@ -43,15 +55,14 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
         security: who may ask; by default this machine only.
     """
     app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
-    install_problems(app)
+    install_problems(app, ADVICE)
     install_conflicts(app, session)
     for routes in (reading_routes, looking_back_routes, photo_routes, writing_routes, exchange_routes):
         app.router.routes.extend(routes(session).routes)  # without a router of their own, which each request would pass
 
     @app.exception_handler(LabelStoreError)
     async def store_problem(request: Request, error: LabelStoreError) -> Response:
-        # Where the database is does not concern those who ask.
-        return ProblemError("overloaded", str(error).removeprefix(f"{session.store.place}: ")).response()
+        return _store_problem(session.store, error).response(ADVICE)
 
     @app.get("/")
     def page() -> Response:
@@ -61,7 +72,25 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     def live() -> dict[str, str]:
         return {"status": "ok"}
 
+    health = StoreHealth(session.store)
+
+    @app.get("/health/ready")
+    def ready() -> dict[str, str]:
+        """Whether the store can be worked in: it is as it was written, as far as it was checked lately."""
+        health.refuse_damaged()
+        return {"status": "ready"}
+
     mount_assets(app)
     mount_assets(app, STATIC, "/label")
     app.add_middleware(Guard, security=security or Security(open_paths=OPEN_PATHS, most_bytes=MOST_BYTES))
     return app
+
+
+def _store_problem(store: LabelStore, error: LabelStoreError) -> ProblemError:
+    """The problem that an error of the store is. Where the database is does not concern those who ask."""
+    problem = problem_of(error)
+    if isinstance(error, DamagedStoreError):
+        _LOG.error("%s", error)
+        return ProblemError(problem.name, "; ".join(error.damage) or "The store is not as it was written.")
+    headers = {"retry-after": "1"} if problem.name == "overloaded" else {}
+    return ProblemError(problem.name, str(error).removeprefix(f"{store.place}: "), headers)
