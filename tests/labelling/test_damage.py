@@ -34,7 +34,7 @@ def faults_of(judged):
 def test_one_flipped_bit_is_named_or_changes_nothing(tmp_path, whole):
     good, content = whole
     chance = random.Random(3)
-    found = list(drill(tmp_path, good, (flipped(chance, content) for _ in range(40)), all_ways=4))
+    found = list(drill(tmp_path, good, content, (flipped(chance, content) for _ in range(40)), all_ways=4))
     assert [fault for judged in found for fault in faults_of(judged)] == []
     assert sum("named" in judged.values() for judged in found) >= 5
 
@@ -48,7 +48,7 @@ def test_every_page_is_looked_at(tmp_path, whole):
         altered = bytearray(content)
         altered[start + 4090] ^= 4
         damages.append(bytes(altered))
-    found = list(drill(tmp_path, good, damages, all_ways=10))
+    found = list(drill(tmp_path, good, content, damages, all_ways=10))
     assert [fault for judged in found for fault in faults_of(judged)] == []
     assert sum("named" in judged.values() for judged in found) > len(found) / 2
 
@@ -56,7 +56,7 @@ def test_every_page_is_looked_at(tmp_path, whole):
 def test_a_store_without_its_end_is_named(tmp_path, whole):
     good, content = whole
     chance = random.Random(4)
-    found = list(drill(tmp_path, good, (cut(chance, content) for _ in range(6))))
+    found = list(drill(tmp_path, good, content, (cut(chance, content) for _ in range(6))))
     assert [fault for judged in found for fault in faults_of(judged)] == []
     assert all("named" in judged.values() for judged in found)
 
@@ -66,7 +66,9 @@ def test_many_flips_and_cuts(tmp_path, whole):
     good, content = whole
     chance = random.Random(5)
     damages = ((flipped if number % 10 else cut)(chance, content) for number in range(500))
-    assert [fault for judged in drill(tmp_path, good, damages, all_ways=5) for fault in faults_of(judged)] == []
+    assert [
+        fault for judged in drill(tmp_path, good, content, damages, all_ways=5) for fault in faults_of(judged)
+    ] == []
 
 
 # ---- each sort of row, on both databases ---------------------------------------------------------------------------
@@ -176,6 +178,14 @@ def test_a_damaged_store_is_neither_edited_nor_copied(file_store, tmp_path):
     with pytest.raises(DamagedStoreError, match="the cell of class 'kung pao @ B' in kind 'dish'"):
         open_store(place)
     LabelStore.open(place).close()  # the store that could not be opened to work in is not held
+
+
+def test_an_edit_that_is_damaged_is_not_undone(file_store):
+    done = file_store.decide("kung pao @ B", "dish", "mapo tofu", person="ann", edit_id="a", seen=0)
+    alter(file_store, "UPDATE edits SET before = replace(before, '[2]', '[1]') WHERE number = 2")
+    with pytest.raises(DamagedStoreError, match="the row of edits with number 2 is not as it was written"):
+        file_store.undo(done.batch, person="ann", edit_id="b")
+    assert file_store.cell("kung pao @ B", "dish").value == "mapo tofu"
 
 
 def test_a_damaged_index_is_made_anew(file_store):

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import DamagedStoreError
 from finegraph.labelling.database import shown_place
@@ -85,6 +85,18 @@ def forget_rows(connection: Connection, table: sa.Table, where: sa.ColumnElement
     changed = {row[0]: (-row[1], -int(row[2] or 0)) for row in connection.execute(counts)}
     connection.execute(sa.delete(table).where(where))
     _add_to_totals(connection, table, changed)
+
+
+def refuse_altered(connection: Connection, table: sa.Table, rows: Iterable[Row[Any]]) -> None:
+    """Raise where a row that was read with all its columns is not as it was written.
+
+    Raises:
+        DamagedStoreError: naming the first such row.
+    """
+    for row in rows:
+        values = row._asdict()
+        if sealed(table, values)["seal"] != row.seal:
+            raise _not_as_written(connection, table, values)
 
 
 def last_action(connection: Connection) -> tuple[int, int, str]:

@@ -20,6 +20,7 @@ from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.plan import NO_VOTE, Image, Key, Plan, compared
 from finegraph.labelling.records import Conflict, Target
 from finegraph.labelling.rows import check_number, current_images, fine_names, in_parts, load_votes
+from finegraph.labelling.sealed_rows import refuse_altered
 from finegraph.labelling.tables import batches, edits, fine, photo_labels, undone, votes
 
 _MOST_CONFLICTS = 100
@@ -72,6 +73,7 @@ def _text(action: Row[Any], only: int | None) -> str:
 
 def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequence[Row[Any]]) -> None:
     """Add the swapped pictures of edits to a plan."""
+    refuse_altered(connection, edits, rows)
     after = {key_of(row): _image(row.after) for row in rows}
     before = {key_of(row): _image(row.before) for row in rows}
     voters = {key: list(image["votes"]) for key, image in after.items() if key.target == "cell" and image is not None}
