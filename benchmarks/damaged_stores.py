@@ -5,7 +5,7 @@
 
 A store with every sort of row has one bit flipped anywhere in its file, or loses its end. Then what leaves it must be
 what it was before, to the last bit, or be refused by the one error that names the damage: an export with everything and
-the history; for one in twenty also the other exports, an earlier version, a backup, training and what the page asks for.
+the history; for one in twenty also the other exports, an earlier version, a backup, training and questions of the page.
 The exit code is 1 if anything was otherwise.
 """
 

@@ -34,7 +34,7 @@ def faults_of(judged):
 def test_one_flipped_bit_is_named_or_changes_nothing(tmp_path, whole):
     good, content = whole
     chance = random.Random(3)
-    found = list(drill(tmp_path, good, content, (flipped(chance, content) for _ in range(40)), all_ways=4))
+    found = list(drill(tmp_path, good, content, (flipped(chance, content) for _ in range(60)), all_ways=15))
     assert [fault for judged in found for fault in faults_of(judged)] == []
     assert sum("named" in judged.values() for judged in found) >= 5
 
@@ -44,11 +44,11 @@ def test_every_page_is_looked_at(tmp_path, whole):
     good, content = whole
     pages = range(0, len(content), 4096)
     damages = []
-    for start in list(pages)[1::2]:
+    for start in list(pages)[1:]:
         altered = bytearray(content)
         altered[start + 4090] ^= 4
         damages.append(bytes(altered))
-    found = list(drill(tmp_path, good, content, damages, all_ways=10))
+    found = list(drill(tmp_path, good, content, damages, all_ways=15))
     assert [fault for judged in found for fault in faults_of(judged)] == []
     assert sum("named" in judged.values() for judged in found) > len(found) / 2
 
@@ -56,7 +56,7 @@ def test_every_page_is_looked_at(tmp_path, whole):
 def test_a_store_without_its_end_is_named(tmp_path, whole):
     good, content = whole
     chance = random.Random(4)
-    found = list(drill(tmp_path, good, content, (cut(chance, content) for _ in range(6))))
+    found = list(drill(tmp_path, good, content, (cut(chance, content) for _ in range(10)), all_ways=5))
     assert [fault for judged in found for fault in faults_of(judged)] == []
     assert all("named" in judged.values() for judged in found)
 
