@@ -14,7 +14,7 @@ from store_damage import cut, drill, flipped, make_store
 from finegraph.errors import DamagedStoreError
 from finegraph.labelling import LabelStore, Proposal
 from finegraph.labelling.seals import SEALED, seal_of
-from finegraph.workflows.label import open_store
+from finegraph.workflows.label_stores import open_store
 from finegraph.workflows.stored_labels import read_stored
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -341,7 +341,7 @@ def test_a_job_that_fails_leaves_nothing_and_harms_no_other(file_store, together
 
     def write(number, fails):
         def job(connection):
-            connection.execute(sa.text("INSERT INTO meta (key, value) VALUES (:k, '1')"), {"k": key.format(number)})
+            add_rows(connection, meta, [{"key": key.format(number), "value": "1"}])
             if fails:
                 raise ZeroDivisionError("a fault of this job")
             return number
