@@ -57,11 +57,11 @@ def test_evidence_changes_the_answer_to_what_given_says(page, server):
     page.get_by_role("group", name="restaurant").get_by_text("Lei Garden").click()
     settle(page)
     assert shown(page) == expected(server, content, restaurant="Lei Garden")
-    chip = page.get_by_role("group", name="ingredient").get_by_role("button").first
-    name = chip.locator("span").first.inner_text()
-    chip.click()
+    yes = page.locator("#kind-list [data-key^='ingredient: '][data-key$='=yes']").first
+    kind = yes.get_attribute("data-key").removesuffix("=yes")
+    yes.click()
     settle(page)
-    both = {"restaurant": "Lei Garden", f"ingredient: {name}": "yes"}
+    both = {"restaurant": "Lei Garden", kind: "yes"}
     assert shown(page) == expected(server, content, **both)
     page.get_by_role("group", name="restaurant").get_by_text("Chef Yu").click()  # or Chef Yu
     settle(page)
@@ -71,15 +71,82 @@ def test_evidence_changes_the_answer_to_what_given_says(page, server):
     assert shown(page) == expected(server, content)
 
 
-def test_a_chip_goes_from_open_to_yes_to_no_and_back(page, server):
+@pytest.mark.parametrize("form", ["page", "phone"])
+def test_yes_no_and_unknown_are_choices_that_one_sees(request, server, form):
+    page = request.getfixturevalue(form)
     content = photo_bytes(3)
     open_page(page, server)
     choose(page, content)
-    chip = page.get_by_role("group", name="spicy").get_by_role("button").first
-    for given in ({"spicy": "yes"}, {"spicy": "no"}, {}):
-        chip.click()
+    row = page.get_by_role("group", name="spicy", exact=True).last.get_by_role("button")
+    assert row.all_inner_texts() == ["Yes", "No", "Unknown"]
+    for place, given in ((0, {"spicy": "yes"}), (1, {"spicy": "no"}), (2, {}), (1, {"spicy": "no"})):
+        row.nth(place).click()
         settle(page)
         assert shown(page) == expected(server, content, **given)
+        assert [row.nth(n).get_attribute("aria-pressed") for n in range(3)] == [str(n == place).lower() for n in range(3)]
+
+
+def places(page):
+    """Where in the window each button of the kinds stands, by its key."""
+    return page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll("#kind-list button[data-key]")]
+            .filter((one) => one.offsetParent).map((one) => {
+                const { x, y, width, height } = one.getBoundingClientRect();
+                return [one.dataset.key, [x, y, width, height].map(Math.round)];
+            }))"""
+    )
+
+
+def apart(one, two):
+    return [first - second for first, second in zip(one, two, strict=True)]
+
+
+@pytest.mark.parametrize("form", ["page", "phone"])
+def test_what_one_can_tap_keeps_its_place_until_the_next_photo(request, server, form):
+    page = request.getfixturevalue(form)
+    open_page(page, server)
+    choose(page, photo_bytes(2))
+    keys = list(places(page))
+    taps = [key for key in keys if key.startswith("restaurant=")][1:3]
+    taps += [key for key in keys if key.endswith("=yes")][::3] + [taps[0], "spicy=unknown", taps[1]]
+    for key in taps:
+        button = page.locator(f'#kind-list [data-key="{key}"]')
+        button.scroll_into_view_if_needed()
+        before = places(page)
+        button.click()
+        settle(page)
+        after = places(page)
+        assert list(after) == list(before) == keys
+        off = {one: (before[one], after[one]) for one in keys if max(map(abs, apart(before[one], after[one]))) > 1}
+        assert off == {}
+    choose(page, photo_bytes(5))
+    assert list(places(page)) != keys  # for another photo the order is another
+
+
+@pytest.mark.parametrize("form", ["page", "phone"])
+def test_the_answer_stays_in_sight_while_one_tells_what_one_knows(request, server, form):
+    page = request.getfixturevalue(form)
+    content = photo_bytes(2)
+    open_page(page, server)
+    choose(page, content)
+    if form == "page":
+        page.set_viewport_size({"width": 1280, "height": 500})
+    glance = page.locator("#glance")
+    assert not glance.is_visible()
+    button = page.locator("#kind-list [data-key='spicy=yes']")
+    button.evaluate("one => one.scrollIntoView({ block: 'end' })")
+    page.evaluate("document.getElementById('sentence').getBoundingClientRect().bottom >= 0 && scrollBy(0, 900)")
+    glance.wait_for()
+    button.evaluate("one => one.click()")
+    settle(page)
+    prediction = server.model.predict(Image.open(io.BytesIO(content)), given={"spicy": "yes"}, top=6)
+    words = answer_words(prediction, {"spicy": "yes"}).lower()
+    assert glance.locator("p").evaluate("one => one.firstChild.textContent").lower() in words
+    box = glance.bounding_box()
+    assert (box["y"], box["height"] < 90) == (0, True)
+    glance.click()
+    page.wait_for_selector("#glance", state="hidden")
+    assert page.locator("#sentence").bounding_box()["y"] >= 0
 
 
 def test_contradictory_evidence_is_said_in_words_and_can_be_taken_back(page, server, faults):
@@ -91,7 +158,7 @@ def test_contradictory_evidence_is_said_in_words_and_can_be_taken_back(page, ser
     page.get_by_role("option", name="shumai").click()
     settle(page)
     page.get_by_role("group", name="ingredient").get_by_role("button", name="more").click()
-    page.get_by_role("group", name="ingredient").get_by_role("button", name="beef").click()
+    page.get_by_role("button", name="beef: yes").click()
     page.wait_for_selector("#notes .note")
     assert "no fine label of the graph agrees" in page.locator("#notes").inner_text()
     faults.lines = [line for line in faults.lines if "422" not in line]  # browsers note refused requests

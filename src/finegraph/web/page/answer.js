@@ -1,17 +1,25 @@
 // The answer: the sentence, the bars, and why the first beats the second; or that it is on its way. A screen reader is
 // told by one element that is always there: what only now comes into sight is not read out by all of them.
 
-import { byId, el, percent, short } from "./dom.js";
+import { byId, chance, el, percent, short } from "./dom.js";
+import { showGlance } from "./glance.js";
 
+const SHOWN = 6;
 const WEAK = 0.05; // log odds below this are no reason
 const MOST_REASONS = 6;
 
-export function showAnswer(prediction) {
-  const [, first, rest] = /^(.*); ((?:surely|nothing) .*)$/s.exec(prediction.words) ?? [null, prediction.words, ""];
-  byId("sentence").replaceChildren(first, rest ? el("span", { className: "rest", textContent: capital(rest) }) : "");
+/** Say what is on the photo; `known` is what was told. */
+export function showAnswer(prediction, known) {
+  const against = prediction.contradicts_photo;
+  const [, first, rest] = /^(.*); ((?:surely|nothing|but) .*)$/s.exec(prediction.words) ?? [null, prediction.words, ""];
+  const second = el("span", { className: against ? "rest against" : "rest", textContent: capital(rest) });
+  byId("sentence").replaceChildren(first, rest ? second : "");
+  showGlance(first, capital(rest), against);
+  showKnown(known);
+  showAlone(prediction);
   byId("unknown").hidden = !prediction.unknown?.is_unknown;
   byId("top").replaceChildren(
-    ...prediction.top.map(({ label, probability }) =>
+    ...prediction.top.slice(0, SHOWN).map(({ label, probability }) =>
       el(
         "li",
         {},
@@ -24,12 +32,13 @@ export function showAnswer(prediction) {
   showWhy(prediction.explanation);
   byId("waiting").hidden = true;
   byId("result").hidden = false;
+  byId("beside").hidden = false;
   byId("status").textContent = prediction.words;
 }
 
 /** Take away what is said of a photo. */
 export function hideAnswer() {
-  for (const id of ["waiting", "result", "why", "similar"]) byId(id).hidden = true;
+  for (const id of ["waiting", "result", "beside", "why", "similar", "glance"]) byId(id).hidden = true;
   byId("status").textContent = "";
 }
 
@@ -38,6 +47,36 @@ export function showWaiting() {
   hideAnswer();
   byId("waiting").hidden = false;
   byId("status").textContent = byId("waiting").querySelector("p").textContent;
+}
+
+/** What was told, each with a way to take it back. */
+function showKnown(known) {
+  const row = byId("known");
+  const place = [...row.children].indexOf(document.activeElement);
+  const told = known.entries.map(([kind, labels]) => {
+    const words = `${kind}: ${labels.join(" or ")}`;
+    return el(
+      "button",
+      { type: "button", "data-key": `told: ${kind}`, "aria-label": `Take back ${words}`, onclick: () => known.forget(kind) },
+      el("span", { textContent: words }),
+      el("span", { "aria-hidden": "true", textContent: "×" }),
+    );
+  });
+  const all = { type: "button", className: "clear", "data-key": "all", onclick: () => known.clear() };
+  if (told.length > 1) told.push(el("button", { ...all, textContent: "Take all back" }));
+  row.replaceChildren(...told);
+  if (place >= 0) (row.children[place] ?? row.lastElementChild ?? byId("kind-list").querySelector("button"))?.focus();
+}
+
+/** How probable what was told was by the photo alone, where the sentence does not say it already. */
+function showAlone({ evidence_probability: probability, contradicts_photo: against }) {
+  const told = probability !== null;
+  byId("alone").hidden = !told;
+  if (!told) return;
+  byId("alone").className = against ? "alone note" : "alone";
+  byId("alone").textContent = against
+    ? `The photo speaks against what you told. The answer holds only if that is true.`
+    : `The photo alone gave what you told ${chance(probability)}.`;
 }
 
 function capital(text) {

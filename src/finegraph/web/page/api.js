@@ -1,6 +1,8 @@
 // Talking to the server. Errors are problems with a title, a detail and what to do; a busy server is asked again.
 
 const TRIES = 4;
+const TOP = 100; // as many labels as the server lists: what stands on the page keeps its place and needs its probability
+const QUESTIONS = 6; // some of them may be skipped
 const GONE = {
   type: "offline",
   title: "The server does not answer",
@@ -50,7 +52,9 @@ async function ask(path, options, busy, read = (response) => response.json()) {
 function form(photo, fields) {
   const body = new FormData();
   body.append("photo", photo, photo.name || "photo");
-  for (const [name, value] of Object.entries(fields)) body.append(name, value);
+  for (const [name, values] of Object.entries(fields)) {
+    for (const value of [values].flat()) body.append(name, value);
+  }
   return body;
 }
 
@@ -69,19 +73,20 @@ export function findLabels(kind, search, signal) {
 
 /** What is on a photo, with its scores and the id of the model that says so. */
 export async function predict(photo, risk, signal, busy) {
-  const body = form(photo, { scores: "true", risk, top: 6 });
+  const body = form(photo, { scores: "true", risk, top: TOP, questions: QUESTIONS });
   const answer = await ask("/v1/predict", { method: "POST", body, signal }, busy);
   return { ...answer.photos[0], model: answer.model };
 }
 
 /** The same photo with what is known, from its scores. */
 export async function again(scores, given, risk, signal) {
-  const body = JSON.stringify({ scores, given, risk, top: 6 });
+  const body = JSON.stringify({ scores, given, risk, top: TOP, questions: QUESTIONS });
   const headers = { "Content-Type": "application/json" };
   return (await ask("/v1/given", { method: "POST", body, headers, signal })).prediction;
 }
 
-export async function search(photo, signal) {
-  const answer = await ask("/v1/search", { method: "POST", body: form(photo, { count: 12 }), signal });
+/** The photos of the index that are most similar; only those with certain labels where `where` names any. */
+export async function search(photo, where, signal) {
+  const answer = await ask("/v1/search", { method: "POST", body: form(photo, { count: 12, where }), signal });
   return answer.photos[0].hits;
 }

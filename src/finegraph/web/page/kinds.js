@@ -1,11 +1,13 @@
-// The kinds: what the model says of each, and what the person knows. Each label is a button; of a group of yes-or-no
-// kinds, such as ingredients, each is a chip that goes from open to yes, to no, and back.
+// The kinds: what the model says of each, and what the person knows. A label is a button; a kind of yes and no, such as
+// an ingredient, has three: yes, no, and unknown. What stands where is decided by the first answer to a photo and stays
+// so until the next photo: an answer only fills in probabilities, so nothing moves under a finger.
 
-import { byId, el, percent } from "./dom.js";
+import { brief, byId, el, probabilityOf } from "./dom.js";
 import { makePicker } from "./picker.js";
 
-const CHIPS = 14;
-const LEAST = 0.1;
+const ROWS = 14; // so many of a group of yes and no are shown at first
+const LEAST = 0.1; // of a larger group, those that are less probable are not
+const SMALL_GROUP = 6;
 const SHOWN = 5;
 let built = null;
 
@@ -17,128 +19,142 @@ export function buildKinds(model, known) {
     if (!groups.has(name)) groups.set(name, { name, grouped: kind.group !== null, kinds: [] });
     groups.get(name).kinds.push(kind);
   }
-  const views = [...groups.values()].map((group) => buildGroup(group, known));
-  built = { known, groups: views, all: new Set(), plain: null, left: placeNow() };
-  byId("kind-list").replaceChildren(...built.groups.map((group) => group.element));
+  const lost = byId("kind-list").contains(document.activeElement);
+  const views = [...groups.values()].map((group) => (group.grouped || group.kinds[0].binary ? binaryGroup(group, known) : labelGroup(group, known)));
+  built = { groups: views, plain: null, lost };
+  byId("kind-list").replaceChildren(...views.map((group) => group.element));
   byId("kinds").hidden = model.kinds.length === 0;
 }
 
-function buildGroup(group, known) {
-  const labels = el("div", { className: "labels", role: "group", "aria-label": group.name });
-  const parts = [el("h3", { textContent: group.name }), labels];
-  const view = { ...group, labels, answers: [] };
-  const [first] = group.kinds;
-  if (!group.grouped && !first.binary && first.labels > 4) {
-    parts.push(
-      makePicker(first.name, `Find a ${first.name}`, () => view.answers, (label) => {
-        if (!known.has(first.name, label)) known.toggle(first.name, label);
-      }),
-    );
-  }
-  view.element = el("div", { className: "kind" }, ...parts);
-  return view;
-}
-
-/** Fill in what is said of each kind; `plain` is the answer without anything known. */
+/** Fill in what is said of each kind; `plain` is the answer to the photo without anything known. */
 export function showKinds(prediction, plain) {
-  const left = placeNow() ?? built.left;
-  built.plain = plain;
-  built.left = null;
-  showKnown();
-  for (const group of built.groups) {
-    const buttons = group.grouped || group.kinds[0].binary ? chips(group, prediction) : answers(group, prediction);
-    group.labels.replaceChildren(...buttons);
+  if (built.plain !== plain) {
+    built.plain = plain;
+    for (const group of built.groups) group.lay(plain);
   }
-  if (left) returnTo(left);
+  for (const group of built.groups) group.fill(prediction);
+  if (built.lost && document.activeElement === document.body) byId("kind-list").querySelector("button")?.focus();
+  built.lost = false;
 }
 
-/** Where among the kinds the keyboard is; null where it is elsewhere. */
-function placeNow() {
-  const button = document.activeElement;
-  const row = button?.closest("#known, .labels, .picker");
-  return row ? { row, key: button.dataset.key, number: [...row.children].indexOf(button) } : null;
+/** Bring the field of a kind, where any of its labels can be found, under the hand; false where it has none. */
+export function findAnother(kind) {
+  const field = built.groups.find((group) => group.name === kind)?.element.querySelector("input");
+  field?.scrollIntoView({ block: "center" });
+  field?.focus();
+  return field !== undefined;
 }
 
-/** The buttons are new: who moves by keyboard stays at the same one, or at what took its place. */
-function returnTo({ row, key, number }) {
-  if (document.activeElement !== document.body) return; // they went elsewhere
-  const buttons = [...row.children];
-  const same = row.isConnected && (buttons.find((button) => button.dataset.key === key) ?? buttons[number] ?? buttons.at(-1));
-  (same || byId("kind-list").querySelector("button"))?.focus();
-}
+/** Whether a kind has such a field. */
+export const hasField = (kind) => built.groups.some((group) => group.name === kind && group.element.querySelector("input"));
 
-function answers(group, prediction) {
-  const { name } = group.kinds[0];
-  group.answers = prediction.kinds[name];
-  const listed = group.answers.slice(0, SHOWN);
-  if (built.known.labels(name).length) {
-    // What is ruled out now stays in sight, so that one can change one's mind.
-    for (const label of [...built.known.labels(name), ...built.plain.kinds[name].slice(0, SHOWN).map((answer) => answer.label)]) {
-      if (!listed.some((answer) => answer.label === label)) listed.push({ label, probability: 0 });
+// ---- a kind with labels ---------------------------------------------------------------------------------------------
+
+function labelGroup(group, known) {
+  const [{ name, labels: count }] = group.kinds;
+  const row = el("div", { className: "labels", role: "group", "aria-label": name });
+  const buttons = new Map();
+  let answers = [];
+
+  function add(label) {
+    if (buttons.has(label)) return;
+    const value = el("span", { className: "value" });
+    const words = el("span", { textContent: label, title: label });
+    const button = el("button", { type: "button", "data-key": `${name}=${label}`, onclick: () => known.toggle(name, label) }, words, value);
+    buttons.set(label, { button, value });
+    row.append(button);
+  }
+
+  function lay(plain) {
+    row.replaceChildren();
+    buttons.clear();
+    for (const { label } of plain.kinds[name].slice(0, SHOWN)) add(label);
+  }
+
+  function fill(prediction) {
+    answers = prediction.kinds[name];
+    for (const label of known.labels(name)) add(label);
+    for (const [label, { button, value }] of buttons) {
+      const probability = probabilityOf(answers, label);
+      button.style.setProperty("--share", probability);
+      button.setAttribute("aria-pressed", String(known.has(name, label)));
+      value.textContent = brief(probability);
     }
   }
-  return listed.map(({ label, probability }) =>
-    button(`${name}=${label}`, label, probability, {
-      "aria-pressed": String(built.known.has(name, label)),
-      onclick: () => built.known.toggle(name, label),
+
+  const parts = [el("h3", { textContent: name }), row];
+  if (count > SHOWN - 1) {
+    const pick = (label) => known.has(name, label) || known.toggle(name, label);
+    parts.push(makePicker(name, `Find a ${name}`, () => answers.slice(0, SHOWN + 1), pick));
+  }
+  return { name, element: el("div", { className: "kind" }, ...parts), lay, fill };
+}
+
+// ---- kinds of yes and no --------------------------------------------------------------------------------------------
+
+const CHOICES = [["yes", "Yes"], ["no", "No"], ["unknown", "Unknown"]];
+
+function binaryGroup(group, known) {
+  const list = el("div", { className: "choices-of-yes", role: "group", "aria-label": group.name });
+  const more = el("button", { type: "button", className: "quiet more", "data-key": "more", onclick: unfold });
+  let rows = new Map();
+
+  function lay(plain) {
+    const parts = group.kinds.map((kind) => ({ kind, yes: probabilityOf(plain.kinds[kind.name], "yes") }));
+    parts.sort((one, two) => two.yes - one.yes);
+    rows = new Map(parts.map(({ kind }) => [kind.name, binaryRow(kind, known)]));
+    let hidden = 0;
+    parts.forEach(({ kind, yes }, number) => {
+      const shown = number < ROWS && (yes >= LEAST || parts.length <= SMALL_GROUP);
+      rows.get(kind.name).element.hidden = !shown;
+      hidden += shown ? 0 : 1;
+    });
+    more.textContent = `${hidden} more`;
+    more.hidden = hidden === 0;
+    list.replaceChildren(...[...rows.values()].map((row) => row.element), more);
+  }
+
+  function unfold() {
+    const [first, ...others] = [...rows.values()].filter((row) => row.element.hidden);
+    for (const row of [first, ...others]) row.element.hidden = false;
+    more.hidden = true;
+    first.element.querySelector("button").focus();
+  }
+
+  function fill(prediction) {
+    for (const [name, row] of rows) row.fill(probabilityOf(prediction.kinds[name], "yes"));
+  }
+
+  const heading = group.grouped ? [el("h3", { textContent: group.name })] : [];
+  const element = el("div", { className: group.grouped ? "kind" : "kind alone-of-its-kind" }, ...heading, list);
+  return { name: group.name, element, lay, fill };
+}
+
+function binaryRow(kind, known) {
+  const value = el("span", { className: "value" });
+  const bar = el("span", { className: "bar", "aria-hidden": "true" });
+  const buttons = CHOICES.map(([choice, words]) =>
+    el("button", {
+      type: "button",
+      textContent: words,
+      "data-key": `${kind.name}=${choice}`,
+      "aria-label": `${kind.part}: ${choice}`,
+      onclick: () => known.tell(kind.name, choice === "unknown" ? null : choice),
     }),
   );
-}
-
-function chips(group, prediction) {
-  const parts = group.kinds.map((kind) => ({ kind, yes: probabilityOfYes(prediction.kinds[kind.name]) }));
-  parts.sort((one, two) => two.yes - one.yes);
-  const all = built.all.has(group.name);
-  const shown = parts.filter(
-    ({ kind, yes }, number) => all || built.known.labels(kind.name).length || (number < CHIPS && (yes >= LEAST || parts.length <= 6)),
+  const name = kind.group === null ? "h3" : "span";
+  const element = el(
+    "div",
+    { className: "choice" },
+    el("div", { className: "of" }, el(name, { className: "name", textContent: kind.part, title: kind.part }), value, bar),
+    el("div", { className: "segments", role: "group", "aria-label": kind.part }, ...buttons),
   );
-  const found = shown.map(({ kind, yes }) => {
-    const [told] = built.known.labels(kind.name);
-    const words = { yes: ", told: yes", no: ", told: no" }[told] ?? "";
-    return button(`${kind.name}=yes`, kind.part, yes, {
-      className: told === "no" ? "not" : "",
-      "aria-pressed": told === "no" ? "mixed" : String(told === "yes"),
-      "aria-label": `${kind.part}, ${percent(yes)}${words}`,
-      onclick: () => built.known.cycle(kind.name),
-    });
-  });
-  if (shown.length < parts.length) {
-    const more = () => {
-      built.all.add(group.name);
-      showKinds(prediction, built.plain);
-    };
-    const words = `${parts.length - shown.length} more`;
-    found.push(el("button", { type: "button", className: "quiet", "data-key": "more", onclick: more, textContent: words }));
+  function fill(yes) {
+    const [told] = known.labels(kind.name);
+    value.textContent = brief(yes);
+    bar.style.setProperty("--share", yes);
+    element.hidden &&= told === undefined; // what was told is in sight
+    CHOICES.forEach(([choice], number) => buttons[number].setAttribute("aria-pressed", String(choice === (told ?? "unknown"))));
   }
-  return found;
-}
-
-function button(key, label, probability, properties) {
-  return el(
-    "button",
-    { type: "button", share: probability, "data-key": key, ...properties },
-    el("span", { textContent: label, title: label }),
-    el("span", { className: "value", textContent: percent(probability) }),
-  );
-}
-
-function probabilityOfYes(listed) {
-  const found = new Map(listed.map(({ label, probability }) => [label, probability]));
-  return found.get("yes") ?? 1 - (found.get("no") ?? 1);
-}
-
-/** What was told, each with a way to take it back. */
-function showKnown() {
-  const told = built.known.entries.map(([kind, labels]) => {
-    const words = `${kind}: ${labels.join(" or ")}`;
-    return el(
-      "button",
-      { type: "button", "data-key": `told: ${kind}`, "aria-label": `Take back ${words}`, onclick: () => built.known.forget(kind) },
-      el("span", { textContent: words }),
-      el("span", { "aria-hidden": "true", textContent: "×" }),
-    );
-  });
-  const all = { type: "button", className: "clear", "data-key": "all", onclick: () => built.known.clear() };
-  if (told.length > 1) told.push(el("button", { ...all, textContent: "Take all back" }));
-  byId("known").replaceChildren(...told);
+  return { element, fill };
 }

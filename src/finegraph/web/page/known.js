@@ -26,10 +26,9 @@ export class Known {
     this.#put(kind, now.includes(label) ? now.filter((other) => other !== label) : [...now, label]);
   }
 
-  /** From not known to yes, to no, and back. */
-  cycle(kind) {
-    const [now] = this.labels(kind);
-    this.#put(kind, now === undefined ? ["yes"] : now === "yes" ? ["no"] : []);
+  /** Tell the one label of a kind, in the place of what was told of it; null takes that back. */
+  tell(kind, label) {
+    this.#put(kind, label === null ? [] : [label]);
   }
 
   forget(kind) {
@@ -45,6 +44,11 @@ export class Known {
     if (labels.length) this.#kinds.set(kind, labels);
     else this.#kinds.delete(kind);
     this.#changed();
+  }
+
+  /** What was told as `kind=label`, for those who take texts. */
+  get texts() {
+    return this.entries.flatMap(([kind, labels]) => labels.map((label) => `${kind}=${label}`));
   }
 
   toJSON() {

@@ -6,10 +6,12 @@ import { Problem, again, explain, getModel, getSample, getSamples, predict, sear
 import { markEntry, showAlbum, showEntry } from "./album.js";
 import { hideAnswer, showAnswer, showWaiting } from "./answer.js";
 import { byId, el } from "./dom.js";
+import { freePlaces, keepPlaces } from "./glance.js";
 import { buildKinds, showKinds } from "./kinds.js";
 import { Known } from "./known.js";
 import { showPhoto, showSamples, watchPhotos } from "./photo.js";
-import { showNotFound, showSeeking, showSimilar } from "./similar.js";
+import { forgetQuestions, showQuestion } from "./question.js";
+import { showFollowing, showNotFound, showSeeking, showSimilar } from "./similar.js";
 
 const MOST_PHOTOS = 50;
 const MOST_MODELS = 4; // so many are met in one question
@@ -23,6 +25,7 @@ let shown = null; // its answer on the page; null where there is none yet
 let aside = ""; // what is to be said beside the next answer
 let asking = new AbortController(); // the answer with what is known
 let seeking = new AbortController(); // the photos that are similar to the one that is looked at
+let found = null; // what the similar photos on the page were asked for: the texts that they follow; null where there are none
 let leaving = new AbortController(); // the answers to all photos that came together
 let fetching = new AbortController(); // a sample
 
@@ -120,9 +123,11 @@ function answerOf(entry) {
 /** Look at one of the photos closely. */
 async function choose(entry, words = "") {
   seeking.abort();
-  const { signal } = (seeking = new AbortController());
+  found = null;
   current = entry;
   shown = null;
+  forgetQuestions();
+  freePlaces();
   aside = words;
   known.clear(true);
   note();
@@ -130,7 +135,7 @@ async function choose(entry, words = "") {
   showPhoto(entry.file);
   markEntry(album, entry);
   await ask(entry);
-  await seek(entry, signal);
+  if (entry === current) await seek([]);
 }
 
 /** Ask with what is known now, and show the answer; what was asked before is given up. */
@@ -141,9 +146,8 @@ async function ask(entry) {
   try {
     const prediction = await answerNow(entry, own.signal);
     own.signal.throwIfAborted();
-    showAnswer(prediction);
-    showKinds(prediction, entry.plain);
-    shown = prediction;
+    if (shown) keepPlaces(() => show(prediction, entry));
+    else show(prediction, entry);
     note(aside);
     aside = "";
   } catch (error) {
@@ -153,6 +157,15 @@ async function ask(entry) {
   } finally {
     if (own === asking) setBusy(false);
   }
+}
+
+/** Put up all that is said of the photo. */
+function show(prediction, entry) {
+  showAnswer(prediction, known);
+  showKinds(prediction, entry.plain);
+  showQuestion(prediction, known);
+  shown = prediction;
+  follow();
 }
 
 /** The answer with what is known now: from the scores, or from the photo where another model is served by now. */
@@ -179,23 +192,38 @@ async function answerNow(entry, signal) {
   throw new Problem({ title, detail: "No answer is of the one that is served.", what_to_do: "Choose the photo again." }, 0);
 }
 
-/** Look for similar photos. Taps do not disturb it; another photo ends it. */
-async function seek(entry, signal) {
-  if (!entry.plain || !model?.index || signal.aborted) return;
+/** Look for photos that are similar to the one that is looked at, and have certain labels where `where` names any. Taps
+ * do not disturb it; another photo ends it. */
+async function seek(where) {
+  const entry = current;
+  if (!entry.plain || !model?.index) return;
+  seeking.abort();
+  const { signal } = (seeking = new AbortController());
+  found = null;
   showSeeking();
   try {
-    const hits = await search(entry.file, signal);
+    const hits = await search(entry.file, where, signal);
     signal.throwIfAborted();
-    showSimilar(hits);
+    found = where;
+    showSimilar(hits, where.length > 0);
+    follow();
   } catch (error) {
-    if (error.name !== "AbortError") showNotFound(explain(error), () => seek(entry, signal));
+    if (error.name !== "AbortError") showNotFound(explain(error), () => seek(where));
   }
+}
+
+/** Let the similar photos follow what is known now if they were asked to, else say that they do not. */
+function follow() {
+  if (found === null) return;
+  const told = known.texts;
+  if (found.length && found.join() !== told.join()) seek(told);
+  else showFollowing(found.length > 0, told.length > 0, () => seek(found.length ? [] : told));
 }
 
 /** Ask again with what is known now. */
 function update() {
   if (!current) return;
-  if (shown) showKinds(shown, current.plain); // what was tapped shows before the answer comes
+  if (shown) keepPlaces(() => show(shown, current)); // what was tapped shows before the answer comes
   ask(current);
 }
 

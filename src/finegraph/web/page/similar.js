@@ -1,4 +1,5 @@
-// Similar photos: that they are looked for, those that were found, or why there are none.
+// Similar photos: that they are looked for, those that were found, or why there are none; and whether they follow what
+// was told, which they do only when asked to.
 
 import { byId, el } from "./dom.js";
 
@@ -17,9 +18,22 @@ export function showNotFound(words, again) {
   put(words, el("button", { type: "button", textContent: "Look again", onclick: again }));
 }
 
-export function showSimilar(hits) {
-  put("");
-  byId("similar").hidden = hits.length === 0;
+/**
+ * Say whether the photos that are shown follow what was told.
+ * @param following whether only photos that agree with it were looked for
+ * @param told whether anything was told
+ * @param change () => void, looks for the others
+ */
+export function showFollowing(following, told, change) {
+  if (!following && !told) return byId("similar-words").replaceChildren("By looks alone.");
+  const words = following ? "Only photos that agree with what you told." : "By looks alone: they do not follow what you told.";
+  const other = following ? "Show all" : "Only those that agree";
+  return byId("similar-words").replaceChildren(words, el("button", { type: "button", textContent: other, onclick: change }));
+}
+
+export function showSimilar(hits, following) {
+  put(hits.length ? "" : "No photo in the index agrees with it.");
+  byId("similar").hidden = hits.length === 0 && !following;
   byId("similar").querySelector("ul").replaceChildren(
     ...hits.map((hit) => {
       const label = hit.label ?? (hit.guess ? `perhaps ${hit.guess}` : hit.name);
