@@ -34,6 +34,7 @@ def server(tmp_path_factory):
         make_index(root / "model", [root / "photos"], root / "index", engine="torch")
         index = PhotoIndex.open_for(root / "index", ServedModel(model, "menu"))
         with running(model, index=index) as found:
+            found.photos = root / "photos"
             yield found
 
 

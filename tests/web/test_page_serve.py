@@ -83,7 +83,9 @@ def test_yes_no_and_unknown_are_choices_that_one_sees(request, server, form):
         row.nth(place).click()
         settle(page)
         assert shown(page) == expected(server, content, **given)
-        assert [row.nth(n).get_attribute("aria-pressed") for n in range(3)] == [str(n == place).lower() for n in range(3)]
+        assert [row.nth(n).get_attribute("aria-pressed") for n in range(3)] == [
+            str(n == place).lower() for n in range(3)
+        ]
 
 
 def places(page):
@@ -108,7 +110,7 @@ def test_what_one_can_tap_keeps_its_place_until_the_next_photo(request, server, 
     choose(page, photo_bytes(2))
     keys = list(places(page))
     taps = [key for key in keys if key.startswith("restaurant=")][1:3]
-    taps += [key for key in keys if key.endswith("=yes")][::3] + [taps[0], "spicy=unknown", taps[1]]
+    taps += [*[key for key in keys if key.endswith("=yes")][::3], taps[0], "spicy=unknown", taps[1]]
     for key in taps:
         button = page.locator(f'#kind-list [data-key="{key}"]')
         button.scroll_into_view_if_needed()

@@ -52,9 +52,10 @@ def serve(
     from finegraph.web.extra import check_extra
 
     check_extra()
+    from finegraph.cli.qr_code import print_qr_code, sign_in_link
     from finegraph.web.addresses import reachable
     from finegraph.web.decoding import DecodingSettings
-    from finegraph.web.security import Security
+    from finegraph.web.security import Security, is_loopback
     from finegraph.web.server import serve as serve_model
     from finegraph.web.settings import ServeSettings
 
@@ -79,6 +80,10 @@ def serve(
             console().print(f"{printable(str(model))} is served at {address}   (Ctrl-C stops)")
             if others:
                 console().print(f"also at {', '.join(others)}; other names of it need --allow-host NAME")
+            if not is_loopback(host) and print_qr_code(console(), sign_in_link(address, token)):
+                console().print(
+                    "Scan it with a phone in the same network; the token is in it, so show it to no one else."
+                )
         sys.stdout.flush()  # whoever started it may be waiting for this line
 
     serve_model(settings, told)

@@ -6,7 +6,7 @@ POST /v1/search        similar photos               GET  /v1/search    photos li
 GET  /v1/photos/…      small pictures of them
 GET  /v1/model         the model                    GET  /v1/graph     its label graph
 GET  /v1/labels        labels by a part of them     GET  /v1/samples   photos to try
-GET  /health/live, /health/ready, /metrics, /openapi.json
+GET  /health/live, /health/ready, /metrics, /openapi.json, /docs (the API as a page)
 """
 
 from __future__ import annotations
@@ -54,21 +54,24 @@ def make_app(state: ServerState) -> FastAPI:
         title="finegraph",
         version=__version__,
         description="What is on photos: fine and coarse labels with one exact posterior.",
-        docs_url=None,  # these pages load scripts from elsewhere
+        docs_url=None,  # that page loads scripts from elsewhere; ours is `page/docs.html`
         redoc_url=None,
         lifespan=lifespan,
     )
     install_problems(app, ADVICE)
-    app.include_router(label_search_routes(state))
-    for router in (predict_routes(state), search_routes(state), model_routes(state), _health_routes(state)):
-        app.include_router(router)
+    for routes in (predict_routes, search_routes, label_search_routes, model_routes, _health_routes):
+        app.include_router(routes(state))
     mount_assets(app)
 
     @app.get("/", include_in_schema=False)
     def page() -> Response:
         return page_response("index.html")
 
-    _describe_problems(app)
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return page_response("docs.html")
+
+    _complete_description(app, has_token=state.settings.security.token is not None)
     app.add_middleware(_Counted, statistics=state.statistics)
     app.add_middleware(Guard, security=state.settings.security)
     return app
@@ -104,14 +107,24 @@ def _health_routes(state: ServerState) -> APIRouter:
     return router
 
 
-def _describe_problems(app: FastAPI) -> None:
-    """Put the form of error answers into the description, where all routes refer to it."""
+def _complete_description(app: FastAPI, *, has_token: bool) -> None:
+    """Put into the description what FastAPI does not: the form of errors, the token, and sentences as summaries."""
     make = app.openapi
 
     def described() -> dict[str, object]:
+        if app.openapi_schema is not None:
+            return app.openapi_schema
         description = make()
-        schemas = description.setdefault("components", {}).setdefault("schemas", {})
-        schemas["ProblemBody"] = ProblemBody.model_json_schema()
+        parts = description.setdefault("components", {})
+        parts.setdefault("schemas", {})["ProblemBody"] = ProblemBody.model_json_schema()
+        if has_token:
+            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            description["security"] = [{"token": []}]
+        for methods in description["paths"].values():
+            for operation in methods.values():  # what a route does stands in its docstring
+                operation["summary"], _, more = operation.pop("description").partition("\n\n")
+                if more:
+                    operation["description"] = more
         return description
 
     app.openapi = described  # type: ignore[method-assign]

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from finegraph.errors import MissingExtraError
 
-NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client")
+NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "segno")
 
 
 def check_extra(needed: tuple[str, ...] = NEEDED, extra: str = "serve") -> None:

@@ -17,7 +17,7 @@ from finegraph._version import __version__
 _WEB = ("fastapi", "uvicorn", "python-multipart", "prometheus-client")
 EXTRAS = {
     "sklearn": (("scikit-learn",), "BipartiteClassifier: fit and predict on feature matrices, as scikit-learn does"),
-    "serve": (_WEB, "the web page and API"),
+    "serve": ((*_WEB, "segno"), "the web page and API"),
     "search": (("faiss-cpu",), "search by image"),
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "computing features several times as fast, and exporting models"),
     "track": (("tensorboard",), "logs for TensorBoard while training"),

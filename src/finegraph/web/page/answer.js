@@ -8,8 +8,8 @@ const SHOWN = 6;
 const WEAK = 0.05; // log odds below this are no reason
 const MOST_REASONS = 6;
 
-/** Say what is on the photo; `known` is what was told. */
-export function showAnswer(prediction, known) {
+/** Say what is on the photo; `known` is what was told, and `copies` are the photos of the index that are this very one. */
+export function showAnswer(prediction, known, copies) {
   const against = prediction.contradicts_photo;
   const [, first, rest] = /^(.*); ((?:surely|nothing|but) .*)$/s.exec(prediction.words) ?? [null, prediction.words, ""];
   const second = el("span", { className: against ? "rest against" : "rest", textContent: capital(rest) });
@@ -17,6 +17,7 @@ export function showAnswer(prediction, known) {
   showGlance(first, capital(rest), against);
   showKnown(known);
   showAlone(prediction);
+  showStored(copies ?? []);
   byId("unknown").hidden = !prediction.unknown?.is_unknown;
   byId("top").replaceChildren(
     ...prediction.top.slice(0, SHOWN).map(({ label, probability }) =>
@@ -77,6 +78,13 @@ function showAlone({ evidence_probability: probability, contradicts_photo: again
   byId("alone").textContent = against
     ? `The photo speaks against what you told. The answer holds only if that is true.`
     : `The photo alone gave what you told ${chance(probability)}.`;
+}
+
+/** That the photo is in the index already, and as what. */
+function showStored(copies) {
+  const names = [...new Set(copies.map(({ label, guess }) => label ?? (guess === null ? "one without a label" : `one without a label, perhaps ${guess}`)))];
+  byId("stored").hidden = names.length === 0;
+  byId("stored").replaceChildren("This photo is in the index as ", ...names.flatMap((name, number) => [number ? " and as " : "", el("b", { textContent: short(name) })]), ".");
 }
 
 function capital(text) {

@@ -161,7 +161,7 @@ async function ask(entry) {
 
 /** Put up all that is said of the photo. */
 function show(prediction, entry) {
-  showAnswer(prediction, known);
+  showAnswer(prediction, known, entry.plain.in_index);
   showKinds(prediction, entry.plain);
   showQuestion(prediction, known);
   shown = prediction;
