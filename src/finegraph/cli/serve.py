@@ -81,9 +81,7 @@ def serve(
             if others:
                 console().print(f"also at {', '.join(others)}; other names of it need --allow-host NAME")
             if not is_loopback(host) and print_qr_code(console(), sign_in_link(address, token)):
-                console().print(
-                    "Scan it with a phone in the same network; the token is in it, so show it to no one else."
-                )
+                console().print("Scan it with a phone in the same network. It holds the token: keep it private.")
         sys.stdout.flush()  # whoever started it may be waiting for this line
 
     serve_model(settings, told)
