@@ -198,7 +198,7 @@ def test_a_damaged_index_is_made_anew(file_store):
             "WHERE name = 'cells_by_fine'"
         )
     connection.close()
-    told = "Only an index is damaged: keep a copy of the file, then `sqlite3"
+    told = "Still whole: all rows. Only an index is damaged: keep a copy of the file, then `sqlite3"
     with LabelStore.open(place) as store, pytest.raises(DamagedStoreError, match=told):
         store.check()
     with sqlite3.connect(place) as connection:

@@ -92,7 +92,7 @@ def test_damage_is_told_as_such(session, caplog):
             assert (kind, status) == ("damaged", 500)
             assert re.fullmatch(r"label '.*!' \(number 1\) of kind 'dish' is not as it was written", detail)
             assert str(session.store.place) not in answer.text
-        assert "Still whole: the log of 1 edits" in caplog.text  # how to restore it is for who runs the server
+        assert "Still whole: the log of 1 edit" in caplog.text  # how to restore it is for who runs the server
 
 
 def test_the_health_is_looked_at_again(session):

@@ -34,7 +34,9 @@ def damaged(connection: Connection, shown: str, found: Check) -> DamagedStoreErr
 
 def _whole(found: Check, names: Names) -> str:
     """What is not damaged."""
-    log = f"the log of {found.edits} edits"
+    if all(one.index for one in found.damage):
+        return "Still whole: all rows."
+    log = f"the log of {found.edits} edit{'s' if found.edits != 1 else ''}"
     if any(one.table in LOG_NAMES for one in found.damage):
         log = f"the log up to edit {found.whole_edits} of {found.edits}"
     touched = [one for one in found.damage if one.table in VIEW_NAMES]
