@@ -173,3 +173,25 @@ def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
     words.get_by_role("button", name="Show all").click()
     words.get_by_text("By looks alone").wait_for()
     assert photos.count() == 12
+
+
+@pytest.mark.parametrize("form", ["page", "phone"])
+def test_a_photo_that_is_in_the_index_is_said_to_be(request, server, form):
+    page = request.getfixturevalue(form)
+    copies = [{"label": "<i>mapo</i> tofu", "guess": None}, {"label": None, "guess": "ramen"}]
+
+    def stored(route):
+        answer = route.fetch().json()
+        answer["photos"][0]["in_index"] = copies
+        route.fulfill(json=answer)
+
+    open_page(page, server)
+    page.route("**/v1/predict", stored, times=1)
+    choose(page, photo_bytes(1))
+    words = "This photo is in the index as <i>mapo</i> tofu and as one without a label, perhaps ramen."
+    assert page.locator("#stored").inner_text() == words
+    page.locator("#kind-list .labels button").first.click()  # it stays so, whatever is told
+    settle(page)
+    assert page.locator("#stored").inner_text() == words
+    choose(page, photo_bytes(999))
+    assert not page.locator("#stored").is_visible()
