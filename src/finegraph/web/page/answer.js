@@ -14,7 +14,8 @@ export function showAnswer(prediction, known, copies) {
   const [, first, rest] = /^(.*); ((?:surely|nothing|but) .*)$/s.exec(prediction.words) ?? [null, prediction.words, ""];
   const second = el("span", { className: against ? "rest against" : "rest", textContent: capital(rest) });
   byId("sentence").replaceChildren(first, rest ? second : "");
-  showGlance(first, capital(rest), against);
+  const [best] = prediction.top;
+  showGlance(`${best.label.replace(" @ ", " at ")}, ${percent(best.probability)}`, capital(rest), against);
   showKnown(known);
   showAlone(prediction);
   showStored(copies ?? []);
