@@ -13,6 +13,7 @@ from finegraph.evaluation.intervals import (
     mean_interval,
     paired_bootstrap_interval,
     paired_interval,
+    share_interval,
     t_quantile,
     verdict,
 )
@@ -94,8 +95,8 @@ def test_the_same_answers_differ_in_nothing():
 
 @pytest.mark.parametrize(
     ("low", "high", "more", "less"),
-    [(0.1, 0.3, "better", "worse"), (-0.3, -0.1, "worse", "better"), (-0.1, 0.1, "no difference", "no difference"),
-     (0.0, 0.2, "no difference", "no difference")],
+    [(0.1, 0.3, "better", "worse"), (-0.3, -0.1, "worse", "better"), (-0.1, 0.1, "cannot tell", "cannot tell"),
+     (0.0, 0.2, "cannot tell", "cannot tell")],
 )  # fmt: skip
 def test_a_difference_counts_where_its_interval_leaves_0_out(low, high, more, less):
     found = Interval((low + high) / 2, low, high, "t over draws")
@@ -114,3 +115,20 @@ def test_what_is_refused():
         bootstrap_interval([])
     with pytest.raises(InputError, match="a probability inside 0 to 1"):
         t_quantile(1.0, 3)
+
+
+@pytest.mark.parametrize(("right", "of"), [(0, 7), (1, 2), (12, 12), (30, 100)])
+def test_the_interval_of_a_share_is_where_its_own_chance_reaches(right, of):
+    """Each end is a share from which the found one is just 1.96 standard deviations away."""
+    found = share_interval(right, of)
+    for end in (found.low, found.high):
+        if 0.0 < end < 1.0:
+            deviations = abs(right / of - end) / math.sqrt(end * (1 - end) / of)
+            assert deviations == pytest.approx(1.959964, abs=1e-6)
+    assert found.low <= right / of <= found.high
+
+
+@pytest.mark.parametrize(("right", "of"), [(0, 0), (3, 2), (-1, 2)])
+def test_no_share(right, of):
+    with pytest.raises(InputError, match="expected from 0 to all of at least one photo"):
+        share_interval(right, of)

@@ -28,7 +28,7 @@ ROWS = [
     row("softmax", "1", 0.4),
     row("softmax", "20%", 0.6),
     row("bipartite", "1", 0.45, 0.05, kinds="dish", verdict="better"),
-    row("bipartite", "20%", 0.61, 0.005, kinds="dish", verdict="no difference"),
+    row("bipartite", "20%", 0.61, 0.005, kinds="dish", verdict="cannot tell"),
     row("bipartite", "1", 0.46, 0.06, kinds="dish & <b>", verdict="better"),
     row("softmax", "1", 0.2, metric="seconds_fit", split="train"),
     row("bipartite", "1", 0.3, 0.1, kinds="dish", metric="seconds_fit", split="train"),
@@ -93,6 +93,6 @@ def test_times_are_shown_where_most_methods_have_one():
         )
         for head, amount, mean in (("softmax", "3", 1.0), ("bipartite", "3", 2.0), ("softmax", "all", 9.0))
     ]  # fmt: skip
-    [panel] = study_section(StudyResults("x", tuple(rows)))["times"]
-    assert panel["title"] == "Time of a whole fit, amount 3"
+    [panel] = study_section(StudyResults("x", tuple(rows), "A menu"))["times"]
+    assert panel["title"] == "Seconds of a whole fit, 3 photos per class"
     assert "bipartite" in panel["chart"]

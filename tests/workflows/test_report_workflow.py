@@ -158,10 +158,39 @@ class TestStudy:
         assert written.studies == ("amounts",)
         assert re.findall(r'<section id="(\w+)"', text) == ["study"]
         assert "Top 1 on test for 1, all photos: softmax 40.0 %, 70.0 %; bipartite (both) 45.0 %, 71.0 %" in text
-        assert "+5.0" in text
+        assert "+5.0 better" in text
+        assert "+1.0 cannot tell" in text  # as an earlier version wrote it: no difference
+        assert "no difference" not in text
         assert "0.50 s" in text
-        assert "forward and backward, amount all: softmax 0.41 and 0.52; bipartite (both) 1.23 and 0.74" in text
+        assert "forward and backward, all photos: softmax 0.41 and 0.52; bipartite (both) 1.23 and 0.74" in text
         assert '<script type="application/json" id="data">null</script>' in text
+
+    def test_it_speaks_in_the_words_of_the_study(self, tmp_path):
+        folder = self.make(tmp_path / "study-7")
+        (folder / "study.toml").write_text('title = "Menu <spring>"\ndata = "menu.csv"\n')
+        write_report([folder])
+        text = (folder / "report.html").read_text("utf-8")
+        assert "<h1><bdi>Menu &lt;spring&gt;</bdi></h1>" in text
+        assert "softmax and bipartite, with the kinds both, trained on 1 photo per class and all photos" in text
+        captions = re.findall(r"<figcaption><bdi>([^<]+)</bdi></figcaption>", text)
+        assert captions == [
+            "Top 1 of softmax and bipartite on test, against training photos per class",
+            "Points of top 1 from softmax on test, all photos",
+        ]
+        assert "all photos: bipartite (both) +1.0 cannot tell" in text
+        assert 'class="hollow"' in text
+
+    def test_a_title_that_is_no_text_of_a_study(self, tmp_path):
+        folder = self.make(tmp_path / "s")
+        (folder / "study.toml").write_text("title = [\n")
+        with pytest.raises(RunFolderError, match="the settings of the study cannot be read"):
+            write_report([folder])
+
+    def test_its_figures_have_its_title(self, tmp_path):
+        folder = self.make(tmp_path / "s")
+        (folder / "study.toml").write_text('title = "Menu in spring"\n')
+        write_report([folder], figures=tmp_path / "figures")
+        assert "Menu in spring: top-1 on test" in (tmp_path / "figures/accuracy-test.svg").read_text("utf-8")
 
     def test_times_are_those_of_the_first_way_to_cut_photos(self, tmp_path):
         more = "".join(
@@ -170,7 +199,7 @@ class TestStudy:
         )
         write_report([self.make(tmp_path / "boxes", self.SUMMARY + more)])
         text = (tmp_path / "boxes/report.html").read_text("utf-8")
-        assert "Seconds of a fit, amount all: softmax 0.50" in text
+        assert "Seconds of a fit, all photos: softmax 0.50" in text
         assert "softmax 0.41 and 0.52" in text
         assert "9.87" not in text
 

@@ -172,7 +172,7 @@ def test_draws_that_are_all_the_same_show_nothing_of_their_chance():
     steady = second_row(0.6, 0.7)  # 0.1 more in both draws: t would call that certain
     assert steady["difference"] == pytest.approx(0.1)
     assert steady["difference_low"] is steady["difference_high"] is steady["verdict"] is None
-    assert second_row(0.5, 0.6)["verdict"] == "no difference"  # the same answers
+    assert second_row(0.5, 0.6)["verdict"] == "cannot tell"  # the same answers
     assert second_row(0.6, 0.75)["difference_low"] < 0.0 < second_row(0.6, 0.75)["difference_high"]
     level = second_row(0.6, 0.6)
     assert level["sd"] == 0.0

@@ -51,6 +51,8 @@ def _print(written: Report) -> None:
     parts = [", ".join(written.runs)] * bool(written.runs) + [f"study {name}" for name in written.studies]
     photos = f", {count(written.photos, 'photo')}" if written.runs else ""
     to.print(printable(f"{' and '.join(parts)}{photos}"))
+    for sentence in written.summary:
+        to.print(printable(f"- {sentence}"))
     if written.figures:
         to.print(
             f"{count(len(written.figures), 'file')} of figures in {printable(str(Path(written.figures[0]).parent))}"

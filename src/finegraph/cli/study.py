@@ -132,7 +132,7 @@ def _print(to: Console, read: Study, outcome: StudyOutcome) -> None:
         to.print(f"\ntop-1 % on {printable(place_text(*place))}, and the difference to softmax")
         right = tuple(range(1, len(headings), 2))
         print_table(to, ("head (kinds)", *headings), rows, right=right)
-    to.print("better and worse: the 95 % interval of the paired difference leaves 0 out; otherwise nothing can be said")
+    to.print("better and worse: the 95 % interval of the paired difference leaves 0 out; cannot tell: it holds 0")
     to.print(f"report.html, tables.md, figures and all results: {printable(str(outcome.folder))}")
 
 

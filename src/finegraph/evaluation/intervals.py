@@ -6,7 +6,10 @@
     one draw         a bootstrap over the photos that are judged: means of as many photos, drawn with replacement, and
                      the middle 95 % of them. It covers the chance of these photos, not that of the draw.
 
-Which of the two it was is part of the interval. Cost: linear in the draws; resamples x photos for the bootstrap, or
+    a share          Wilson's interval: where all photos are right, or all wrong, a bootstrap draws the same share again
+                     and again and would be sure of it with three photos as with three thousand.
+
+Which of them it was is part of the interval. Cost: linear in the draws; resamples x photos for the bootstrap, or
 resamples alone where the photos have few different values, such as right and wrong.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -28,8 +32,8 @@ _FEW = 16
 _MOST_NUMBERS = 1 << 22
 """How many numbers of a bootstrap are held at a time."""
 
-Method = Literal["t over draws", "bootstrap over photos"]
-Verdict = Literal["better", "worse", "no difference"]
+Method = Literal["t over draws", "bootstrap over photos", "Wilson over photos"]
+Verdict = Literal["better", "worse", "cannot tell"]
 
 
 @dataclass(frozen=True)
@@ -89,15 +93,33 @@ def bootstrap_interval(
     return Interval(float(values.mean()), float(low), float(high), "bootstrap over photos")
 
 
+def share_interval(right: int, of: int, level: float = LEVEL) -> Interval:
+    """Wilson's interval of a share, which holds also where there are few photos, or all of them are right.
+
+    Example:
+        >>> found = share_interval(12, 12)
+        >>> f"{found.mean:.0%} {found.low:.0%} {found.high:.0%}"
+        '100% 76% 100%'
+    """
+    if not 0 <= right <= of or not of:
+        raise InputError(f"expected from 0 to all of at least one photo, got {right} of {of}")
+    reach = NormalDist().inv_cdf(0.5 + level / 2)
+    share, extra = right / of, reach**2 / of
+    middle = (share + extra / 2) / (1 + extra)
+    half = reach * math.sqrt(share * (1 - share) / of + extra / (4 * of)) / (1 + extra)
+    low, high = (0.0 if not right else middle - half), (1.0 if right == of else middle + half)
+    return Interval(share, low, high, "Wilson over photos")
+
+
 def paired_bootstrap_interval(photos: ArrayLike, others: ArrayLike, level: float = LEVEL) -> Interval:
     """The bootstrap interval of the mean difference `photos - others` of the same photos."""
     return bootstrap_interval(_difference(photos, others), level)
 
 
 def verdict(difference: Interval, *, more_is_better: bool = True) -> Verdict:
-    """What a difference means: it counts as one only where its interval leaves 0 out."""
+    """What a difference means; where its interval holds 0, one cannot tell, which is not to say that there is none."""
     if difference.low <= 0.0 <= difference.high:
-        return "no difference"
+        return "cannot tell"
     return "better" if (difference.low > 0.0) == more_is_better else "worse"
 
 

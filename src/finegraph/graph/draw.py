@@ -9,11 +9,11 @@ page as it is. The same graph gives the same bytes. Linear in what is drawn, and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from finegraph.errors import InputError
-from finegraph.graph.describe import choose_columns, columns_of
+from finegraph.graph.describe import Column, choose_columns, columns_of
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.layout import (
     BULLET,
@@ -29,7 +29,7 @@ from finegraph.graph.layout import (
     heading_words,
     lay_out,
 )
-from finegraph.graph.links import links_of, order_fine
+from finegraph.graph.links import by_size, links_of, order_fine
 from finegraph.graph.text_width import shorten, text_width
 
 MAX_FINE = 60
@@ -70,7 +70,7 @@ def draw_svg(
         graph: the graph.
         kinds: the kinds or groups to draw, in order; by default the first `max_kinds` of the graph.
         title: what stands above the picture.
-        max_fine: at most so many fine labels are drawn, the first of the graph.
+        max_fine: at most so many fine labels are drawn; of more, some of each coarse label, in proportion.
         max_kinds: at most so many kinds and groups are drawn.
         max_labels: at most so many labels of a kind get a box of their own.
 
@@ -85,19 +85,20 @@ def draw_svg(
     layout = lay_out(
         [graph.fine[index] for index in order], [links_of(graph, column, order, max_labels) for column in columns]
     )
-    return _svg(layout, title, _notes(graph, len(order), len(columns), kinds is None))
+    return _svg(layout, title, _notes(graph, len(order), columns, kinds is None))
 
 
-def _notes(graph: LabelGraph, fine_count: int, column_count: int, in_order: bool) -> list[str]:
+def _notes(graph: LabelGraph, fine_count: int, drawn: Sequence[Column], in_order: bool) -> list[str]:
     """What the graph has, and what of it is drawn if that is not all."""
     notes = [f"{_count(len(graph), 'fine label')}, {_count(len(graph.kinds), 'kind')}"]
     parts = []
     if fine_count < len(graph):
-        parts.append(f"the first {fine_count} of {len(graph):,} fine labels")
+        which = f", in proportion from every {by_size(graph, drawn)[0].name}," if drawn else ""
+        parts.append(f"{fine_count} of {len(graph):,} fine labels{which}")
     columns = len(columns_of(graph))
-    if column_count < columns:
-        parts.append(f"{'the first ' if in_order else ''}{column_count} of {columns:,} kinds and groups")
-    return [*notes, "Only a part is drawn: " + " and ".join(parts) + "."] if parts else notes
+    if len(drawn) < columns:
+        parts.append(f"{'the first ' if in_order else ''}{len(drawn)} of {columns:,} kinds and groups")
+    return [*notes, "Only a part is drawn: " + " and ".join(parts).rstrip(",") + "."] if parts else notes
 
 
 def _count(number: int, what: str) -> str:

@@ -1,9 +1,9 @@
 """What a drawing of a graph shows: which fine labels, kinds and links, in which order.
 
-A picture of everything is readable for small graphs only. So the first fine labels and the first kinds are taken, the
-rest is counted, and nothing is left out without a number that says so. Fine labels are ordered by the parents in the
-first kind, then the second, and so on; the labels of a kind by the mean position of their children (the barycentre),
-which keeps crossings few. Linear in the links of what is drawn.
+A picture of everything is readable for small graphs only. So some fine labels, in proportion from every coarse label,
+and the first kinds are taken, the rest is counted, and nothing is left out without a number that says so. Fine labels
+are ordered by the parents in the first kind, then the second, and so on; the labels of a kind by the mean position of
+their children (the barycentre), which keeps crossings few. Cost: a sort of the fine labels.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from finegraph.graph.describe import YES, Column
 from finegraph.graph.kind import FloatArray, IntArray, Kind
 from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.sample_fine import sample_fine
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,24 @@ class Links:
 
 
 def order_fine(graph: LabelGraph, columns: Sequence[Column], count: int) -> IntArray:
-    """The first `count` fine labels of a graph, ordered by their parents in the columns."""
-    first = np.arange(min(count, len(graph)))
-    keys = []
-    for column in columns:
-        rows, labels, _ = _edges([graph.kind(name).rows(first) for name in column.kinds], column.group)
-        key = np.full(len(first), len(column.labels(graph)))
-        np.minimum.at(key, rows, labels)
-        keys.append(key)
-    return np.lexsort([first, *reversed(keys)]) if keys else first
+    """At most `count` fine labels of a graph, which stand for all, ordered by their parents in the columns."""
+    parents = {column.name: _first_parents(graph, column) for column in columns}
+    chosen = sample_fine([parents[column.name] for column in by_size(graph, columns)], len(graph), count)
+    keys = [parents[column.name][chosen] for column in columns]
+    return chosen[np.lexsort([chosen, *reversed(keys)])] if keys else chosen
+
+
+def by_size(graph: LabelGraph, columns: Sequence[Column]) -> list[Column]:
+    """Columns by how many labels they have, the fewest first; groups, of which several labels hold, come last."""
+    return sorted(columns, key=lambda column: (column.group, len(column.labels(graph))))
+
+
+def _first_parents(graph: LabelGraph, column: Column) -> IntArray:
+    """The first parent of each fine label; the number of labels where there is none."""
+    rows, labels, _ = _edges([graph.kind(name) for name in column.kinds], column.group)
+    found = np.full(len(graph), len(column.labels(graph)))
+    np.minimum.at(found, rows, labels)
+    return found
 
 
 def links_of(graph: LabelGraph, column: Column, fine: IntArray, most: int) -> Links:

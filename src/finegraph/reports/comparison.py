@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
-from finegraph.evaluation.intervals import Interval, bootstrap_interval, paired_bootstrap_interval, verdict
+from finegraph.evaluation.intervals import (
+    Interval,
+    bootstrap_interval,
+    paired_bootstrap_interval,
+    share_interval,
+    verdict,
+)
 from finegraph.reports.reordered import in_order_of
 from finegraph.reports.run_results import RunResults
 
@@ -140,7 +146,7 @@ def _figure(
     infinite = [0 if own is None else int(np.isinf(own).sum()) for own in values]
     for number, own in enumerate(values):
         judged = None if own is None or infinite[number] else own[~np.isnan(own)]
-        means.append(None if judged is None or not len(judged) else bootstrap_interval(judged))
+        means.append(None if judged is None or not len(judged) else _interval(judged, percent))
         difference = None
         finite = not infinite[number] and not infinite[baseline]
         if own is not None and base is not None and number != baseline and finite:
@@ -157,6 +163,13 @@ def _figure(
         more_is_better=more_is_better,
         infinite=tuple(infinite),
     )
+
+
+def _interval(judged: NDArray[np.float64], percent: bool) -> Interval:
+    """The interval of a mean; a share that is 0 or 1 has one too, which a bootstrap would not show."""
+    if percent and (judged == judged[0]).all() and judged[0] in (0.0, 1.0):
+        return share_interval(int(judged.sum()), len(judged))
+    return bootstrap_interval(judged)
 
 
 def _shares(right: NDArray[np.bool_], known: NDArray[np.bool_]) -> Values:

@@ -73,7 +73,7 @@ def draw_figures(found: Compared | None, studies: Sequence[StudyResults], folder
         own = folder if not number else folder / f"study-{number + 1}"
         own.mkdir(exist_ok=True)
         rows = [_study_row(row.text, row.numbers) for row in study.rows]
-        drawn = draw_study(rows, own, title=study.name, note=notes.append)
+        drawn = draw_study(rows, own, title=study.title, note=notes.append)
         names += [str(Path(own.name) / name) if number else name for name in drawn]
     return Drawn(names, list(dict.fromkeys(notes)))
 

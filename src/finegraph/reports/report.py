@@ -17,9 +17,11 @@ from finegraph.reports.page_data import json_in_html, page_data
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.study_results import StudyResults
 from finegraph.reports.study_section import study_section
+from finegraph.reports.summary import summary_of
 from finegraph.reports.svg_charts import run_mark
 
 _CONTENTS = (
+    ("summary", "Summary"),
     ("accuracy", "Accuracy"),
     ("studies", "Study"),
     ("examples", "Examples"),
@@ -79,7 +81,8 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
     values["studies"] = [study_section(study) for study in studies]
     data = "null"
     names = [*(run.name for run in runs), *(study.name for study in studies)]
-    lead = "A study: several heads, amounts of training photos and draws."
+    titles = [*(run.name for run in runs), *(study.title for study in studies)]
+    lead = "A study of heads on the same photos, with intervals." if studies else ""
     if runs:
         found = compared(runs)
         values |= _run_values(found)
@@ -87,7 +90,7 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
         data = json_in_html(page_data(found.runs, found.baseline, found.other))
     contents = [(_IDS.get(name, name), words) for name, words in _CONTENTS if values[name]]
     values |= {
-        "title": title or " and ".join(names),
+        "title": title or " and ".join(titles),
         "lead": lead,
         "contents": contents,
         "sources": ", ".join(names),
@@ -100,6 +103,7 @@ def _run_values(found: Compared) -> dict[str, Any]:
     runs, baseline, other = found.runs, found.baseline, found.other
     shown = runs[other]
     return {
+        "summary": summary_of(runs, baseline, other),
         "runs": [{"name": run.name, "head": run.head, "mark": run_mark(place)} for place, run in enumerate(runs)],
         "baseline": baseline,
         "photos": f"{len(runs[0].photos):,} photos",

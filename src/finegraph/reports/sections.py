@@ -22,6 +22,7 @@ from finegraph.reports.page_data import short_names
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, profile
 from finegraph.reports.svg_charts import signed as signed_text
+from finegraph.reports.words import apart
 
 MOST_NAMED = 30
 """With at most so many labels a distribution names each of them."""
@@ -119,8 +120,8 @@ def _distribution(name: str, labels: Sequence[str], counts: Sequence[float]) -> 
     most, least = order[0], order[-1]
     middle = float(np.median(counts))
     words = (
-        f"{len(labels):,} labels; most: {_apart(labels[most])} ({counts[most]:,.0f}), median {middle:,.0f}, "
-        f"least: {_apart(labels[least])} ({counts[least]:,.0f})"
+        f"{len(labels):,} labels; most: {apart(labels[most])} ({counts[most]:,.0f}), median {middle:,.0f}, "
+        f"least: {apart(labels[least])} ({counts[least]:,.0f})"
     )
     alt = f"Training photos per {name}: {words}"
     if len(labels) <= MOST_NAMED:
@@ -324,11 +325,6 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
             }
         )
     return listed
-
-
-def _apart(name: str) -> str:
-    """A name whose direction of writing does not reach beyond it."""
-    return f"\u2068{name}\u2069"
 
 
 def _percent(share: float | None) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from finegraph.reports.figure_fonts import fonts_for, without_glyph_warnings
-from finegraph.reports.study_results import amount_axis
+from finegraph.reports.study_results import amount_axis, amount_words
 
 Row = Mapping[str, Any]
 INK, PALE, GRID = "#222222", "#d9d9d9", "#e6e6e6"
@@ -189,14 +189,14 @@ def _differences(rows: Sequence[Row], title: str) -> Any:
         panel.axvline(0, color=INK, linewidth=1.0)
         panel.set_yticks(range(len(methods)), [_method(*name) for name in methods])
         panel.set_ylim(len(methods) - 0.4, -0.6)
-        panel.set_title(_amount_title(amount), loc="left")
+        panel.set_title(amount_words(amount), loc="left")
         panel.grid(axis="x", color=GRID, linewidth=0.8)
         panel.set_axisbelow(True)
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("points of top-1")
     for panel in axes[len(amounts) :]:
         panel.set_visible(False)
-    _heading(figure, f"{title}, difference to softmax", "filled: the 95 % interval leaves 0 out")
+    _heading(figure, f"{title}, difference to softmax", "filled: the 95 % interval leaves 0 out; hollow: cannot tell")
     return figure
 
 
@@ -261,7 +261,7 @@ def _time(rows: Sequence[Row], title: str) -> Any:
         panel.grid(axis="x", color=GRID, linewidth=0.8)
         panel.set_axisbelow(True)
     what = "the last layer and the loss" if "ms_forward" in panels else "training the whole network"
-    _heading(figure, f"{title}: time of {what}, {_amount_title(amount)}")
+    _heading(figure, f"{title}: time of {what}, {amount_words(amount)}")
     return figure
 
 
@@ -280,14 +280,6 @@ def _heading(figure: Any, title: str, below: str = "") -> None:
 
 def _method(head: str, kinds: str) -> str:
     return f"{head} ({kinds})" if kinds else head
-
-
-def _amount_title(amount: str) -> str:
-    if amount == "all":
-        return "all photos"
-    if amount.endswith("%"):
-        return f"{amount} of the photos"
-    return f"{amount} photo{'' if amount == '1' else 's'} per class"
 
 
 def _seconds(value: float) -> str:

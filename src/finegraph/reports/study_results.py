@@ -1,13 +1,14 @@
 """The summary of a study, as a report shows it: a table per place of measurement, a curve over amounts, and times.
 
-Read from `summary.csv` alone: one row per head, set of kinds, amount, split, views, box and metric, with mean and
-interval over draws, and the difference from softmax. Cost: linear in the rows.
+Read from `summary.csv`: one row per head, set of kinds, amount, split, views, box and metric, with mean and interval
+over draws, and the difference from softmax. The title is that of `study.toml`. Cost: linear in the rows.
 """
 
 from __future__ import annotations
 
 import csv
 import os
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ NUMBERS = ("mean", "sd", "low", "high", "difference", "difference_low", "differe
 NEEDED = ("head", "kinds", "amount", "split", "metric", "mean")
 TIME, FORWARD, BACKWARD = "seconds_fit", "ms_forward", "ms_backward"
 """The metrics that are times: of a whole fit, and of a step with the last layer and the loss, there and back."""
+_EARLIER: dict[str, str] = {"no difference": "cannot tell"}
+"""Verdicts as earlier versions wrote them, and what they are called now."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,17 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class StudyResults:
-    """A study: its name and the rows of its summary."""
+    """A study.
+
+    Attributes:
+        name: of its folder.
+        rows: of its summary.
+        title: what the study calls itself; the name where it does not.
+    """
 
     name: str
     rows: tuple[StudyRow, ...]
+    title: str
 
     def of(self, metric: str, place: str | None = None) -> list[StudyRow]:
         """The rows of a metric, at one place or anywhere."""
@@ -85,14 +95,25 @@ def read_study(folder: str | os.PathLike[str]) -> StudyResults:
             rows = [_row(line) for line in lines]
     except (OSError, UnicodeError, ValueError, csv.Error) as error:
         raise RunFolderError(f"{path}: the summary of the study cannot be read: {error}") from error
-    return StudyResults(Path(folder).absolute().name, tuple(rows))
+    name = Path(folder).absolute().name
+    return StudyResults(name, tuple(rows), _title(Path(folder) / "study.toml") or name)
+
+
+def _title(path: Path) -> str:
+    """What a study calls itself, or else the photos it is about; empty where its file is not there."""
+    try:
+        settings = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{path}: the settings of the study cannot be read: {error}") from error
+    return str(settings.get("title") or settings.get("data") or "")
 
 
 def _row(line: dict[str, str]) -> StudyRow:
-    return StudyRow(
-        {name: _plain(line.get(name) or "") for name in TEXT},
-        {name: float(line[name]) if line.get(name) else None for name in NUMBERS},
-    )
+    text = {name: _plain(line.get(name) or "") for name in TEXT}
+    text["verdict"] = _EARLIER.get(text["verdict"], text["verdict"])
+    return StudyRow(text, {name: float(line[name]) if line.get(name) else None for name in NUMBERS})
 
 
 def _plain(cell: str) -> str:
@@ -118,3 +139,12 @@ def amount_axis(steps: Sequence[str]) -> str:
     if shares and all(shares):
         return "share of the training photos"
     return "photos per class, or share" if any(shares) else "training photos per class"
+
+
+def amount_words(amount: str) -> str:
+    """An amount of training photos, as people read it."""
+    if amount == "all":
+        return "all photos"
+    if amount.endswith("%"):
+        return f"{amount} of the photos"
+    return f"{amount} photo{'' if amount == '1' else 's'} per class"

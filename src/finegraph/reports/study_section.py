@@ -1,13 +1,36 @@
-"""The section of a study: accuracy against the amount of training photos, its tables, and what a fit costs."""
+"""The section of a study, in its own words: accuracies, differences from softmax, tables, and what a fit costs.
+
+Figures are named by what the study compares: its heads, its sets of kinds, its amounts and where it was measured.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from finegraph.reports.study_results import BACKWARD, FORWARD, TIME, StudyResults, StudyRow, amount_axis, amounts
-from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, parts_legend, stacked_bars
+from finegraph.reports.study_results import (
+    BACKWARD,
+    FORWARD,
+    TIME,
+    StudyResults,
+    StudyRow,
+    amount_axis,
+    amount_words,
+    amounts,
+)
+from finegraph.reports.svg_charts import (
+    Axis,
+    Series,
+    interval_rows,
+    legend,
+    line_chart,
+    named_bars,
+    parts_legend,
+    stacked_bars,
+)
 from finegraph.reports.svg_charts import signed as signed_text
+from finegraph.reports.words import listed
 
 MOST_LINES = 6
 """How many methods a curve can show so that they can be told apart, also in grey."""
@@ -17,10 +40,28 @@ PREFERRED = ("softmax", "bipartite", "bipartite-two", "softmax-marginal", "indep
 def study_section(study: StudyResults) -> dict[str, Any]:
     """All that a report shows of a study."""
     return {
-        "name": study.name,
+        "title": study.title,
+        "compared": compared_words(study),
         "places": [_place(study, place) for place in study.places()],
         "times": [panel for panel in (_step_times(study), _fit_times(study)) if panel is not None],
     }
+
+
+def compared_words(study: StudyResults) -> str:
+    """What a study compares, in a sentence."""
+    rows = study.of("top1")
+    kinds = list(dict.fromkeys(row.text["kinds"] for row in rows if row.text["kinds"]))
+    steps = [amount_words(amount) for amount in amounts(rows)]
+    parts = [listed(heads_of(rows))]
+    parts += [f"with the kinds {listed(kinds)}"] * bool(kinds)
+    parts += [f"trained on {listed(steps)}"] * bool(steps)
+    return f"{', '.join(parts)}; measured on {listed(study.places())}."
+
+
+def heads_of(rows: Sequence[StudyRow]) -> list[str]:
+    """The heads that rows are about, those that matter most first."""
+    heads = dict.fromkeys(row.text["head"] for row in rows)
+    return sorted(heads, key=_preference)
 
 
 def _step_times(study: StudyResults) -> dict[str, str] | None:
@@ -32,7 +73,7 @@ def _step_times(study: StudyResults) -> dict[str, str] | None:
         return None
     words = "; ".join(f"{name} {there:.2f} and {back:.2f}" for name, (there, back) in rows)
     return {
-        "title": f"Time of a step, ms: last layer and loss{_with(amount)}",
+        "title": f"Milliseconds of a step with the last layer and the loss{_with(amount)}",
         "chart": stacked_bars(rows, f"Milliseconds forward and backward{_with(amount)}: {words}"),
         "legend": parts_legend(("forward", "backward")),
     }
@@ -45,7 +86,7 @@ def _fit_times(study: StudyResults) -> dict[str, str] | None:
         return None
     words = "; ".join(f"{name} {value:.2f}" for name, value in means.items())
     chart = named_bars(list(means.items()), f"Seconds of a fit{_with(amount)}: {words}", "{:.2f} s")
-    return {"title": f"Time of a whole fit{_with(amount)}", "chart": chart, "legend": ""}
+    return {"title": f"Seconds of a whole fit{_with(amount)}", "chart": chart, "legend": ""}
 
 
 def _means(study: StudyResults, metric: str) -> tuple[str, dict[str, float]]:
@@ -67,7 +108,7 @@ def _means(study: StudyResults, metric: str) -> tuple[str, dict[str, float]]:
 
 
 def _with(amount: str) -> str:
-    return f", amount {amount}" if amount else ""
+    return f", {amount_words(amount)}" if amount else ""
 
 
 def _place(study: StudyResults, place: str) -> dict[str, Any]:
@@ -77,6 +118,7 @@ def _place(study: StudyResults, place: str) -> dict[str, Any]:
         "name": place,
         "means": _means_words({row.text["interval"] for row in study.rows if row.place == place}),
         "curve": _curve(rows, place),
+        "differences": _differences(rows, place),
         "tables": [_table(study.of(metric, place), metric) for metric in study.metrics(place)],
     }
 
@@ -123,7 +165,34 @@ def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
         Axis(low, high, "top 1"),
         f"Top 1 on {place} for {', '.join(steps)} photos: {words}",
     )
-    return {"chart": chart, "legend": legend(series), "left_out": max(0, len(methods) - MOST_LINES)}
+    shown = heads_of([row for row in rows if row.method in methods[:MOST_LINES]])
+    title = f"Top 1 of {listed(shown)} on {place}, against {amount_axis(steps)}"
+    return {
+        "title": title,
+        "chart": chart,
+        "legend": legend(series),
+        "left_out": max(0, len(methods) - MOST_LINES),
+    }
+
+
+def _differences(rows: list[StudyRow], place: str) -> dict[str, str] | None:
+    """How far each method is from softmax at the largest amount, with the interval that says whether one can tell."""
+    judged = [row for row in rows if row.numbers["difference"] is not None]
+    if not judged:
+        return None
+    amount = amounts(judged)[-1]
+    drawn, words = [], []
+    for row in judged:
+        if row.text["amount"] != amount:
+            continue
+        middle, low, high = (
+            None if value is None else 100 * value
+            for value in (row.numbers[name] for name in ("difference", "difference_low", "difference_high"))
+        )
+        drawn.append((row.method, _or(middle, 0.0), _or(low, middle), _or(high, middle)))
+        words.append(f"{row.method} {signed_text(_or(middle, 0.0), 1)} {row.text['verdict']}".rstrip())
+    title = f"Points of top 1 from softmax on {place}, {amount_words(amount)}"
+    return {"title": title, "chart": interval_rows(drawn, f"{title}: {'; '.join(words)}")}
 
 
 def _preference(method: str) -> int:

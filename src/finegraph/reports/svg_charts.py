@@ -220,6 +220,38 @@ def odds_bars(rows: Sequence[tuple[str, float]], alt: str) -> str:
     return _svg(parts, wide, line * len(rows) + 2, alt)
 
 
+def interval_rows(rows: Sequence[tuple[str, float, float, float]], alt: str) -> str:
+    """Differences with their intervals, one below the other, around a line at 0; hollow where the interval holds 0."""
+    line, names, wide = 22.0, _room([(name, 0.0) for name, *_ in rows], 118.0, 168.0), WIDTH
+    ends = [end for _, middle, low, high in rows for end in (middle, low, high)]
+    axis = Axis(min([*ends, 0.0]), max([*ends, 0.0, 1e-9]), "", "{:+g}")
+    base = line * len(rows) + 4.0
+
+    def across(value: float) -> float:
+        return names + 6.0 + (wide - names - 56.0) * (value - axis.low) / (axis.high - axis.low)
+
+    parts = []
+    for tick, word in axis.at():
+        kind = "axis" if tick == 0.0 else "grid"
+        parts.append(f'<line class="{kind}" x1="{n(across(tick))}" y1="0" x2="{n(across(tick))}" y2="{n(base)}"/>')
+        parts.append(f'<text x="{n(across(tick))}" y="{n(base + 13)}" text-anchor="middle">{_minus(word)}</text>')
+    for number, (name, middle, low, high) in enumerate(rows):
+        down = number * line + 12.0
+        kind = "hollow" if low <= 0.0 <= high else "full"
+        parts += [
+            f'<text x="{n(names - 8)}" y="{n(down + 4)}" text-anchor="end">{_short(name, names - 10)}</text>',
+            f'<line class="s4" x1="{n(across(low))}" y1="{n(down)}" x2="{n(across(high))}" y2="{n(down)}"/>',
+            f'<circle class="{kind}" cx="{n(across(middle))}" cy="{n(down)}" r="4"/>',
+            f'<text class="number" x="{n(wide - 44)}" y="{n(down + 4)}">{signed(middle, 1)}</text>',
+        ]
+    return _svg(parts, wide, base + 18, alt)
+
+
+def _minus(number: str) -> str:
+    """A number with the minus of books; 0 has no sign."""
+    return "0" if number == "+0" else number.replace("-", "−")
+
+
 def share_bar(share: float, kind: str = "") -> str:
     """A thin bar for a probability; it says nothing that is not written beside it."""
     return (

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from finegraph.data.storage.durable import make_folder, reason_of, write_over
 from finegraph.errors import InputError, RunFolderError
-from finegraph.reports.report import compared, report_page
+from finegraph.reports.report import Compared, compared, report_page
 from finegraph.reports.run_results import RunResults, read_run
 from finegraph.reports.study_results import StudyResults, is_study, read_study
+from finegraph.reports.summary import summary_of
+from finegraph.reports.words import without_marks
 
 DEFAULT_NAME = "report.html"
 
@@ -30,6 +32,7 @@ class Report:
         runs: the runs in it, by name.
         studies: the studies in it, by name.
         photos: how many photos it shows.
+        summary: the sentences that it opens with; none of studies alone.
         figures: the files of figures.
         notes: what is odd about the figures, such as characters that no font has.
     """
@@ -40,6 +43,7 @@ class Report:
     studies: tuple[str, ...]
     photos: int
     figures: tuple[str, ...]
+    summary: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -71,6 +75,7 @@ def write_report(
     studies = [read_study(each) for each in runs if is_study(each)]
     folders = [Path(each) for each in runs if not is_study(each)]
     found = [read_run(folder, name, evaluation) for folder, name in zip(folders, _names(folders), strict=True)]
+    together = compared(found) if found else None
     page = report_page(found, studies, title).encode("utf-8", "backslashreplace")
     path = Path(runs[0]) / DEFAULT_NAME if out is None else Path(out)
     drawn, notes = _figures(found, studies, Path(figures)) if figures is not None else ([], [])
@@ -84,10 +89,16 @@ def write_report(
         size=len(page),
         runs=tuple(run.name for run in found),
         studies=tuple(study.name for study in studies),
-        photos=len(compared(found).runs[0].photos) if found else 0,
+        photos=len(together.runs[0].photos) if together else 0,
+        summary=() if together is None else _sentences(together),
         figures=tuple(drawn),
         notes=tuple(notes),
     )
+
+
+def _sentences(found: Compared) -> tuple[str, ...]:
+    """The summary as plain text."""
+    return tuple(without_marks(one.text) for one in summary_of(found.runs, found.baseline, found.other))
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

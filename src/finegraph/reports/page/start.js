@@ -18,6 +18,9 @@ function startButtons() {
       showPhotos([words, name_(page.runs[run].name)], photos, run);
     });
   }
+  for (const button of document.querySelectorAll("[data-photos]")) {
+    button.addEventListener("click", () => showPhotos([button.dataset.title], button.dataset.photos.split(",").map(Number), page.other));
+  }
   document.getElementById("viewer-close").addEventListener("click", () => viewer.dialog.close());
   viewer.back.addEventListener("click", () => showPhotos(viewer.list.title, viewer.list.photos, viewer.list.run));
   viewer.dialog.addEventListener("click", (event) => { if (event.target === viewer.dialog) viewer.dialog.close(); });

@@ -91,8 +91,9 @@ def difference_text(row: Row | None, *, interval: bool = True) -> str:
     if interval and row["difference_low"] is not None:
         low, high = (_signed(factor * row[end], digits) for end in ("difference_low", "difference_high"))
         text += f" ({low} to {high})"
-    if row["verdict"] in ("better", "worse"):
-        text += f" **{row['verdict']}**" if interval else f" {row['verdict']}"
+    if row["verdict"]:
+        sure = row["verdict"] in ("better", "worse")
+        text += f" **{row['verdict']}**" if interval and sure else f" {row['verdict']}"
     return text
 
 
@@ -218,7 +219,7 @@ def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
         f"- {about['budget']}",
         *([f"- {bad_photos_text({one['path']: one['reason'] for one in bad})}"] if bad else []),
         f"- intervals: 95 %, {' and '.join(methods) or 'none'}; **better** and **worse** where that of the paired "
-        f"difference to {BASELINE} leaves 0 out",
+        f"difference to {BASELINE} leaves 0 out, cannot tell where it holds 0",
         f"- finegraph {machine['finegraph']}, torch {machine['torch']}, {machine['threads']} threads, "
         f"{machine['processor']}",
         "",
