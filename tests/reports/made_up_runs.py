@@ -51,6 +51,7 @@ def make_run(
     similar=True,
     batch=256,
     sharp=False,
+    settings=None,
 ):
     """A run folder with an evaluation; runs of other seeds have the same photos and truths, but other answers.
 
@@ -77,7 +78,7 @@ def make_run(
         collector.add(Posterior(graph, scores, coarse), fine)
     result, results = collector.result(), collector.samples()
     run = RunFolder.create(folder)
-    run.write_config({"data": "made up", "seed": seed, "head": head, "tune": "head"})
+    run.write_config({"data": "made up", "seed": seed, "head": head, "tune": "head", **(settings or {})})
     target = run.evaluations / name
     target.mkdir(parents=True)
     result.write(target / "result.json")
@@ -105,6 +106,7 @@ def _found(graph, samples, results, details, head, similar, sharp):
             "fine": [5 + number % 3 for number in range(len(graph))],
             "kinds": {kind: [7.0 + place for place in range(len(graph.labels(kind)))] for kind in graph.kinds},
         },
+        "source_folder": "/data",
         "photos": [str(sample.path) for sample in samples],
         "similar": None,
         "notes": [],
@@ -115,4 +117,11 @@ def _found(graph, samples, results, details, head, similar, sharp):
         arrays["similar"] = (np.arange(count)[:, None] + np.arange(4)).astype(np.int32) % 8
         arrays["similar_distances"] = np.tile(np.array([1.0, 2.0, 3.0, 4.0], dtype=np.float32), (count, 1))
         pictures["similar"] = join_pictures((number, few[number % len(few)]) for number in range(8))
+        about["training_photos"] = [
+            {"path": f"/data/train/{turn}-{label}.jpg", "label": graph.fine[label]}
+            for turn in range(2)
+            for label in range(len(graph))
+        ]
+        shown = min(250, 2 * len(graph))  # as many as an evaluation has room for
+        pictures["training"] = join_pictures((number, large[number % len(few)]) for number in range(shown))
     return FoundDetails(about=about, arrays=arrays, pictures=pictures)

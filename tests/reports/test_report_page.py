@@ -3,6 +3,7 @@
 import itertools
 import re
 from dataclasses import replace
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     graph = made_up_graph(14, (("dish", 5), ("place", 3)), 1)
     runs = [
-        make_run(folder / head, graph, 120, seed=seed, head=head) for seed, head in ((0, "softmax"), (1, "bipartite"))
+        make_run(folder / head, graph, 120, seed=seed, head=head, settings={"data": "/data", "graph": "my menu.csv"})
+        for seed, head in ((0, "softmax"), (1, "bipartite"))
     ]
     write_report(runs, folder / "report.html")
     return (folder / "report.html").as_uri()
@@ -37,13 +39,13 @@ def test_from_a_confusion_to_its_photos(page, address):
     names, count = cells_of(page)[0]
     page.locator("#pairs button").first.click()
     assert page.locator("#viewer").is_visible()
-    assert page.locator("#viewer .note").first.inner_text() == f"{count} photo{'' if count == 1 else 's'}"
+    assert page.locator("#viewer .middle .note").first.inner_text() == f"{count} photo{'' if count == 1 else 's'}"
     photos = page.locator("#viewer .photo")
     assert photos.count() == count
     true, answered = names.split(" → ")
-    assert answered in photos.first.inner_text()
-    assert f"truth: {true}" in photos.first.inner_text()
-    photos.first.click()
+    assert re.search(r"^[\d.]+ %\n\d+\.jpg\n", photos.first.inner_text())
+    assert page.locator("#viewer-title").inner_text() == f"true: {true}, answered: {answered}"
+    photos.first.locator(".about").click()
     assert page.locator("#viewer-title").inner_text() == true
     assert page.locator("#viewer .detail section").count() == 2
     assert "Why " in page.locator("#viewer .detail").inner_text()
@@ -171,16 +173,16 @@ def test_classes_on_paper(page, tmp_path):
     assert page.locator("#classes-paper").inner_text() == ""
 
 
-def test_small_pictures_are_not_enlarged(page, address):
-    """A picture is drawn in at most as many pixels as it has."""
+def test_pictures_of_a_list_are_of_one_size(page, address):
+    """Beside its answers a picture is drawn in at most as many pixels as it has."""
     page.goto(address)
     page.locator("#pairs button").first.click()
-    page.locator("#viewer .photo").first.click()
+    page.locator("#viewer .photo .about").first.click()
     sizes = page.locator("#viewer .detail img").evaluate("e => [e.clientWidth, e.naturalWidth]")
     assert sizes[0] == sizes[1] == 112
     page.locator("#viewer-back").click()
-    fits = page.locator("#viewer .photo img").first.evaluate("e => getComputedStyle(e).objectFit")
-    assert fits == "scale-down"
+    sizes = page.locator("#viewer .photo img").evaluate_all("all => all.map(e => e.clientHeight)")
+    assert set(sizes) == {124}  # in a list small and close ones are as large as each other
 
 
 def column(page, number):
@@ -218,7 +220,128 @@ def test_photos_that_changed_and_worst_losses(page, address):
         page.locator("#viewer-close").click()
     page.locator("[data-photo]").first.click()
     assert page.locator("#viewer .detail").is_visible()
+    assert not page.locator("#viewer .wrong").evaluate("e => e.open")
     assert not page.locator("#viewer-back").is_visible()
+
+
+def test_training_photos_of_both_classes_stand_beside_a_confusion(page, address):
+    page.goto(address)
+    names, count = cells_of(page)[0]
+    page.locator("#pairs button").first.click()
+    sides = page.locator("#viewer .side")
+    assert [side.locator("h3 bdi").inner_text() for side in sides.all()] == names.split(" → ")
+    words = [side.locator(".note").inner_text() for side in sides.all()]
+    assert all(re.fullmatch(r"2 of [567] training photos", text) for text in words)
+    assert [side.locator("img").count() for side in sides.all()] == [2, 2]
+    places = [page.locator(f"#viewer {part}").bounding_box() for part in (".side.left", ".middle", ".side.right")]
+    assert places[0]["x"] + places[0]["width"] <= places[1]["x"]
+    assert places[1]["x"] + places[1]["width"] <= places[2]["x"]
+    assert page.locator("#viewer .middle .photo").count() == count
+
+
+def test_training_photos_of_a_coarse_confusion(page, address):
+    page.goto(address)
+    page.locator("#matrix-level").select_option(label="dish")
+    page.locator("#pairs button").first.click()
+    sides = page.locator("#viewer .side")
+    assert all(side.locator("h3 bdi").inner_text().startswith("dish ") for side in sides.all())
+    page.locator("#viewer .side .enlarge").first.click()
+    assert page.locator("#light-caption strong").inner_text().startswith("fine ")
+
+
+def test_the_large_view_by_keyboard_buttons_and_swipe(page, address):
+    page.goto(address)
+    names, count = cells_of(page)[0]
+    true, answered = names.split(" → ")
+    page.locator("#pairs button").first.click()
+    page.locator("#viewer .side.left .enlarge").first.focus()
+    page.keyboard.press("Enter")
+    shown = page.locator("#light")
+    assert shown.is_visible()
+    total = 4 + count
+    assert page.locator("#light-count").inner_text() == f"1 of {total}"
+    assert page.locator("#light-back").is_disabled()
+    assert page.locator("#light-caption").inner_text().startswith(f"{true} · training photo")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert f"truth: {true}" in page.locator("#light-caption").inner_text()
+    page.keyboard.press("End")
+    assert page.locator("#light-count").inner_text() == f"{total} of {total}"
+    assert page.locator("#light-caption").inner_text().startswith(f"{answered} · training photo")
+    assert page.locator("#light-on").is_disabled()
+    page.locator("#light-back").click()
+    assert page.locator("#light-count").inner_text() == f"{total - 1} of {total}"
+    page.keyboard.press("Escape")
+    assert not shown.is_visible()
+    assert page.locator("#viewer").is_visible()  # one step back, not two
+    focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert focused == f"Enlarge: Training photo of {true}"
+
+
+def test_the_large_view_is_large(page, address):
+    page.goto(address)
+    page.locator("#pairs button").first.click()
+    small = page.locator("#viewer .photo img").first.bounding_box()
+    page.locator("#viewer .photo .enlarge").first.click()
+    page.locator("#light-image[style]").wait_for()
+    large = page.locator("#light-image").bounding_box()
+    assert large["width"] > 2 * small["height"]
+    page.locator("#light-caption button").click()
+    assert page.locator("#viewer .detail").is_visible()
+    assert not page.locator("#light").is_visible()
+
+
+def test_pictures_of_examples_are_enlarged_too(page, address):
+    page.goto(address)
+    card = page.locator(".card").first
+    card.locator(".enlarge").first.click()
+    assert page.locator("#light-count").inner_text() == f"1 of {card.locator('.enlarge').count()}"
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#light-caption").inner_text().startswith("Training photo of fine ")
+
+
+def test_a_swipe_on_a_phone(phone, address):
+    phone.goto(address)
+    phone.locator("#pairs button").first.tap()
+    sides = [phone.locator(f"#viewer .side.{side}").bounding_box() for side in ("left", "right")]
+    assert sides[0]["y"] == sides[1]["y"]  # beside each other, above the photos
+    assert phone.locator("#viewer .middle").bounding_box()["y"] > sides[0]["y"] + sides[0]["height"] - 1
+    phone.locator("#viewer .side.left .enlarge").first.tap()
+    swipe = """([from, to]) => {
+      const light = document.getElementById("light");
+      const touch = (x) => new Touch({ identifier: 1, target: light, clientX: x, clientY: 300 });
+      light.dispatchEvent(new TouchEvent("touchstart", { touches: [touch(from)], changedTouches: [touch(from)] }));
+      light.dispatchEvent(new TouchEvent("touchend", { changedTouches: [touch(to)] }));
+    }"""
+    phone.evaluate(swipe, [300, 100])
+    assert phone.locator("#light-count").inner_text().startswith("2 of ")
+    phone.evaluate(swipe, [100, 300])
+    assert phone.locator("#light-count").inner_text().startswith("1 of ")
+
+
+def test_a_wrong_label_leads_into_label(new_page, address):
+    page = new_page(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(address)
+    page.locator(".worst .doubt").first.click()
+    panel = page.locator("#viewer .wrong")
+    assert panel.evaluate("e => e.open")
+    command, file = panel.locator("code").all_inner_texts()
+    assert command == "finegraph label 'my menu.csv' --data /data"
+    label = page.locator("#viewer-title").inner_text()
+    assert re.fullmatch(r"photos/\d{5}/\d{6}\.jpg", file)
+    parts = [quote(part, safe="") for part in (label, file)]
+    assert panel.locator("a").get_attribute("href") == f"http://127.0.0.1:8377/#/class/{parts[0]}/{parts[1]}"
+    panel.locator(".copy").first.click()
+    assert panel.get_by_text("Copied").is_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == command
+
+
+def test_a_command_is_copied_without_the_right_to_the_clipboard(page, address):
+    page.goto(address)
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.locator(".worst .doubt").first.click()
+    page.locator("#viewer .copy").first.click()
+    assert page.evaluate("getSelection().toString()") == page.locator("#viewer code").first.inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -232,7 +355,9 @@ def test_a_phone_scrolls_down_only(new_page, address, scheme):
 
 def test_pictures_have_words_and_charts_have_names(page, address):
     page.goto(address)
-    assert page.evaluate("[...document.images].every(image => image.hasAttribute('alt') && image.naturalWidth > 0)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('main img')].every(image => image.hasAttribute('alt') && image.naturalWidth > 0)"
+    )
     named = "e => e.getAttribute('aria-label') || e.querySelector('title')"
     assert page.evaluate(f"[...document.querySelectorAll('svg[role=img]')].every({named})")
     levels = page.evaluate("[...document.querySelectorAll('main h2, main h3, main h4')].map(e => Number(e.tagName[1]))")
@@ -258,7 +383,11 @@ def test_names_that_are_markup_are_shown_as_text(page, tmp_path):
     assert sorted(column(page, 1)) == sorted(EVIL)
     assert set(column(page, 2)) == {"<b>0</b>", "<b>1</b>"}
     page.locator("#pairs button").first.click()
-    page.locator("#viewer .photo").first.click()
+    assert set(page.locator("#viewer .side h3 bdi").all_inner_texts()) <= set(EVIL)
+    page.locator("#viewer .side .enlarge").first.click()
+    assert page.locator("#light-caption strong").inner_text() in EVIL
+    page.keyboard.press("Escape")
+    page.locator("#viewer .photo .doubt").first.click()
     page.mouse.move(300, 300)
     assert page.locator("#viewer-title").inner_text() in EVIL
     assert page.locator("main b, main i:not(.rail-bar i), [onmouseover], img[src=x]").count() == 0

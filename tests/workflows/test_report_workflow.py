@@ -59,7 +59,9 @@ def test_the_hashes_are_those_of_style_and_script(text):
 
 def test_every_section_is_there(text):
     ids = re.findall(r'<section id="(\w+)"', text)
-    assert " ".join(ids) == ("accuracy examples training confusions classes calibration sure explanations graph facts")
+    assert " ".join(ids) == (
+        "summary accuracy examples training confusions classes calibration sure explanations graph facts"
+    )
     assert re.findall(r'<li><a href="#(\w+)"', text) == ids
     assert "There are 6 photos of each sort." in text
     assert "bipartite is right, softmax is wrong" in text

@@ -7,7 +7,6 @@ addresses. Cost: a few kilobytes per photo.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,16 +16,12 @@ from finegraph.data.dataset import MISSING
 from finegraph.evaluation.details import NOT_KNOWN
 from finegraph.reports.comparison import most_kinds
 from finegraph.reports.page_data import REST, largest_parts
+from finegraph.reports.page_pictures import data_address
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.svg_charts import odds_bars, share_bar
 
 MOST_KINDS = 6
 """How many kinds a card shows; of more, those on which the runs are least sure or wrong."""
-
-
-def data_address(picture: bytes | None) -> str | None:
-    """A JPEG as an address that holds it."""
-    return None if picture is None else "data:image/jpeg;base64," + base64.b64encode(picture).decode("ascii")
 
 
 def example_card(runs: Sequence[RunResults], row: int, name: str, shown: int) -> dict[str, Any]:
@@ -50,7 +45,7 @@ def example_card(runs: Sequence[RunResults], row: int, name: str, shown: int) ->
         "why": _explanation(runs[shown], row),
         "why_run": runs[shown].name,
         "similar": [
-            {**one, "picture": data_address(one["jpeg"])} for one in similar_photos([runs[shown], *runs], row, true)
+            {**one, "picture": data_address(one["bytes"])} for one in similar_photos([runs[shown], *runs], row, true)
         ],
     }
 
@@ -151,7 +146,7 @@ def similar_photos(runs: Sequence[RunResults], row: int, true: int) -> list[dict
         truth = None if true == MISSING else run.graph.fine[true]
         return [
             {
-                "jpeg": run.similar.get(number),
+                "bytes": run.similar.get(number),
                 "label": photos[number]["label"] or "label not known",
                 "same": truth is not None and photos[number]["label"] == truth,
                 "distance": distance,

@@ -158,9 +158,9 @@ def _similar(sheet: _Sheet, left: float, top: float, runs: Sequence[RunResults],
         room = 72.0 * wide - (6.0 if one["same"] else 0.0)
         name = ("✓ " if one["same"] else "") + short(one["label"], room, 4.5, bold=one["same"])
         sheet.text(across, down, name, fontsize=4.5, weight="bold" if one["same"] else "normal")
-        if one["jpeg"] is not None:
+        if one["bytes"] is not None:
             axis = sheet.panel(across, down + name_high, wide, high - name_high - 0.04)
-            axis.imshow(_pixels(one["jpeg"]))
+            axis.imshow(_pixels(one["bytes"]))
             axis.set_anchor("NW")
     if not photos:
         sheet.text(left, top, "not kept of this photo", fontsize=6, color="#555555")

@@ -15,7 +15,7 @@ from typing import Any
 
 from finegraph._version import __version__
 
-SCRIPTS = ("data.js", "photos.js", "matrix.js", "classes.js", "start.js")
+SCRIPTS = ("data.js", "light.js", "wrong.js", "photos.js", "pairs.js", "matrix.js", "classes.js", "start.js")
 
 
 def render_page(values: Mapping[str, Any], data: str) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from finegraph.data.dataset import MISSING
 from finegraph.reports.comparison import most_kinds
 from finegraph.reports.orders import first_parents, order_by_coarse, order_by_confusion
+from finegraph.reports.page_pictures import page_pictures, training_pictures
 from finegraph.reports.run_results import RunResults
 
 MOST_KINDS = 400
@@ -72,7 +73,8 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
         "train": None if training is None else packed(np.array(training["fine"], dtype=np.int64)),
         "trainOf": runs[other].name if len(runs) > 1 else "",
         "names": short_names(first.photos),
-        "thumbs": [_thumbnail(runs, row) for row in range(len(truth))],
+        "pictures": page_pictures(runs, other),
+        "training": training_pictures(runs[other]),
         "runs": [_run(run, first, kinds) for run in runs],
         "baseline": baseline,
         "other": other,
@@ -156,18 +158,14 @@ def packed_shares(values: Array) -> dict[str, str]:
 
 def short_names(paths: Sequence[str]) -> list[str]:
     """Paths without the folders that all of them share: a report may go to people who need not know these."""
-    folders = [os.path.dirname(path) for path in paths]
-    shared = os.path.commonpath(folders) if folders and all(os.path.isabs(each) for each in folders) else ""
+    shared = shared_folder(paths)
     return [os.path.relpath(path, shared) if shared else path for path in paths]
 
 
-def _thumbnail(runs: Sequence[RunResults], row: int) -> str:
-    """The small picture of a photo, from the first run that has one."""
-    for run in runs:
-        picture = run.thumbnails.get(int(run.arrays["sample"][row]))
-        if picture is not None:
-            return base64.b64encode(picture).decode("ascii")
-    return ""
+def shared_folder(paths: Sequence[str]) -> str:
+    """The folder that all paths share; empty where they are not all absolute."""
+    folders = [os.path.dirname(path) for path in paths]
+    return os.path.commonpath(folders) if folders and all(os.path.isabs(each) for each in folders) else ""
 
 
 def json_in_html(data: object) -> str:

@@ -13,6 +13,7 @@ from finegraph.graph.draw import draw_svg
 from finegraph.reports import sections
 from finegraph.reports.comparison import baseline_of, on_common_photos, told_apart
 from finegraph.reports.html_page import render_page
+from finegraph.reports.label_link import label_link
 from finegraph.reports.page_data import json_in_html, page_data
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.study_results import StudyResults
@@ -87,7 +88,8 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
         found = compared(runs)
         values |= _run_values(found)
         lead = _lead(found)
-        data = json_in_html(page_data(found.runs, found.baseline, found.other))
+        label = label_link(found.runs[found.other])
+        data = json_in_html({**page_data(found.runs, found.baseline, found.other), "label": label})
     contents = [(_IDS.get(name, name), words) for name, words in _CONTENTS if values[name]]
     values |= {
         "title": title or " and ".join(titles),

@@ -41,6 +41,7 @@ class RunResults:
         thumbnails: small pictures of photos, by number.
         gallery: larger pictures of some of them.
         similar: small pictures of similar training photos, by their place in `about["similar"]`.
+        training: pictures of training photos of confused classes, by their place in `about["training_photos"]`.
         settings: of the training, as `config.toml` says; empty for a model folder without a run.
     """
 
@@ -53,6 +54,7 @@ class RunResults:
     thumbnails: dict[int, bytes]
     gallery: dict[int, bytes]
     similar: dict[int, bytes]
+    training: dict[int, bytes]
     settings: dict[str, Any]
 
     @property
@@ -163,7 +165,7 @@ def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = No
         _check_form(about, folder)
         arrays = _read_arrays(folder / "details.safetensors")
         pictures = _read_arrays(folder / "thumbnails.safetensors")
-        sets = {name: _pictures(pictures, name) for name in ("photos", "gallery", "similar")}
+        sets = {name: _pictures(pictures, name) for name in ("photos", "gallery", "similar", "training")}
         graph = LabelGraph.read(folder / "graph.json")
     except (OSError, ValueError, KeyError) as error:
         raise RunFolderError(f"{folder}: its files cannot be read: {error}; evaluate again") from error
@@ -182,6 +184,7 @@ def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = No
         thumbnails=sets["photos"],
         gallery=sets["gallery"],
         similar=sets["similar"],
+        training=sets["training"],
         settings={} if run_folder is None else _settings(run_folder),
     )
 
@@ -226,7 +229,7 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 def _pictures(arrays: Mapping[str, Array], name: str) -> dict[int, bytes]:
     """One set of pictures; none where the file has no such set."""
-    own = {part: arrays[f"{name}.{part}"] for part in ("numbers", "ends", "jpeg") if f"{name}.{part}" in arrays}
+    own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
     return unpack_photos(own) if own else {}
 
 

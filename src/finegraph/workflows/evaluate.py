@@ -218,6 +218,7 @@ def _details(
         settings=place.settings,
         features=features,
         box=found.result.box,
+        source=found.result.data,
         threads=workers,
         run=run,
     )

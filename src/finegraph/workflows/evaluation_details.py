@@ -29,12 +29,13 @@ from finegraph.data.samples import Sample, Samples
 from finegraph.data.storage.durable import synced_file, write_all
 from finegraph.errors import FinegraphError
 from finegraph.evaluation.details import Details
-from finegraph.evaluation.photo_pack import LARGE, Pack, pack_photos
+from finegraph.evaluation.photo_pack import Pack, pack_photos
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.graph import LabelGraph
 from finegraph.graph.text_file import write_text
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.evaluation_pictures import evaluated_pictures, training_pictures
 from finegraph.workflows.similar_photos import (
     FeatureSettings,
     Similar,
@@ -42,7 +43,7 @@ from finegraph.workflows.similar_photos import (
     similar_of_photos,
     similar_of_training,
 )
-from finegraph.workflows.stored_labels import is_store, labels_of_run
+from finegraph.workflows.stored_labels import is_store, labels_of_run, source_folder
 from finegraph.workflows.training_data import TrainingData, photos_digest, read_training_data
 
 FORMAT, VERSION = "finegraph.evaluation.details", 1
@@ -50,8 +51,6 @@ BAD_TRAINING = "bad_training_photos"
 """Among the facts of a model: the training photos that could not be read, each with the reason."""
 PHOTOS_DIGEST = "photos_digest"
 """Among the facts of a model: what identifies the list of its training photos; see `photos_digest`."""
-MOST_THUMBNAILS = 10_000
-"""Of more photos than this only some are kept as small pictures: those answered wrongly first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +71,7 @@ def gather_details(
     settings: TrainSettings | None,
     features: FeatureSettings | None,
     box: bool,
+    source: str | None = None,
     threads: int | None = None,
     run: Path | None = None,
     data: TrainingData | None = None,
@@ -87,6 +87,7 @@ def gather_details(
         settings: of the run; None where the model is in none.
         features: where the features of training photos come from; None where they are known.
         box: whether photos were cut to their boxes.
+        source: where the photos that were evaluated come from.
         threads: how many threads make pictures.
         run: the folder of the run, with its own copy of what a label store said.
         data: the photos that the model was trained and validated on; by default they are listed again, as the settings
@@ -105,7 +106,6 @@ def gather_details(
     if settings is not None and data is not None and data.val is not None:
         notes += _chosen_by(settings, samples, data.val)
     arrays = {**results.arrays(), **details.arrays()}
-    wrong = set(results.sample[results.right == 0].tolist())
     gallery = details.gallery.tolist()
     similar: Similar | None = None
     if known is not None:
@@ -122,10 +122,12 @@ def gather_details(
         places = np.full(max(used, default=0) + 2, -1, dtype=np.int32)  # the last one is for "no photo", -1
         places[used] = np.arange(len(used), dtype=np.int32)
         arrays |= {"similar": places[similar.numbers], "similar_distances": similar.distances}
-    pictures = _pictures(samples, details, wrong, box, threads, notes)
-    if train is not None and used:
+    pictures = evaluated_pictures(samples, details, results, box, threads, notes)
+    shown: list[int] = []
+    if train is not None:
         chosen = {place: train[number] for place, number in enumerate(used)}
         pictures |= pack_photos({"similar": chosen}, box=classifier.views.box, threads=threads)
+        shown, pictures["training"] = training_pictures(train, classifier.graph, results, classifier.views.box, threads)
     design = classifier.network.design
     about = {
         "format": FORMAT,
@@ -138,9 +140,11 @@ def gather_details(
         },
         "versions": _versions(),
         "training": None if train is None else _training_counts(train, classifier.graph, notes),
+        "source_folder": None if source is None else os.fspath(source_folder(source).absolute()),
         "photos": [os.fspath(sample.path) for sample in samples],
         "bad_training_photos": [{"path": path, "reason": reason} for path, reason in bad.items()],
         "similar": None if train is None else [_named(train[number]) for number in used],
+        "training_photos": [_named(train[number]) for number in shown] if train is not None else [],
         "notes": notes,
     }
     return FoundDetails(about=about, arrays=arrays, pictures=pictures)
@@ -243,18 +247,3 @@ def _training_counts(train: Samples, graph: LabelGraph, notes: list[str]) -> dic
         np.add.at(found, coarse, own[index] * weight)
         kinds[name] = np.round(found, 3).tolist()
     return {"photos": len(train), "fine": counts.tolist(), "kinds": kinds}
-
-
-def _pictures(
-    samples: Samples, details: Details, wrong: set[int], box: bool, threads: int | None, notes: list[str]
-) -> dict[str, Pack]:
-    """Small pictures of the photos, and larger ones of the gallery."""
-    numbers = details.sample.tolist()
-    if len(numbers) > MOST_THUMBNAILS:
-        numbers = sorted(sorted(numbers, key=lambda number: number not in wrong)[:MOST_THUMBNAILS])
-        notes.append(f"Small pictures are kept of {MOST_THUMBNAILS:,} of the {len(details.sample):,} photos.")
-    wanted = {
-        name: {number: samples[number] for number in own}
-        for name, own in (("photos", numbers), ("gallery", details.gallery.tolist()))
-    }
-    return pack_photos(wanted, looks={"gallery": LARGE}, box=box, threads=threads)

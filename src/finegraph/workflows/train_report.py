@@ -95,6 +95,7 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
         settings=trained.settings,
         features=None if known is not None else _features(trained, stage("training photos")),
         box=found.result.box,
+        source=trained.settings.data,
         threads=trained.settings.workers,
         data=trained.data,
         known=known,

@@ -16,7 +16,7 @@ function levelData() {
     : Int32Array.from(kind.truth, (label, photo) => (answers.right[photo] === 1 ? answers.predicted[photo] : label));
   let sorted = kind ? kind.order : page.orders[order === "name" ? "coarse" : order];
   if (order === "name") sorted = Int32Array.from(labels.keys()).sort((one, two) => labels[one].localeCompare(labels[two]));
-  return { labels, truth, predicted: predicted || new Int32Array(truth.length).fill(-1), sorted, run, fine: !kind };
+  return { level, labels, truth, predicted: predicted || new Int32Array(truth.length).fill(-1), sorted, run };
 }
 
 function build() {
@@ -42,8 +42,8 @@ function build() {
   });
   Object.assign(matrix, { data, size, bins, cells, totals, at: null });
   matrix.pairs = [...pairs].map(([pair, photos]) => ({
-    truth: data.labels[Math.floor(pair / size)], answer: data.labels[pair % size], photos,
-  })).sort((one, two) => two.photos.length - one.photos.length || one.truth.localeCompare(two.truth));
+    level: data.level, truth: Math.floor(pair / size), answer: pair % size, photos,
+  })).sort((one, two) => two.photos.length - one.photos.length || data.labels[one.truth].localeCompare(data.labels[two.truth]));
   draw();
   listPairs();
 }
@@ -74,7 +74,7 @@ function draw() {
 
 // Squares around the fine labels of one coarse label, where the order keeps these together.
 function outline(context, step, colour) {
-  if (!matrix.data.fine || matrix.bins < matrix.size) return;
+  if (matrix.data.level || matrix.bins < matrix.size) return;
   context.strokeStyle = colour;
   context.lineWidth = 0.8;
   for (const kind of page.kinds) {
@@ -113,7 +113,10 @@ function moveTo(row, column) {
 function openCell() {
   if (!matrix.at) return;
   const photos = photosAt(...matrix.at);
-  if (photos.length) showPhotos(["true: ", ...labelOf(matrix.at[0]), ", answered: ", ...labelOf(matrix.at[1])], photos, matrix.data.run);
+  if (!photos.length) return;
+  const [row, column] = matrix.at, { sorted, level, run } = matrix.data;
+  if (matrix.bins < matrix.size || row === column) showPhotos(["true: ", ...labelOf(row), ", answered: ", ...labelOf(column)], photos, run);
+  else showPair({ level, truth: sorted[row], answer: sorted[column], photos }, run);
 }
 
 function spot(event) {
@@ -142,10 +145,11 @@ const PAIRS_ON_PAPER = 15; // the style sheet hides the others in print
 let pairsShown = 40;
 function listPairs() {
   const wanted = folded(document.getElementById("pairs-search").value);
-  const found = matrix.pairs.filter((pair) => !wanted || folded(pair.truth).includes(wanted) || folded(pair.answer).includes(wanted));
+  const { labels, run } = matrix.data;
+  const found = matrix.pairs.filter((pair) => !wanted || [pair.truth, pair.answer].some((label) => folded(labels[label]).includes(wanted)));
   const items = found.slice(0, pairsShown).map((pair) => el("li", null, el("button", {
-    type: "button", onclick: () => showPhotos(["true: ", name_(pair.truth), ", answered: ", name_(pair.answer)], pair.photos, matrix.data.run),
-  }, el("span", null, name_(pair.truth), " → ", name_(pair.answer)), el("span", { class: "number" }, String(pair.photos.length)))));
+    type: "button", onclick: () => showPair(pair, run),
+  }, el("span", null, name_(labels[pair.truth]), " → ", name_(labels[pair.answer])), el("span", { class: "number" }, String(pair.photos.length)))));
   document.getElementById("pairs").replaceChildren(...items.length ? items : [el("li", { class: "note" }, "none")]);
   document.getElementById("pairs-more").hidden = found.length <= pairsShown;
   document.getElementById("pairs-paper").textContent = leftOut(found.length - PAIRS_ON_PAPER, "confusion", "confusions");

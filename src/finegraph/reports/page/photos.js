@@ -7,12 +7,30 @@ const viewer = {
   list: null,
 };
 const CHUNK = 60;
+const BLANK = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=";
 
-function picture(photo, large) {
-  const data = page.thumbs[photo];
-  if (!data) return el("div", { class: "no-photo" }, "no picture kept");
-  const truth = page.truth[photo] < 0 ? "an unknown label" : page.fine[page.truth[photo]];
-  return el("img", { src: `data:image/jpeg;base64,${data}`, alt: large ? `Evaluated photo of ${truth}` : "" });
+function picture(photo, shots, at) {
+  if (!page.pictures[photo]) return el("div", { class: "no-photo" }, "no picture kept");
+  return enlarging(el("img", { src: page.pictures[photo], alt: "" }), evaluatedWords(photo), shots, at);
+}
+
+const evaluatedWords = (photo) => `Evaluated photo of ${page.truth[photo] < 0 ? "an unknown label" : page.fine[page.truth[photo]]}`;
+
+// An evaluated photo in the large view; one without a picture is a blank with its words.
+function photoShot(photo, run) {
+  return {
+    src: page.pictures[photo] || BLANK, alt: evaluatedWords(photo), photo,
+    caption: () => [...answerWords(photo, run), " · ", name_(page.names[photo])],
+  };
+}
+
+function answerWords(photo, run) {
+  const answers = page.runs[run], truth = page.truth[photo], right = answers.predicted[photo] === truth;
+  return [
+    el("span", null, truth < 0 ? null : el("span", { class: `mark ${right ? "yes" : "no"}` }, right ? "✓ " : "✗ "),
+      name_(page.fine[answers.predicted[photo]]), " ", el("span", { class: "number" }, percent(answers.topProbability[photo * answers.places]))),
+    ...(right || truth < 0 ? [] : [" ", el("span", null, "truth: ", name_(page.fine[truth]))]),
+  ];
 }
 
 function openViewer() {
@@ -21,44 +39,53 @@ function openViewer() {
   viewer.title.focus();
 }
 
-function showPhotos(title, photos, run) {
-  viewer.list = { title, photos, run };
+// Show a list in the viewer; `list` is { title, again }: what shows it again after one of its photos.
+function openList(list, ...body) {
+  viewer.list = list;
   viewer.back.hidden = true;
-  viewer.title.replaceChildren(...title);
+  viewer.title.replaceChildren(...list.title.map((part) => (part.cloneNode ? part.cloneNode(true) : part)));
+  viewer.body.replaceChildren(...body);
+  openViewer();
+}
+
+function showPhotos(title, photos, run) {
+  const shots = () => photos.map((photo) => photoShot(photo, run));
+  openList({ title, again: () => showPhotos(title, photos, run) },
+    el("p", { class: "note" }, plural(photos.length, "photo")), ...photoGrid(photos, run, shots, 0));
+}
+
+const cardWords = (photo, run) => [...answerWords(photo, run), el("span", { class: "file" }, name_(page.names[photo]))];
+
+// Photos as cards, some at a time; `shots` are those of the large view, in which they begin at `start`.
+function photoGrid(photos, run, shots, start, words = cardWords) {
   const grid = el("ul", { class: "grid" });
   const more = el("button", { type: "button" }, "Show more");
   let shown = 0;
   const grow = () => {
-    for (const photo of photos.slice(shown, shown + CHUNK)) grid.append(el("li", null, photoButton(photo, run)));
+    photos.slice(shown, shown + CHUNK).forEach((photo, place) => grid.append(el("li", null, photoCard(photo, run, shots, start + shown + place, words))));
     shown = Math.min(shown + CHUNK, photos.length);
     more.hidden = shown >= photos.length;
   };
   more.addEventListener("click", grow);
   grow();
-  viewer.body.replaceChildren(el("p", { class: "note" }, plural(photos.length, "photo")), grid, more);
-  openViewer();
+  return [grid, more];
 }
 
-function photoButton(photo, run) {
-  const answers = page.runs[run];
-  const truth = page.truth[photo];
-  const right = answers.predicted[photo] === truth;
-  const share = answers.topProbability[photo * answers.places];
-  return el("button", { type: "button", class: "photo", onclick: () => showPhoto(photo) },
-    picture(photo, false),
-    el("span", null, truth < 0 ? null : el("span", { class: `mark ${right ? "yes" : "no"}` }, right ? "✓ " : "✗ "),
-      name_(page.fine[answers.predicted[photo]]), " ", el("span", { class: "number" }, percent(share))),
-    right || truth < 0 ? null : el("span", null, "truth: ", name_(page.fine[truth])),
-    el("span", { class: "file" }, name_(page.names[photo])));
+function photoCard(photo, run, shots, at, words) {
+  const wrong = page.truth[photo] >= 0 && page.runs[run].predicted[photo] !== page.truth[photo];
+  return el("div", { class: "photo" }, picture(photo, shots, at), ...words(photo, run),
+    el("p", { class: "actions" },
+      el("button", { type: "button", class: "about", onclick: () => showPhoto(photo) }, "All answers"),
+      wrong ? el("button", { type: "button", class: "doubt", onclick: () => showPhoto(photo, true) }, "Wrong label?") : null));
 }
 
-function showPhoto(photo) {
+function showPhoto(photo, doubt = false) {
   const truth = page.truth[photo];
   viewer.back.hidden = viewer.list === null;
   viewer.title.replaceChildren(truth < 0 ? "label not known" : name_(page.fine[truth]));
   viewer.body.replaceChildren(el("div", { class: "detail" },
-    el("div", null, picture(photo, true), el("p", { class: "file" }, name_(page.names[photo]))),
-    el("div", null, ...page.runs.map((run) => runDetail(run, photo)))));
+    el("div", null, picture(photo, () => [photoShot(photo, page.other)], 0), el("p", { class: "file" }, name_(page.names[photo]))),
+    el("div", null, doubt ? wrongLabel(photo, true) : null, ...page.runs.map((run) => runDetail(run, photo)), doubt ? null : wrongLabel(photo, false))));
   openViewer();
 }
 

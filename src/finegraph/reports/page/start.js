@@ -7,7 +7,17 @@ const CHANGES = {
 
 function startButtons() {
   for (const button of document.querySelectorAll("[data-photo]")) {
-    button.addEventListener("click", () => { viewer.list = null; showPhoto(Number(button.dataset.photo)); });
+    button.addEventListener("click", () => { viewer.list = null; showPhoto(Number(button.dataset.photo), "doubt" in button.dataset); });
+  }
+  for (const group of document.querySelectorAll(".card, .worst")) {
+    const buttons = [...group.querySelectorAll(".enlarge")];
+    for (const button of buttons) if (page.pictures[button.dataset.row]) button.querySelector("img").src = page.pictures[button.dataset.row];
+    const shots = () => buttons.map((button) => {
+      const image = button.querySelector("img"), row = button.dataset.row;
+      return row === undefined ? { src: image.src, alt: image.alt, caption: () => [name_(image.alt)] }
+        : { ...photoShot(Number(row), page.other), src: page.pictures[row] || image.src };
+    });
+    buttons.forEach((button, place) => button.addEventListener("click", () => openLight(shots(), place)));
   }
   for (const button of document.querySelectorAll("[data-changed]")) {
     button.addEventListener("click", () => {
@@ -22,7 +32,7 @@ function startButtons() {
     button.addEventListener("click", () => showPhotos([button.dataset.title], button.dataset.photos.split(",").map(Number), page.other));
   }
   document.getElementById("viewer-close").addEventListener("click", () => viewer.dialog.close());
-  viewer.back.addEventListener("click", () => showPhotos(viewer.list.title, viewer.list.photos, viewer.list.run));
+  viewer.back.addEventListener("click", () => viewer.list.again());
   viewer.dialog.addEventListener("click", (event) => { if (event.target === viewer.dialog) viewer.dialog.close(); });
 }
 
@@ -47,4 +57,5 @@ if (page) {
   startMatrix();
   startClasses();
   startButtons();
+  startLight();
 }

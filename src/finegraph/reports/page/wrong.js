@@ -1,0 +1,39 @@
+// "Wrong label?": how to get from a photo of this page into `finegraph label`, and where the label of the photo comes from.
+function copyButton(text) {
+  const button = el("button", { type: "button", class: "copy" }, "Copy");
+  button.addEventListener("click", async () => {
+    button.textContent = await copied(text, button) ? "Copied" : "Press Ctrl+C";
+    window.setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+  return button;
+}
+
+// A page from a disk may not be allowed to use the clipboard; then the text is selected, and copied the old way.
+async function copied(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const range = document.createRange();
+    range.selectNodeContents(button.previousElementSibling);
+    window.getSelection().removeAllRanges();
+    window.getSelection().addRange(range);
+    return document.execCommand("copy");
+  }
+}
+
+function wrongLabel(photo, open) {
+  const { command, address, folder, advice } = page.label;
+  const truth = page.truth[photo];
+  if (truth < 0) return null;
+  const file = folder === null ? null : `${folder}${page.names[photo]}`;
+  const place = [page.fine[truth], ...(file === null ? [] : [file])].map(encodeURIComponent).join("/");
+  return el("details", { class: "wrong", open }, el("summary", null, "Wrong label?"),
+    command === null ? null : el("div", null,
+      el("p", null, "To look at the photo beside others of its class, and to correct what it shows, start"),
+      el("div", { class: "command" }, el("code", null, command), copyButton(command)),
+      el("p", null, el("a", { href: `${address}#/class/${place}`, target: "_blank", rel: "noopener" }, "Open this photo in label ↗"),
+        el("span", { class: "note" }, ` at ${address} on this machine, while that command runs.`))),
+    el("p", null, advice),
+    el("div", { class: "command" }, el("code", null, file ?? page.names[photo]), copyButton(file ?? page.names[photo])));
+}
