@@ -150,6 +150,28 @@ def test_lists_are_unfolded_on_paper(page, address):
     assert page.locator("details:not([open])").count() > 0
 
 
+def test_no_drawing_is_split_on_paper(page, tmp_path):
+    """On A4 each drawing is lower than a page, and no page may end inside of it."""
+    run = make_run(tmp_path / "run", made_up_graph(80, (("dish", 30), ("place", 3)), 2), 160)
+    write_report([run], tmp_path / "report.html")
+    page.set_viewport_size({"width": 703, "height": 1017})  # 210 x 297 mm without margins
+    page.emulate_media(media="print")
+    page.goto((tmp_path / "report.html").as_uri())
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    drawings = page.locator("main svg.chart, main canvas, .drawing svg, main figure, .card, .matrix, .photo")
+    assert drawings.count() > 40
+    found = drawings.evaluate_all(
+        """all => all.map(e => {
+          let whole = false;
+          for (let at = e; at; at = at.parentElement) whole ||= getComputedStyle(at).breakInside === "avoid";
+          return [whole, e.getBoundingClientRect().height];
+        })"""
+    )
+    assert all(whole and height < 1017 for whole, height in found)
+    heading, drawing = (page.locator(part).bounding_box() for part in ("#graph-h", ".drawing svg"))
+    assert drawing["y"] + drawing["height"] - heading["y"] < 1017  # and its heading stands on the same page
+
+
 def test_classes_on_paper(page, tmp_path):
     """All classes up to a thousand; of more, how many are missing."""
     run = make_run(tmp_path / "run", made_up_graph(1_200, (("dish", 5),), 0), 60)

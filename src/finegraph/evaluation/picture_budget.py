@@ -24,10 +24,10 @@ _TRIED = 32
 
 
 class Fit(NamedTuple):
-    """The look of the pictures of a sort, and how many of them fit."""
+    """The look of the pictures of a sort, and how many of them there is room for."""
 
     look: Look
-    count: int
+    room: int
 
 
 def fitting_look(photos: Sequence[Sample], looks: Sequence[Look], most: int, *, box: bool = False) -> Fit:

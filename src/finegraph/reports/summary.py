@@ -161,7 +161,7 @@ def _weakest(run: RunResults, known: NDArray[np.bool_]) -> str:
             f"No class has a wrong answer: all {counted(int(count.sum()), 'photo')} of "
             f"{counted(evaluated, 'class', 'classes')} are right, at the median {counted(few, 'photo')} of a class."
         )
-    ends = [share_interval(int(right[label]), int(count[label])).high for label in bad.tolist()]
+    ends = np.array([share_interval(int(right[label]), int(count[label])).high for label in bad.tolist()])
     first = bad[np.lexsort((bad, -count[bad], ends))][:MAX_NAMED].tolist()
     named = [f"{apart(run.graph.fine[label])} ({_class_words(run, label, count, right)})" for label in first]
     is_or_are, has_or_have = "is" if len(first) == 1 else "are", "has" if len(bad) == 1 else "have"

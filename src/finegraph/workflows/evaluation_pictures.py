@@ -52,9 +52,9 @@ def evaluated_pictures(
     wrong = _confused_in_turns(results)
     if len(numbers) > MAX_PICTURES:
         numbers = sorted([*wrong, *sorted(set(numbers) - set(wrong))][:MAX_PICTURES])
-        notes.append(f"Small pictures are kept of {MAX_PICTURES:,} of the {len(results):,} photos.")
+        notes.append(f"Small pictures are kept of {MAX_PICTURES:,} of the {len(results.sample):,} photos.")
     close = fitting_look([samples[number] for number in wrong], CLOSE_LOOKS, CLOSE_BYTES, box=box)
-    shown_close = wrong[: close.count]
+    shown_close = wrong[: close.room]
     others = [samples[number] for number in sorted(set(numbers) - set(shown_close))]
     small = fitting_look(others, SMALL_LOOKS, SMALL_BYTES, box=box)
     wanted = {
@@ -79,7 +79,7 @@ def training_pictures(
     order = np.lexsort((labels, -mistakes[labels], turn))
     numbers = [drawn[place] for place in order.tolist() if turn[place] < MAX_PER_CLASS]
     fit = fitting_look([train[number] for number in numbers], TRAINING_LOOKS, TRAINING_BYTES, box=box)
-    kept = numbers[: fit.count]
+    kept = numbers[: fit.room]
     chosen = {place: train[number] for place, number in enumerate(kept)}
     packs = pack_photos({"training": chosen}, looks={"training": fit.look}, box=box, threads=threads)
     return TrainingPictures(kept, packs["training"])
