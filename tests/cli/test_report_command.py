@@ -9,8 +9,11 @@ def test_writes_a_page_and_says_where(finegraph, tmp_path):
     run = make_run(tmp_path / "menu", made_up_graph(), 20)
     done = finegraph("report", run)
     assert (done.code, done.err) == (0, "")
-    first, last = done.out.splitlines()
+    first, *sentences, last = done.out.splitlines()
     assert first == "menu, 20 photos"
+    assert len(sentences) == 5
+    assert sentences[0].startswith("- menu is right about the fine label for ")
+    assert "\u2068" not in done.out  # marks of direction are for pages
     assert last.startswith(f"report: {run / 'report.html'} (")
     assert (run / "report.html").read_text("utf-8").startswith("<!doctype html>")
 
@@ -20,6 +23,8 @@ def test_json(finegraph, tmp_path):
     done = finegraph("report", *runs, "-o", tmp_path / "r.html", "--title", "Two", "--evaluation", "test", "--json")
     content = json.loads(done.out)
     assert content["runs"] == ["one", "two"]
+    assert len(content["summary"]) == 5
+    assert "than one" in content["summary"][0]
     assert content["path"] == str(tmp_path / "r.html")
     assert content["size"] == (tmp_path / "r.html").stat().st_size
     assert "<title>Two</title>" in (tmp_path / "r.html").read_text("utf-8")
