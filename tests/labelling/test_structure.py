@@ -133,10 +133,10 @@ def test_splitting_a_label_names_only_classes_that_have_it(file_store, new_id):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (AddFine(name="kung pao @ A"), GraphError, "fine label 'kung pao @ A' is there already"),
+        (AddFine(name="kung pao @ A"), GraphError, "class 'kung pao @ A' is there already"),
         (AddFine(name=" x"), GraphError, "white space"),
         (RenameFine(name="kung pao @ A", to="mapo tofu @ A"), GraphError, "is there already"),
-        (RenameFine(name="nothing", to="x"), UnknownNameError, "unknown fine label"),
+        (RenameFine(name="nothing", to="x"), UnknownNameError, "unknown class"),
         (AddKind(name="dish", labels=("a",)), GraphError, "'dish' is there already"),
         (AddKind(name="fine", labels=("a",)), GraphError, "taken by a column"),
         (AddKind(name="empty", labels=()), GraphError, "would have no label"),
@@ -166,7 +166,7 @@ def test_names_that_read_the_same_are_refused(file_store, new_id):
 def test_the_last_class_and_the_last_label_stay(new_id, tmp_path):
     with LabelStore.create(tmp_path / "s.db") as store:
         store.import_graph(LabelGraph.from_table({"a": {"k": "1"}}), person="import", edit_id="first")
-        with pytest.raises(GraphError, match="remove the last fine label"):
+        with pytest.raises(GraphError, match="remove the last class"):
             apply(store, RemoveFine(name="a"), new_id)
         with pytest.raises(GraphError, match="would have no label; remove the kind instead"):
             apply(store, RemoveLabel(kind="k", name="1"), new_id)

@@ -5,7 +5,7 @@ import pytest
 
 from finegraph import LabelGraph
 from finegraph.errors import ConflictError, InputError
-from finegraph.labelling import LabelStore, MergeLabels, Proposal
+from finegraph.labelling import LabelStore, MergeLabels, Proposal, RenameLabel
 from finegraph.labelling.columns import columns_of
 from finegraph.labelling.proposals import from_model, from_names, from_similar, words_of
 
@@ -186,6 +186,24 @@ def test_beliefs_of_another_time_are_replaced(tmp_path, menu):
         store.put_beliefs({"dish": {"mapo tofu @ B": {"mapo tofu": 0.3}}})
         assert store.cell("mapo tofu @ A", "dish").confidence is None
         assert store.progress().kinds[0].low_confidence == 1
+
+
+def test_beliefs_are_told_by_class_kind_and_label(tmp_path, menu):
+    with LabelStore.create(tmp_path / "s.db") as store:
+        store.import_graph(menu, person="import", edit_id="first")
+        assert not store.has_beliefs
+        assert store.beliefs(menu.fine) == {}
+        said = {"mapo tofu @ A": {"mapo tofu": 0.2, "kung pao": 0.0001}, "mapo tofu @ B": {"mapo tofu": 0.3}}
+        store.put_beliefs({"dish": said})
+        assert store.has_beliefs
+        assert store.beliefs(menu.fine) == {
+            "mapo tofu @ A": {"dish": {"mapo tofu": 0.2}},  # too small ones are not kept
+            "mapo tofu @ B": {"dish": {"mapo tofu": 0.3}},
+        }
+        assert store.beliefs(["mapo tofu @ B"], kind="dish") == {"mapo tofu @ B": {"dish": {"mapo tofu": 0.3}}}
+        assert store.beliefs(menu.fine, kind="restaurant") == {}
+        store.apply(RenameLabel(kind="dish", name="mapo tofu", to="tofu"), person="ann", edit_id="rename-1")
+        assert store.beliefs(["mapo tofu @ A"]) == {"mapo tofu @ A": {"dish": {"tofu": 0.2}}}
 
 
 def test_a_number_never_becomes_that_of_another_suggestion(store, new_id):

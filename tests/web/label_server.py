@@ -1,5 +1,6 @@
 """A labelling server for tests: a session on a small graph, with photos, behind a real server in a thread."""
 
+import csv
 import socket
 import threading
 from contextlib import contextmanager
@@ -67,6 +68,14 @@ def photo_folder(folder, classes, each=3):
             ImageDraw.Draw(picture).ellipse([20 + 20 * photo, 30, 90 + 20 * photo, 100], fill=(240, 220, 150))
             picture.save(place / f"{photo}.jpg")
     return folder
+
+
+def table_session(folder, header, rows):
+    """A session on a graph file with a header and rows, in a folder."""
+    path = folder / "table.csv"
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return open_session(str(path))
 
 
 def menu_session(folder, **options):

@@ -385,7 +385,7 @@ def test_the_check_goes_on_after_a_fault(session, monkeypatch):
     monkeypatch.setattr(session.store, "findings", fail)
     assert check.findings() == (-1, ())
     monkeypatch.setattr(session.store, "findings", found)
-    check._not_before = 0.0
+    check.answer._not_before = 0.0
     assert check.findings()[0] == session.store.version
 
 

@@ -376,6 +376,7 @@ def test_a_phone_labels_by_touch(session, server, phone):
 def test_photos_are_left_by_touch(session, server, phone):
     enter(phone, server)
     phone.locator(".thumb").nth(1).tap()
+    phone.get_by_role("button", name="Label this photo alone").tap()
     phone.wait_for_selector(".large")
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     phone.locator("[data-kind=spicy]").tap()

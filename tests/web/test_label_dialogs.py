@@ -178,7 +178,7 @@ def test_a_history_that_cannot_be_loaded_says_so(session, server, page, faults):
     assert "Nobody has changed" not in page.locator("dialog").inner_text()
     page.unroute("**/api/history*")
     page.get_by_role("button", name="Try again").click()
-    expect(page.locator("dialog .muted")).to_contain_text("Nobody has changed this cell")
+    expect(page.locator("dialog .muted")).to_contain_text("since the import")
     faults.lines.clear()
 
 

@@ -124,7 +124,7 @@ def test_three_hundred_payloads_as_classes_and_labels(page, tmp_path):
             last = min(step + 14, 299)  # rows are drawn at the next frame, the last one in sight with them
             page.wait_for_selector(f'[aria-label="Classes"] .grid-row[data-index="{last}"] .option')
             expect(page.locator(".grid-row:not([data-index])")).to_have_count(0)  # rows that are still on their way
-            seen.update(page.locator(".grid-name").all_inner_texts())
+            seen.update(page.locator(".grid-name").all_text_contents())
         assert seen == set(names)
         assert page.evaluate("window.hit") is None
         walk_through(page, names)

@@ -11,7 +11,7 @@ from finegraph.workflows.label import open_session
 
 def waiting(page, count=1):
     """Wait until the page says that so many things wait for the person."""
-    expect(page.locator("#state")).to_have_text(f"To look at ({count})")
+    expect(page.locator("#state")).to_have_text(f"Please look ({count})")
 
 
 def test_a_conflict_that_nobody_has_chosen_in_outlives_a_reload(session, server, page, faults):
@@ -130,6 +130,17 @@ def test_classes_without_any_kind_can_be_begun_with(tmp_path, page):
         page.wait_for_selector('dialog[aria-label="Names"]')
         saved(page)
         assert session.store.version == 1
+        press(page, "Escape", "g")
+        expect(page.locator(".begin")).to_contain_text("What do you want to say of each class?")
+        page.get_by_role("button", name="Add a kind").click()
+        page.get_by_label("Name of the new kind").fill("dish")
+        page.get_by_label("Its labels, separated by commas").fill("soup, rice")
+        press(page, "Enter")
+        page.get_by_role("button", name="Make this change").click()
+        expect(page.locator(".kind.focus")).to_have_attribute("data-kind", "dish")
+        press(page, "2")
+        saved(page)
+        assert session.store.cell("a", "dish").value == "rice"
         page.goto("about:blank")  # before its server goes
 
 

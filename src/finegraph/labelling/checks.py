@@ -115,14 +115,14 @@ def check_fine(connection: Connection, changes: Collection[Planned]) -> None:
     living = [change.after["name"] for change in own if change.after and not change.after["removed"]]
     for name in living:
         if fault := name_fault(name):
-            raise GraphError(f"fine label {name!r}: {fault}")
+            raise GraphError(f"class {name!r}: {fault}")
     for part in in_parts({name_form(name) for name in living}):
         query = sa.select(fine.c.form).where(fine.c.form.in_(part), fine.c.removed == 0).group_by(fine.c.form)
         for form in connection.scalars(query.having(sa.func.count() > 1)):
-            raise GraphError(f"the fine label {form!r} is there already; fine labels must be distinct")
+            raise GraphError(f"the class {form!r} is there already; classes must have distinct names")
     gone = len(own) > len(living)
     if gone and not connection.scalar(sa.select(fine.c.id).where(fine.c.removed == 0).limit(1)):
-        raise GraphError("this would remove the last fine label; a graph needs at least one")
+        raise GraphError("this would remove the last class; a graph needs at least one")
 
 
 def refuse_removed(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:

@@ -43,7 +43,7 @@ def add_content(connection: Connection, plan: Plan, content: Content, fine: Numb
 
 def _number(fine: Numbers, name: str) -> int:
     if name not in fine:
-        raise unknown_name("fine label", name, tuple(fine))
+        raise unknown_name("class", name, tuple(fine))
     return fine[name]
 
 

@@ -57,7 +57,7 @@ def plan_decisions(
             raise InputError(f"kind {name!r}: two decisions on one cell; expected one for each cell")
         rows, given = load_cells(connection, kind.id, numbers), load_votes(connection, kind.id, numbers)
         for decision, number in zip(own, numbers, strict=True):
-            value = kind.encode(decision.value, f"fine label {decision.fine!r}, kind {name!r}")
+            value = kind.encode(decision.value, f"class {decision.fine!r}, kind {name!r}")
             row = rows.get(number)
             if conflict := _conflict(kind, decision, value, row):
                 conflicts.append(conflict)

@@ -6,6 +6,8 @@ the check, linear in the cells up to a sort.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from finegraph.graph import LabelGraph
@@ -17,6 +19,8 @@ from finegraph.graph.lint_partitions import groups_not_told_apart
 from finegraph.labelling.catalogue import Catalogue
 from finegraph.labelling.records import LiveFinding
 
+_CLASSES = {"fine label": "class", "fine labels": "classes"}
+_QUOTED_OR_FINE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\bfine labels?\b""")
 _FIRST = 3
 """The line of the first class: after a header and a row of labels."""
 
@@ -32,12 +36,17 @@ def _located(graph: LabelGraph, catalogue: Catalogue, fault: Fault) -> LiveFindi
     return LiveFinding(
         rule=fault.rule,
         severity=fault.severity,
-        message=fault.message,
-        hint=fault.hint,
+        message=in_classes(fault.message),
+        hint=None if fault.hint is None else in_classes(fault.hint),
         kind=kind,
         fine=_classes(graph, fault, kind, label),
         label=label,
     )
+
+
+def in_classes(text: str) -> str:
+    """A sentence of the check with the word of those who label: fine labels are classes. Quoted names stay."""
+    return _QUOTED_OR_FINE.sub(lambda found: found[1] or _CLASSES[found[0]], text)
 
 
 def _kind_and_label(catalogue: Catalogue, fault: Fault) -> tuple[str | None, str | None]:

@@ -57,7 +57,7 @@ from finegraph.labelling.records import (
 )
 from finegraph.labelling.renames import Rename, read_renames
 from finegraph.labelling.rows import fine_ids, short
-from finegraph.labelling.suggesting import best_suggestions, read_suggestions
+from finegraph.labelling.suggesting import best_suggestions, has_beliefs, read_beliefs, read_suggestions
 from finegraph.labelling.tables import batches, cells, fine, meta, notes, votes
 
 Format = Literal["csv", "json", "label-studio", "photos"]
@@ -338,6 +338,23 @@ class StoreReader(StoreAccess):
     def best_suggestions(self, kind: str, fine: Collection[str]) -> dict[str, Suggestion]:
         """The surest suggestion that the cell of a kind does not follow, for each of some classes that has one."""
         return self._ask(lambda connection, catalogue: best_suggestions(connection, catalogue, kind, fine))
+
+    @property
+    def has_beliefs(self) -> bool:
+        """Whether a model has said what it believes."""
+        return self._ask(lambda connection, _: has_beliefs(connection))
+
+    def beliefs(self, fine: Collection[str], *, kind: str | None = None) -> dict[str, dict[str, dict[str, float]]]:
+        """What a model believes of some classes: by class, kind and label, the mean probability over its photos.
+
+        Labels of less than 0.001 in kinds of one label are left out, as are classes and kinds that the model has said
+        nothing of.
+
+        Args:
+            fine: the classes.
+            kind: only of this kind.
+        """
+        return self._ask(lambda connection, catalogue: read_beliefs(connection, catalogue, fine, kind))
 
     def export_text(self, format: Format, *, safe: bool = True, version: int | None = None) -> str:
         """A state of the store as the text of a file.

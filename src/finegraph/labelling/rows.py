@@ -126,9 +126,9 @@ def fine_ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
 
 
 def unknown_fine(connection: Connection, name: str) -> UnknownNameError:
-    """The error of a fine label that there is not, with near matches."""
+    """The error of a class that there is not, with near matches."""
     known = sa.select(fine.c.name).where(fine.c.removed == 0).order_by(fine.c.position).limit(_NEAR)
-    return unknown_name("fine label", name, tuple(connection.scalars(known)))
+    return unknown_name("class", name, tuple(connection.scalars(known)))
 
 
 def fine_names(connection: Connection, ids: Collection[int]) -> dict[int, str]:

@@ -45,6 +45,7 @@ from finegraph.labelling.import_preview import preview_import, preview_photos
 from finegraph.labelling.importing import plan_import
 from finegraph.labelling.label_studio import Content
 from finegraph.labelling.log import carry_out, check_person, find_batch, request_digest, write_first
+from finegraph.labelling.new_labels import added_labels, plan_named
 from finegraph.labelling.photo_file import PhotoLabel
 from finegraph.labelling.plan import Plan
 from finegraph.labelling.previews import preview_of
@@ -247,7 +248,13 @@ class LabelStore(StoreReader):
     # ---- suggestions ------------------------------------------------------------------------------------------------
 
     def accept(
-        self, numbers: Sequence[int], *, person: str, edit_id: str, seen: Mapping[int, int] | None = None
+        self,
+        numbers: Sequence[int],
+        *,
+        person: str,
+        edit_id: str,
+        seen: Mapping[int, int] | None = None,
+        named: Sequence[Decision] = (),
     ) -> EditResult:
         """Accept suggestions, as one action and one undo.
 
@@ -256,15 +263,18 @@ class LabelStore(StoreReader):
             person: who accepts.
             edit_id: see the class.
             seen: by suggestion, the version of the cell that was looked at; by default the present one.
+            named: labels that were suggested from the names of classes; those that their kinds do not have are added.
         """
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
-            decisions = accepted(connection, catalogue, numbers, seen)
-            plan = plan_decisions(connection, catalogue, decisions, name)
-            plan.text = f"accepted {len(decisions)} suggestion{'s' if len(decisions) != 1 else ''}"
+            kept = accepted(connection, catalogue, numbers, seen) if numbers or not named else []
+            decisions = [*kept, *named]
+            plan = plan_named(connection, catalogue, decisions, name)
+            plan.text = f"accepted {len(decisions)} suggestion{'s' if len(decisions) != 1 else ''}{added_labels(plan)}"
             return plan
 
-        request = [list(numbers), {str(number): version for number, version in (seen or {}).items()}]
+        request: list[Any] = [list(numbers), {str(number): version for number, version in (seen or {}).items()}]
+        request += [[decision.to_dict() for decision in named]] if named else []
         return self._act("accept", person, edit_id, request, planning)
 
     def put_suggestions(self, source: str, proposals: Iterable[Proposal]) -> int:

@@ -62,13 +62,13 @@ def _add_fine(connection: Connection, _: Catalogue, change: AddFine, person: str
     number = next_number(connection, fine.c.id)
     last = connection.scalar(sa.select(sa.func.max(fine.c.position)))
     plan = Plan(f"added the class {change.name!r}")
-    _added(plan, Key("fine", fine_id=number), {"name": change.name, "position": (-1 if last is None else last) + 1})
+    added(plan, Key("fine", fine_id=number), {"name": change.name, "position": (-1 if last is None else last) + 1})
     if change.note:
         plan.add(Key("note", fine_id=number), None, {"text": check_note(change.note), "by": person, "at": now()})
     return plan
 
 
-def _added(plan: Plan, key: Key, image: Image) -> None:
+def added(plan: Plan, key: Key, image: Image) -> None:
     """Add a new row to a plan: before, it was one that is removed."""
     plan.add(key, {**image, "removed": 1}, {**image, "removed": 0})
 
@@ -104,12 +104,14 @@ def _add_kind(connection: Connection, catalogue: Catalogue, change: AddKind, per
         raise InputError(f"mode is 'one' or 'all', got {change.mode!r}")
     number, first = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
     position = max((kind.position for kind in catalogue.all_kinds), default=-1) + 1
-    plan = Plan(f"added the kind {change.name!r} with {len(change.labels)} labels")
+    plan = Plan(
+        f"added the kind {change.name!r} with {len(change.labels)} label{'s' if len(change.labels) != 1 else ''}"
+    )
     image = {"name": change.name, "position": position, "mode": change.mode, "prior": "frequency"}
-    _added(plan, Key("kind", kind_id=number), image)
+    added(plan, Key("kind", kind_id=number), image)
     for place, label in enumerate(change.labels):
         key = Key("label", kind_id=number, label_id=first + place)
-        _added(plan, key, {"name": label, "position": place})
+        added(plan, key, {"name": label, "position": place})
     return plan
 
 
@@ -133,7 +135,7 @@ def _remove_kind(connection: Connection, catalogue: Catalogue, change: RemoveKin
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _new_label(connection: Connection, kind: KindEntry, name: str, place: int = 0) -> tuple[Key, Image]:
+def new_label(connection: Connection, kind: KindEntry, name: str, place: int = 0) -> tuple[Key, Image]:
     """A new label after those that a kind has; `place` counts several new ones."""
     number = next_number(connection, labels.c.id) + place
     position = max((label.position for label in kind.all_labels), default=-1) + 1 + place
@@ -143,7 +145,7 @@ def _new_label(connection: Connection, kind: KindEntry, name: str, place: int = 
 def _add_label(connection: Connection, catalogue: Catalogue, change: AddLabel, person: str) -> Plan:
     kind = catalogue.kind(change.kind)
     plan = Plan(f"added the label {change.name!r} to the kind {change.kind!r}")
-    _added(plan, *_new_label(connection, kind, change.name))
+    added(plan, *new_label(connection, kind, change.name))
     if kind.mode == "all":
         known = sa.select(sa.func.count()).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
         if count := connection.scalar(known):
@@ -188,9 +190,9 @@ def _merge_labels(connection: Connection, catalogue: Catalogue, change: MergeLab
     if change.into in kind.ids:
         target = kind.ids[change.into]
     else:
-        key, image = _new_label(connection, kind, change.into)
+        key, image = new_label(connection, kind, change.into)
         target = key.label_id or 0
-        _added(plan, key, {**image, "position": merged[0].position})
+        added(plan, key, {**image, "position": merged[0].position})
     gone = {label.id: target for label in merged if label.id != target}
     for label in merged:
         if label.id != target:
@@ -210,10 +212,10 @@ def _split_label(connection: Connection, catalogue: Catalogue, change: SplitLabe
         if name in kind.ids:
             target = kind.ids[name]
         else:
-            key, image = _new_label(connection, kind, name, new)
+            key, image = new_label(connection, kind, name, new)
             new += 1
             target = key.label_id or 0
-            _added(plan, key, image)
+            added(plan, key, image)
         for class_name in own:
             if chosen.setdefault(numbers[class_name], target) != target:
                 raise InputError(f"splitting {change.name!r}: {class_name!r} is named for two labels")

@@ -7,6 +7,7 @@ number, and no other ever gets it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -115,6 +116,28 @@ def make_anew(connection: Connection) -> None:
     forget_rows(connection, suggestions, sa.true())
     forget_beliefs(connection)
     count_known(connection)
+
+
+def has_beliefs(connection: Connection) -> bool:
+    """Whether a model has said what it believes."""
+    return connection.scalar(sa.select(beliefs.c.fine_id).limit(1)) is not None
+
+
+def read_beliefs(
+    connection: Connection, catalogue: Catalogue, names: Collection[str], kind: str | None
+) -> dict[str, dict[str, dict[str, float]]]:
+    """What a model believes of some classes; see `LabelStore.beliefs`."""
+    chosen = catalogue.kinds if kind is None else (catalogue.kind(kind),)
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    query = sa.select(beliefs, fine.c.name.label("fine_name")).join(fine, fine.c.id == beliefs.c.fine_id)
+    mine = query.where(beliefs.c.kind_id.in_([entry.id for entry in chosen]), fine.c.removed == 0)
+    for part in in_parts(set(names)):
+        for row in connection.execute(mine.where(fine.c.name.in_(part))):
+            entry = catalogue.by_id[row.kind_id]
+            numbers = {int(number): p for number, p in json.loads(row.probabilities).items()}
+            probabilities = {label.name: numbers[label.id] for label in entry.labels if label.id in numbers}
+            found.setdefault(row.fine_name, {})[entry.name] = probabilities
+    return found
 
 
 def read_suggestions(

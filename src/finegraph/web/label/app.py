@@ -19,6 +19,7 @@ from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.conflicts import install_conflicts
 from finegraph.web.label.exchange import exchange_routes
 from finegraph.web.label.health import StoreHealth
+from finegraph.web.label.live_names import LiveNames
 from finegraph.web.label.looking_back import looking_back_routes
 from finegraph.web.label.photos import photo_routes
 from finegraph.web.label.reading import reading_routes
@@ -57,8 +58,15 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
     install_problems(app, ADVICE)
     install_conflicts(app, session)
-    for routes in (reading_routes, looking_back_routes, photo_routes, writing_routes, exchange_routes):
-        app.router.routes.extend(routes(session).routes)  # without a router of their own, which each request would pass
+    names = LiveNames(session.store)
+    for router in (
+        reading_routes(session, names),
+        looking_back_routes(session, names),
+        photo_routes(session),
+        writing_routes(session),
+        exchange_routes(session),
+    ):
+        app.router.routes.extend(router.routes)  # without a router of their own, which each request would pass
 
     @app.exception_handler(LabelStoreError)
     async def store_problem(request: Request, error: LabelStoreError) -> Response:

@@ -93,9 +93,13 @@ class PhotoLabel(Edit):
 
 
 class Accept(Edit):
-    """Accept suggestions, as they were seen: number of the suggestion -> version of its cell."""
+    """Accept suggestions, as they were seen: number of the suggestion -> version of its cell.
 
-    suggestions: Annotated[dict[int, int], Field(min_length=1, max_length=MOST_AT_ONCE)]
+    `named` are labels from the names of classes, which have no number; kinds that lack one of them get it.
+    """
+
+    suggestions: Annotated[dict[int, int], Field(max_length=MOST_AT_ONCE)] = {}
+    named: Annotated[list[CellChange], Field(max_length=MOST_AT_ONCE)] = []
 
 
 class Undo(Edit):

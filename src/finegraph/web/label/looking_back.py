@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from finegraph.errors import UnknownNameError
 from finegraph.web.label.agreements import Agreements
 from finegraph.web.label.json_routes import JsonRouter
+from finegraph.web.label.live_answer import PATIENCE
 from finegraph.web.label.live_check import LiveCheck
+from finegraph.web.label.live_names import LiveNames
 from finegraph.web.label.reading import MOST_PHOTOS
 
 if TYPE_CHECKING:
@@ -19,12 +23,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 63)]], Query(min_length=1, max_length=200)]
+FIRST_EDITS = 3
+"""With how many of its edits an action is listed."""
 OF_CELLS = ("misspelt-label", "alike-names")
 """The rules that speak of all cells with a label; of what others find, the page tells elsewhere."""
 
 
-def looking_back_routes(session: LabelSession) -> APIRouter:
-    """The routes of a session that look back."""
+def looking_back_routes(session: LabelSession, names: LiveNames) -> APIRouter:
+    """The routes of a session that look back; `names` are its suggestions from names."""
     router = JsonRouter(prefix="/api")
     store, check, agreements = session.store, LiveCheck(session.store), Agreements(session.store)
 
@@ -48,8 +54,16 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
 
     @router.get("/batches")
     def batches(person: str | None = None, before: int | None = None, limit: Limit = 50) -> Json:
-        """The last actions, each with the version of the store that it made."""
-        return {"batches": [batch.to_dict() for batch in store.batches(person=person, before=before, limit=limit)]}
+        """The last actions, each with the version of the store that it made and with its last edits."""
+        with store.one_state():
+            found = store.batches(person=person, before=before, limit=limit)
+            edits = [store.history(batch=batch.number, limit=FIRST_EDITS) for batch in found]
+        return {
+            "batches": [
+                batch.to_dict() | {"edits": [edit.to_dict() for edit in own]}
+                for batch, own in zip(found, edits, strict=True)
+            ]
+        }
 
     @router.get("/undoable")
     def undoable(person: str) -> Json:
@@ -71,21 +85,35 @@ def looking_back_routes(session: LabelSession) -> APIRouter:
 
     @router.get("/findings")
     def findings(fine: str | None = None) -> Json:
-        """What the graph check finds, of one class or of all; `version` is the state that was checked."""
+        """What the graph check finds, of one class or of all; `version` is the state that was checked.
+
+        Of one class, also what its name suggests by now.
+        """
         version, found = check.findings() if fine is None else check.of_class(fine)
-        return {"findings": [finding.to_dict() for finding in found], "version": version}
+        answer: Json = {"findings": [finding.to_dict() for finding in found], "version": version}
+        if fine is not None:
+            answer["suggestions"] = []
+            with suppress(UnknownNameError):  # it was renamed or removed; the page hears of that by itself
+                answer["suggestions"] = names.of_cells(store.one_class(fine).cells.values(), PATIENCE)[1]
+        return answer
 
     @router.get("/marks")
     def marks(kind: str, number: Numbers) -> Json:
-        """What the graph check says of the cells of a kind, by the numbers of their classes; nothing for most."""
-        rows = [row for row in store.numbered_classes(number, kinds=()) if not row.removed]
+        """What the graph check says of the cells of a kind, and what names suggest, by the numbers of their classes."""
+        try:
+            rows = [row for row in store.numbered_classes(number, kinds=(kind,)) if not row.removed]
+        except UnknownNameError:  # it was renamed or removed; the page hears of that by itself
+            return {"marks": {}, "suggestions": {}, "version": store.version, "now": store.version}
         version, found = check.of_classes(row.fine for row in rows)
         said = {
             row.number: [one.message for one in found[row.fine] if one.kind == kind and one.rule in OF_CELLS]
             for row in rows
         }
         marked = {number: messages for number, messages in said.items() if messages}
-        return {"marks": marked, "version": version, "now": store.version}
+        learnt, named = names.of_cells((row.cells[kind] for row in rows), PATIENCE)
+        of_name = {one["fine"]: one for one in named}
+        suggested = {row.number: of_name[row.fine] for row in rows if row.fine in of_name}
+        return {"marks": marked, "suggestions": suggested, "version": min(version, learnt), "now": store.version}
 
     @router.get("/diff")
     def diff(one: int, two: int | None = None) -> Json:

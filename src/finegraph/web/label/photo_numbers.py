@@ -35,6 +35,12 @@ class PhotoNumbers:
         """The photos of a class with their numbers."""
         return [(f"{self._digest}-{self._places[photo.path]}", photo) for photo in self._session.photos(fine, limit)]
 
+    def named(self, fine: str, name: str) -> tuple[str, SessionPhoto] | None:
+        """The photo of a class that a name means, with its number: its key, or else the end of it after a slash."""
+        found = self.of_class(fine)
+        ends = [one for one in found if one[1].key.endswith(f"/{name}")]
+        return next((one for one in found if one[1].key == name), ends[0] if ends else None)
+
     def number(self, key: str) -> str:
         """The number of a photo by its key.
 

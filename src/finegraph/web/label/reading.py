@@ -13,6 +13,8 @@ from fastapi import APIRouter, Query
 from finegraph.web.label.identity import store_identity
 from finegraph.web.label.json_routes import JsonRouter
 from finegraph.web.label.listings import Listings, first_place
+from finegraph.web.label.live_answer import PATIENCE
+from finegraph.web.label.live_names import LiveNames, with_named
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
 if TYPE_CHECKING:
@@ -29,8 +31,8 @@ MOST_PHOTOS = 60
 """How many photos of a class are listed."""
 
 
-def reading_routes(session: LabelSession) -> APIRouter:
-    """The routes of a session that show labels."""
+def reading_routes(session: LabelSession, names: LiveNames) -> APIRouter:
+    """The routes of a session that show labels; `names` are its suggestions from names."""
     router = JsonRouter(prefix="/api")
     store, photos = session.store, PhotoNumbers(session)
     listings = Listings()
@@ -46,6 +48,7 @@ def reading_routes(session: LabelSession) -> APIRouter:
             "progress": store.progress().to_dict(),
             "people": list(store.people()),
             "photos": session.samples is not None,
+            "beliefs": store.has_beliefs,
             "contradicted": store.suggestions(source="model", contradicting=True, limit=1).total > 0,
         }
 
@@ -69,12 +72,18 @@ def reading_routes(session: LabelSession) -> APIRouter:
                 name, lambda: store.class_numbers(kind=kind, show=show, search=search, label=label, order=order)
             )
             found = store.numbered_classes(numbers[offset : offset + limit], kinds=() if kind is None else (kind,))
-            best = {} if kind is None else store.best_suggestions(kind, [row.fine for row in found if not row.removed])
+            living = [row.fine for row in found if not row.removed]
+            best = {} if kind is None else store.best_suggestions(kind, living)
+            beliefs = {} if kind is None else store.beliefs(living, kind=kind)
+            _, named = names.of_cells(one.cells[kind] for one in found if kind is not None and not one.removed)
+            of_name = {one["fine"]: one for one in named}
             rows = []
             for one in found:
                 first = [] if one.removed else photos.of_class(one.fine, 1)
-                suggestion = best[one.fine].to_dict() if not one.removed and one.fine in best else None
-                rows.append(one.to_dict() | {"photo": first[0][0] if first else None, "suggestion": suggestion})
+                kept = [best[one.fine].to_dict()] if not one.removed and one.fine in best else []
+                both = with_named(kept, [of_name[one.fine]] if not one.removed and one.fine in of_name else [])
+                more = {"photo": first[0][0] if first else None, "suggestion": both[0] if both else None}
+                rows.append(one.to_dict() | more | {"beliefs": {} if one.removed else beliefs.get(one.fine, {})})
             version = store.version
         return {
             "rows": rows,
@@ -86,12 +95,17 @@ def reading_routes(session: LabelSession) -> APIRouter:
         }
 
     @router.get("/class")
-    def one_class(fine: str, number: Annotated[int | None, Query(ge=0)] = None) -> Json:
-        """One class by its name, or by its number if it was renamed meanwhile."""
+    def one_class(fine: str, number: Annotated[int | None, Query(ge=0)] = None, photo: str | None = None) -> Json:
+        """One class by its name, or by its number if it was renamed meanwhile; a photo that is named is listed too."""
         with store.one_state():
-            row = store.one_class(fine, number=number).to_dict()
-            fine = row["fine"]
+            found = store.one_class(fine, number=number)
+            row, fine = found.to_dict(), found.fine
             listed = photos.of_class(fine, MOST_PHOTOS)
+            asked = None if photo is None else photos.named(fine, photo)
+            if asked is not None and asked not in listed:
+                listed.append(asked)
+            row["photo"] = None if asked is None else asked[0]
+            row["beliefs"] = store.beliefs([fine]).get(fine, {})
             cells = store.photo_cells([photo.key for _, photo in listed])
             suggestions = store.suggestions(fine=fine, limit=100).rows
         row["photos"] = [
@@ -103,7 +117,8 @@ def reading_routes(session: LabelSession) -> APIRouter:
             for number, photo in listed
         ]
         row["photo_count"] = session.photo_count(fine)
-        row["suggestions"] = [found.to_dict() for found in suggestions]
+        _, named = names.of_cells(found.cells.values())
+        row["suggestions"] = with_named([one.to_dict() for one in suggestions], named)
         return row
 
     @router.get("/suggestions")
@@ -115,8 +130,18 @@ def reading_routes(session: LabelSession) -> APIRouter:
         offset: Offset = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Json:
-        return store.suggestions(
-            kind=kind, fine=fine, contradicting=contradicting, least=least, offset=offset, limit=limit
-        ).to_dict()
+        """Suggestions of the store; on the first page of a class or a kind, also those from names as they are now."""
+        with store.one_state():
+            page = store.suggestions(
+                kind=kind, fine=fine, contradicting=contradicting, least=least, offset=offset, limit=limit
+            ).to_dict()
+            if contradicting or offset or (kind is None and fine is None):
+                return page
+            unknown = store.classes(kind=kind, show="unknown", limit=limit, kinds=None if kind is None else (kind,))
+            rows = unknown.rows if fine is None else (store.one_class(fine),)
+        cells = (cell for row in rows for cell in row.cells.values() if kind in (None, cell.kind))
+        _, named = names.of_cells(cells, PATIENCE)
+        both = with_named(page["rows"], [one for one in named if one["score"] >= least])
+        return {"rows": both[:limit], "total": page["total"] + len(both) - len(page["rows"])}
 
     return router

@@ -41,10 +41,7 @@ def writing_routes(session: LabelSession) -> APIRouter:
             one, meant = body.cells[0], _meant(body.cells[0].numbers)
             said: Json = {"person": body.person, "edit_id": body.edit, "seen": one.seen, "numbers": meant}
             return _answer(store.decide(one.fine, one.kind, one.value, **said))
-        decisions = [
-            Decision(fine=c.fine, kind=c.kind, value=c.value, seen=c.seen, numbers=_meant(c.numbers))
-            for c in body.cells
-        ]
+        decisions = [_decision(cell) for cell in body.cells]
         return _answer(store.decide_many(decisions, person=body.person, edit_id=body.edit))
 
     @router.post("/resolve")
@@ -69,8 +66,9 @@ def writing_routes(session: LabelSession) -> APIRouter:
 
     @router.post("/accept")
     def accept(body: Accept) -> Json:
-        numbers = list(body.suggestions)
-        return _answer(store.accept(numbers, person=body.person, edit_id=body.edit, seen=body.suggestions))
+        numbers, named = list(body.suggestions), [_decision(cell) for cell in body.named]
+        done = store.accept(numbers, person=body.person, edit_id=body.edit, seen=body.suggestions, named=named)
+        return _answer(done, names=bool(named and store.history(batch=done.batch, target="label", limit=1)))
 
     @router.post("/undo")
     def undo(body: Undo) -> Json:
@@ -98,6 +96,11 @@ def writing_routes(session: LabelSession) -> APIRouter:
         return _answer(done, names=True)
 
     return router
+
+
+def _decision(cell: bodies.CellChange) -> Decision:
+    """A decision for the store."""
+    return Decision(fine=cell.fine, kind=cell.kind, value=cell.value, seen=cell.seen, numbers=_meant(cell.numbers))
 
 
 def _meant(numbers: bodies.Numbers | None) -> Numbers | None:

@@ -1,9 +1,19 @@
-// The address of what is shown, after the `#`: a view and a place in it. The browser's Back goes to the view before.
+// The address of what is shown, after the `#`: `#class=NAME`, `#class=NAME&photo=FILE`, `#grid=KIND`, `#team`. The browser's
+// Back goes to the view before. Reports link to photos in this form; see docs/label.md.
+
+/** What an address names: a view, a place in it and a photo. Addresses of earlier versions were `#/class/NAME`. */
+export function readAddress(hash = location.hash) {
+  const [, view, place] = hash.startsWith("#/") ? hash.split("/") : [];
+  const fields = new URLSearchParams(view === undefined ? hash.slice(1) : `${view}=${place ?? ""}`);
+  const name = ["class", "grid", "team"].find((one) => fields.has(one)) ?? "class";
+  return { view: name, place: fields.get(name) || undefined, photo: fields.get("photo") || undefined };
+}
 
 /** Set the address; another place in the same view takes the place of the one before. */
-export function setAddress(view, place) {
-  const hash = place === undefined ? `#/${view}` : `#/${view}/${encodeURIComponent(place)}`;
-  const before = location.hash.split("/")[1];
-  if (before && before !== view) history.pushState(null, "", hash);
+export function setAddress(view, place, photo) {
+  const named = (name, value) => `${name}=${encodeURIComponent(value)}`;
+  const fields = [place === undefined ? view : named(view, place), photo !== undefined && named("photo", photo)];
+  const hash = `#${fields.filter(Boolean).join("&")}`;
+  if (location.hash && readAddress().view !== view) history.pushState(null, "", hash);
   else history.replaceState(null, "", hash);
 }

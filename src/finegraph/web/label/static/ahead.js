@@ -16,9 +16,11 @@ export class Ahead {
     this.answer.then(showSoon, () => this.forget());
   }
 
-  /** A class: the one that was asked for ahead, or asked for now; by its number, if that is known. */
-  take(fine, number) {
-    const answer = this.fine === fine && performance.now() - this.since < KEPT ? this.answer : get("/api/class", { fine, number });
+  /** A class: the one that was asked for ahead, or asked for now; by its number, if that is known. A photo that is named
+   * comes with it. */
+  take(fine, number, photo) {
+    const ahead = this.fine === fine && photo === undefined && performance.now() - this.since < KEPT;
+    const answer = ahead ? this.answer : get("/api/class", { fine, number, photo });
     this.forget();
     return answer;
   }

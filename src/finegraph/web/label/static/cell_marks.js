@@ -13,8 +13,8 @@ export function cellMarks(cell, doubts, { confidence = false } = {}) {
   return [
     isPending(cell.fine, cell.kind) && el("span", { class: "mark saving", title: "being saved" }, "…"),
     cell.disagreement && el("span", { class: "mark warn", title: "people disagree" }, "disagree"),
-    unsure && el("span", { class: "mark", title: "how sure the model is" }, `${Math.round(100 * cell.confidence)} %`),
+    unsure && el("span", { class: "mark", title: "the probability that the model gives to this, over the photos of the class" }, `model ${Math.round(100 * cell.confidence)} %`),
     doubts.length > 0 && el("span", { class: "mark warn", title: doubts.join("\n") }, "check"),
-    cell.version > 0 && el("span", { class: "who" }, cell.by),
+    cell.version > 0 && el("span", { class: "who", title: cell.by }, cell.by),
   ];
 }

@@ -4,26 +4,34 @@ import { button, count, el, fill, percent, when } from "./dom.js";
 import { bindings, keyName, withKey } from "./keys.js";
 import { showHistory } from "./history.js";
 import { cellOf, progressOf, shownValue } from "./model.js";
-import { inWords, same } from "./values.js";
+import { orderButton } from "./options.js";
+import { inWords, namesNewLabel, same } from "./values.js";
+
+/** Where a value comes from. */
+function source(cell, value) {
+  if (cell.version > 0 && cell.by) return `${cell.by}, ${when(cell.at)}`;
+  return value === null ? "Nobody has decided this yet" : "From the imported file";
+}
 
 export class CellPanel {
   constructor(view) {
     this.view = view;
-    this.root = el("aside", { class: "cell-panel", "aria-label": "This cell" });
+    this.root = el("aside", { class: "cell-panel", "aria-label": "This kind of this class" });
   }
 
   draw() {
     const { view } = this;
-    if (!view.kind) return fill(this.root, el("p", { class: "muted" }, `There are no kinds yet. Press ${keyName(bindings().names)} to add one.`));
+    if (!view.kind) return fill(this.root);
     const { fine } = view.row;
     const cell = cellOf(fine, view.kind.name);
     fill(
       this.root,
       this.heading(cell, shownValue(fine, view.kind.name)),
+      orderButton(view.turnOrder),
       this.votes(cell),
       this.suggestions(view.row.suggestions.filter((one) => one.kind === view.kind.name)),
       view.row.suggestions.length > 0 && button(withKey("All suggestions", "acceptAll"), () => view.actions.acceptAll(), { class: "quiet" }),
-      this.findings(view.row.findings.filter((one) => one.kind === view.kind.name || one.kind === null)),
+      this.findings(view.row.findings.filter(({ kind, rule }) => [view.kind.name, null].includes(kind) && rule !== "mostly-unknown")),
       button(withKey("History", "history"), () => showHistory(fine, view.kind.name), { class: "quiet" }),
     );
   }
@@ -36,7 +44,7 @@ export class CellPanel {
       { class: "panel-head" },
       el("h2", {}, cell.kind),
       el("p", { class: value === null ? "value muted" : "value" }, inWords(value)),
-      el("p", { class: "muted" }, cell.version > 0 && cell.by ? `${cell.by}, ${when(cell.at)}` : "As it was imported"),
+      el("p", { class: "muted" }, source(cell, value)),
       progress && el("progress", { max: progress.total, value: known, "aria-label": "known classes" }),
       progress && el("p", { class: "muted" }, `${percent(known, progress.total)} known, ${count(progress.unknown, "class", "classes")} left`),
     );
@@ -51,11 +59,11 @@ export class CellPanel {
         { class: same(value, cell.value) ? "vote" : "vote other" },
         el("span", { class: "who" }, who),
         el("span", { class: "said" }, inWords(value)),
-        cell.disagreement && button("Settle so", () => this.view.resolve(value), { class: "small" }),
+        cell.disagreement && button("Settle on this", () => this.view.resolve(value), { class: "small" }),
       ),
     );
-    const title = cell.disagreement ? "They disagree" : cell.resolved ? "Settled" : "Decided by";
-    const hint = cell.disagreement && el("p", { class: "hint" }, `${keyName(bindings().resolve)} settles it with the value shown.`);
+    const title = cell.disagreement ? "People disagree" : cell.resolved ? "Settled" : "Decided by";
+    const hint = cell.disagreement && el("p", { class: "hint" }, `${keyName(bindings().resolve)} settles it with what is shown.`);
     return el("section", { class: cell.disagreement ? "votes warn" : "votes" }, el("h3", {}, title), el("ul", {}, rows), hint);
   }
 
@@ -65,7 +73,7 @@ export class CellPanel {
       el(
         "li",
         { class: one.contradicts ? "suggestion contradicts" : "suggestion" },
-        el("div", { class: "row" }, el("strong", {}, inWords(one.value)), el("span", { class: "muted" }, `${Math.round(100 * one.score)} %`)),
+        el("div", { class: "row" }, el("strong", {}, inWords(one.value)), namesNewLabel(this.view.kind, one.value) && el("span", { class: "mark" }, "new label"), el("span", { class: "muted" }, `${Math.round(100 * one.score)} %`)),
         el("meter", { min: 0, max: 1, value: one.score, "aria-label": "score" }),
         el("p", { class: "reason" }, one.reason),
         button(index === 0 ? withKey("Accept", "accept") : "Accept", () => this.view.accept(one), { class: "small" }),

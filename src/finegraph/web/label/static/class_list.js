@@ -3,19 +3,20 @@
 import { get } from "./api.js";
 import { count, el } from "./dom.js";
 import { afterTyping } from "./typing.js";
+import { UnlikeNames, wholeName } from "./unlike_names.js";
 import { VirtualList } from "./virtual_list.js";
 
 /** The filters, in the order in which the key goes through them. */
 export const FILTERS = {
   all: "All classes",
-  unknown: "Unknown",
-  disagreement: "Disagreement",
-  low_confidence: "Low confidence",
-  contradicted: "Contradicted by photos",
+  unknown: "With unknown labels",
+  disagreement: "People disagree",
+  low_confidence: "The model doubts",
+  contradicted: "Photos contradict",
   suggested: "With suggestions",
   noted: "With notes",
 };
-export const ORDERS = { graph: "As in the file", name: "By name", attention: "Attention first" };
+export const ORDERS = { graph: "In file order", name: "By name", attention: "Doubtful first" };
 
 /** A select of named choices. */
 export function choices(label, entries, value, onchange) {
@@ -26,6 +27,12 @@ export function choices(label, entries, value, onchange) {
   };
   return el("select", { "aria-label": label, onchange: change }, options);
 }
+
+/** The height of a row, and of one whose name takes two lines, as in class.css. */
+const ROW = 34;
+const TALL_ROW = 44;
+/** What stands beside a name, in pixels. */
+const BESIDE = 36;
 
 /** How many classes after the one in focus are looked for where it is not in a list any more. */
 const NEAR = 20;
@@ -42,7 +49,7 @@ export class ClassList {
    * @param {(row: {fine: string, number: number}) => Promise<void>} open
    */
   constructor(holder, open) {
-    Object.assign(this, { open, query: { show: "all", order: "graph", search: "" }, index: 0, current: null });
+    Object.assign(this, { open, query: { show: "all", order: "graph", search: "" }, index: 0, current: null, names: new UnlikeNames() });
     this.search = el("input", {
       type: "search",
       placeholder: "Search classes  /",
@@ -53,7 +60,7 @@ export class ClassList {
     this.total = el("span", { class: "muted" });
     this.rows = el("div", { class: "list-rows", role: "listbox", "aria-label": "Classes" });
     holder.replaceChildren(el("div", { class: "list-tools" }, this.search, el("div", { class: "row" }, this.selects())), this.rows);
-    this.list = new VirtualList(this.rows, 34, (page) => this.load(page), (row, at) => this.draw(row, at), () => (this.renewed = this.again().catch(() => {})));
+    this.list = new VirtualList(this.rows, ROW, (page) => this.load(page), (row, at) => this.draw(row, at), () => (this.renewed = this.again().catch(() => {})));
   }
 
   selects() {
@@ -65,7 +72,28 @@ export class ClassList {
   async load(asked) {
     const page = await get("/api/classes", { ...this.query, ...asked });
     this.total.textContent = count(page.total, "class", "classes");
+    this.compare(page.rows.map((row) => row.fine), asked.list === undefined);
     return page;
+  }
+
+  /** Take note of the names of a page; a new list has rows of two lines if its names are too long for one. */
+  compare(names, anew) {
+    if (anew) {
+      this.names.clear();
+      const room = this.rows.clientWidth - BESIDE;
+      const tall = names.some((name) => this.widthOf(name) > room);
+      this.rows.classList.toggle("two-lines", tall);
+      this.list.rowHeight = tall ? TALL_ROW : ROW;
+    }
+    if (this.names.add(names)) this.list.mark(() => true);
+  }
+
+  /** How wide a name is where it is widest, as that of the open class. */
+  widthOf(name) {
+    this.pen ??= el("canvas").getContext("2d");
+    const { fontSize, fontFamily } = getComputedStyle(this.rows);
+    this.pen.font = `600 ${fontSize} ${fontFamily}`;
+    return this.pen.measureText(name).width;
   }
 
   /** Where photos contradict labels, those classes come first, until a person chooses another order. */
@@ -164,10 +192,9 @@ export class ClassList {
         role: "option",
         "aria-selected": String(chosen),
         tabindex: "-1",
-        title: row?.fine,
         onclick: () => this.go(index),
       },
-      row ? el("span", { class: "name" }, row.fine) : el("span", { class: "muted" }, "…"),
+      row ? wholeName(row.fine, this.names, { class: "name" }) : el("span", { class: "muted" }, "…"),
       row?.note && el("span", { class: "muted", title: row.note }, "✎"),
     );
   }

@@ -5,12 +5,13 @@ import { Ahead } from "./ahead.js";
 import { get } from "./api.js";
 import { CellPanel } from "./cell_panel.js";
 import { ClassList } from "./class_list.js";
-import { count, el, fill } from "./dom.js";
+import { button, count, el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { showHistory } from "./history.js";
+import { withKey } from "./keys.js";
 import { drawKindRow } from "./kind_row.js";
-import { accept, cellOf, changed, confirm, conflictOf, decide, forgetConflict, model, putRows, renaming, resolve, shownValue } from "./model.js";
+import { accept, beliefOf, cellOf, changed, confirm, conflictOf, decide, forgetConflict, model, putRows, renaming, resolve, shownValue } from "./model.js";
 import { NoteField } from "./note_field.js";
 import { groupOf, keyed } from "./options.js";
 import { openNames } from "./names_dialog.js";
@@ -19,8 +20,18 @@ import { openSuggestions } from "./suggestions_dialog.js";
 import { afterTyping } from "./typing.js";
 import { choose } from "./values.js";
 
+/** Suggestions for a class with what its name suggests by now; the best comes first in each kind. */
+function withNamed(kept, named) {
+  const others = kept.filter(({ number }) => number !== null);
+  const told = (one) => JSON.stringify([one.kind, one.text]);
+  const known = new Set(others.map(told));
+  return [...others, ...named.filter((one) => !known.has(told(one)))].sort((one, other) => other.contradicts - one.contradicts || other.score - one.score);
+}
+
 export class ClassView {
-  constructor(root) {
+  /** @param {{turnOrder: () => void}} go order labels */
+  constructor(root, { turnOrder }) {
+    this.turnOrder = turnOrder;
     this.row = null;
     this.kindAt = 0;
     this.kindRows = [];
@@ -37,15 +48,16 @@ export class ClassView {
     this.list = new ClassList(list, ({ fine, number }) => this.load(fine, { number }));
   }
 
-  /** Show the view, at a class and a kind if they are named. */
-  async open(fine, { number, kind } = {}) {
+  /** Show the view, at a class, a kind and a photo if they are named. */
+  async open(fine, { number, kind, photo } = {}) {
     this.opening += 1;
     this.list.begin(model.contradicted);
     try {
-      const there = fine ? await this.load(fine, { number }) : false;
+      const there = fine ? await this.load(fine, { number, photo }) : false;
       if (there && kind) this.focusKind(Math.max(0, model.kinds.findIndex(({ name }) => name === kind)));
       if (there) await this.findInList();
       if (there === false) await this.openListed();
+      if (there && photo) this.strip.enlargeNamed(photo);
     } catch (problem) {
       changed("lost");
       throw problem;
@@ -104,12 +116,12 @@ export class ClassView {
 
   /** Load a class and show it, by its number if that is known; `quietly` leaves a note that is being written alone. Whether
    * it is there; undefined where another was asked for meanwhile. */
-  async load(fine, { quietly = false, number } = {}) {
+  async load(fine, { quietly = false, number, photo } = {}) {
     if (!quietly) this.note.save();
     const turn = ++this.turn;
     Object.assign(this, { wanted: fine, wantedNumber: number, problem: undefined });
     this.coming ||= this.row?.fine !== fine;
-    const row = await this.ahead.take(fine, number).catch((problem) => {
+    const row = await this.ahead.take(fine, number, photo).catch((problem) => {
       if (turn === this.turn) this.problem = problem;
       if (!quietly || problem.status !== 422) say(problem.message, { fault: true }); // else it went with an undo
     });
@@ -142,9 +154,13 @@ export class ClassView {
   /** Ask what the graph check finds here, once the keys rest. */
   check = afterTyping(async () => {
     const fine = this.row.fine;
-    const { findings } = await get("/api/findings", { fine }).catch(() => ({ findings: this.row.findings }));
-    if (this.row.fine !== fine || JSON.stringify(findings) === JSON.stringify(this.row.findings)) return;
-    this.row.findings = findings;
+    const { row } = this;
+    const answer = await get("/api/findings", { fine }).catch(() => null);
+    if (!answer || this.row !== row) return;
+    const suggestions = withNamed(row.suggestions, answer.suggestions);
+    const told = ({ findings, suggestions }) => JSON.stringify([findings, suggestions]);
+    if (told({ findings: answer.findings, suggestions }) === told(row)) return;
+    Object.assign(row, { findings: answer.findings, suggestions });
     this.redrawPlaces();
   }, 400);
 
@@ -193,8 +209,19 @@ export class ClassView {
       group = of;
       rows.push(this.kindRows[index]);
     });
-    fill(this.kinds, rows);
+    fill(this.kinds, rows.length ? rows : this.begin());
     this.panel.draw();
+  }
+
+  /** What to do first where there are no kinds. */
+  begin() {
+    return el(
+      "div",
+      { class: "begin" },
+      el("h2", {}, "What do you want to say of each class?"),
+      el("p", {}, "Add a kind, such as dish, restaurant or spicy, with its labels. Then you choose labels for the classes, one key each."),
+      button(withKey("Add a kind", "names"), () => this.actions.names(), { class: "primary" }),
+    );
   }
 
   /** Draw the rows of some kinds anew, and what is beside them; the rest stays, which a key must not wait for. */
@@ -246,7 +273,7 @@ export class ClassView {
 
   /** A digit or a letter was pressed. */
   choose(index, more) {
-    const label = keyed(this.kind)[index];
+    const label = keyed(this.kind, beliefOf(this.row.fine, this.kind.name))[index];
     if (label !== undefined) this.decideLabel(label, more);
   }
 
@@ -264,6 +291,7 @@ export class ClassView {
     acceptAll: () => openSuggestions({ fine: this.row.fine }),
     resolve: () => this.resolve(shownValue(this.row.fine, this.kind.name)),
     photos: () => this.strip.toggle(),
+    enlarge: () => this.strip.enlarge(),
     note: () => this.note.root.focus(),
     history: () => showHistory(this.row.fine, this.kind.name),
     names: () => openNames({ kind: this.kind?.name, fine: this.row.fine }),
@@ -295,7 +323,7 @@ export class ClassView {
   }
 
   accept(suggestion = this.suggestion(this.kind.name)) {
-    if (!suggestion) return say("There is no suggestion for this cell.");
+    if (!suggestion) return say("There is no suggestion here.");
     this.row.suggestions = this.row.suggestions.filter((one) => one !== suggestion);
     accept(suggestion);
   }
@@ -304,7 +332,7 @@ export class ClassView {
     const { fine } = this.row;
     const conflict = conflictOf(fine, this.kind.name);
     if (conflict) return this.takeTheirs(conflict);
-    if (!cellOf(fine, this.kind.name).disagreement) return say("Nobody disagrees on this cell.");
+    if (!cellOf(fine, this.kind.name).disagreement) return say("Nobody disagrees here.");
     resolve(fine, this.kind.name, value);
   }
 

@@ -35,7 +35,7 @@ export function openConflicts(edit, conflicts, message) {
 
 const placeOf = ({ photo, fine, kind, what }) => `${photo ?? fine}, ${kind ?? what}`;
 
-const undoHint = () => el("p", { class: "hint" }, withKey("If the action had other edits too, undo them in the history of their cells", "history"));
+const undoHint = () => el("p", { class: "hint" }, withKey("If the action had other edits too, undo them in the history of their classes", "history"));
 
 function both(conflict, chosen) {
   const { yours, theirs, by, at } = conflict;

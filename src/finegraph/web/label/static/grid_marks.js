@@ -1,4 +1,4 @@
-// What the graph check says of the rows of the grid that are in sight: asked for once the keys rest, never waited for.
+// What the graph check says of the rows of the grid that are in sight, and what their names suggest: asked for once the keys rest, never waited for.
 
 import { get } from "./api.js";
 import { afterTyping } from "./typing.js";
@@ -22,7 +22,12 @@ export class GridMarks {
 
   /** What is said of a cell of the kind in sight. */
   of(number, kind) {
-    return kind === this.kind ? (this.said.get(number) ?? []) : [];
+    return kind === this.kind ? (this.said.get(number)?.doubts ?? []) : [];
+  }
+
+  /** What the name of a class suggests for the kind in sight. */
+  suggestionOf(number, kind) {
+    return kind === this.kind ? this.said.get(number)?.suggestion : undefined;
   }
 
   /** Ask anew once the keys rest. */
@@ -37,16 +42,16 @@ export class GridMarks {
     if (!answer || this.inSight().kind !== kind) return;
     if (kind !== this.kind) this.said.clear();
     this.kind = kind;
-    const others = numbers.filter((number) => this.put(number, answer.marks[number] ?? []));
+    const others = numbers.filter((number) => this.put(number, { doubts: answer.marks[number] ?? [], suggestion: answer.suggestions[number] }));
     if (others.length) this.redraw(new Set(others));
     clearTimeout(this.timer); // another question may have come in between
     if (answer.version < answer.now) this.timer = setTimeout(() => this.load(Math.min(2 * pause, LATEST)), pause);
   }
 
   /** Take note of what is said of a class; whether that is something else than before. */
-  put(number, messages) {
-    const before = this.said.get(number) ?? [];
-    this.said.set(number, messages);
-    return JSON.stringify(before) !== JSON.stringify(messages);
+  put(number, now) {
+    const before = this.said.get(number) ?? { doubts: [] };
+    this.said.set(number, now);
+    return JSON.stringify(before) !== JSON.stringify(now);
   }
 }

@@ -4,8 +4,9 @@ import { cellMarks } from "./cell_marks.js";
 import { keepMine } from "./conflict_dialog.js";
 import { el } from "./dom.js";
 import { withKey } from "./keys.js";
-import { cellOf, conflictOf, shownValue } from "./model.js";
+import { beliefOf, cellOf, conflictOf, shownValue } from "./model.js";
 import { narrow, optionButtons } from "./options.js";
+import { wholeName } from "./unlike_names.js";
 import { inWords, labelsIn } from "./values.js";
 
 /** How many labels of a row are shown that is not in focus; fewer on a phone. */
@@ -31,11 +32,29 @@ export function drawGridRow(view, row, index) {
       data: { fine: row.fine, index },
       onclick: () => view.focus(index),
     },
-    row.photo !== null && el("img", { class: "tiny", src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" }),
-    el("button", { type: "button", class: "grid-name", title: row.fine, tabindex: "-1", onclick: () => view.openClass(row.fine) }, row.fine),
+    row.photo !== null && drawPhoto(view, row, index),
+    el("button", { type: "button", class: "grid-name two-lines", tabindex: "-1", onclick: () => view.openClass(row.fine) }, wholeName(row.fine, view.names)),
     el("div", { class: "options" }, conflict ? drawConflict(view, conflict) : drawOptions(view, row, value, index)),
     el("div", { class: "marks" }, cellMarks(cell, view.marks.of(row.number, kind.name))),
   );
+}
+
+/** About how wide a letter of a label is, and what is around a label. */
+const LETTER = 8;
+const AROUND = 40;
+/** The share of a row that its labels have. */
+const SHARE = 0.55;
+
+/** Whether labels beside each other are probably too wide for a row. */
+const tooWide = (labels, rows) => labels.join("").length * LETTER + labels.length * AROUND > SHARE * rows.clientWidth;
+
+function drawPhoto(view, row, index) {
+  const enlarge = () => {
+    view.focus(index);
+    view.actions.enlarge();
+  };
+  const image = el("img", { src: `/photos/${row.photo}/small`, alt: "", loading: "lazy" });
+  return el("button", { type: "button", class: "tiny", tabindex: "-1", "aria-label": `Photos of ${row.fine}`, title: withKey("show the photos large", "enlarge"), onclick: enlarge }, image);
 }
 
 function drawOptions(view, row, value, index) {
@@ -43,14 +62,19 @@ function drawOptions(view, row, value, index) {
     view.focus(index);
     action();
   };
-  return optionButtons(view.kind, value, {
+  // Of several labels not all may be in sight; then they stand together before the others.
+  const several = labelsIn(value).length > 1 && tooWide(view.kind.labels, view.rows) && el("span", { class: "chosen", title: inWords(value) }, inWords(value));
+  const buttons = optionButtons(view.kind, value, {
     open: index === view.at,
-    suggested: labelsIn(row.suggestion?.value ?? null),
+    belief: beliefOf(row.fine, view.kind.name),
+    suggested: labelsIn(view.suggestionOf(row)?.value ?? null),
+    accept: inFocus(() => view.accept()),
     pick: (label, more) => inFocus(() => view.decideLabel(label, more, { stay: true }))(), // the pointer stays too
     find: inFocus(() => view.actions.find()),
     clear: inFocus(() => view.actions.clear()),
     few: narrow.matches ? FEW.narrow : FEW.wide,
   });
+  return [several, ...buttons];
 }
 
 function drawConflict(view, conflict) {

@@ -3,27 +3,29 @@
 import { setAddress } from "./address.js";
 import { get } from "./api.js";
 import { choices, FILTERS, near, ORDERS } from "./class_list.js";
-import { button, count, el, percent } from "./dom.js";
+import { button, count, el, fill, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
 import { GridMarks } from "./grid_marks.js";
 import { drawGridRow } from "./grid_row.js";
 import { showHistory } from "./history.js";
 import { withKey } from "./keys.js";
-import { accept, cellOf, changed, confirm, conflictOf, decide, forgetConflict, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
+import { openPhotos } from "./lightbox.js";
+import { accept, beliefOf, cellOf, changed, confirm, conflictOf, decide, forgetConflict, kindNamed, model, progressOf, putCells, putRows, renaming, resolve, shownValue } from "./model.js";
 import { openNames } from "./names_dialog.js";
-import { keyed, narrow } from "./options.js";
+import { keyed, narrow, orderButton } from "./options.js";
 import { openSuggestions } from "./suggestions_dialog.js";
 import { afterTyping } from "./typing.js";
+import { UnlikeNames, unlikeNames, wholeName } from "./unlike_names.js";
 import { choose, same } from "./values.js";
 import { VirtualList } from "./virtual_list.js";
 
 const AHEAD = 50;
 
 export class GridView {
-  /** @param {(fine: string) => void} openClass leave the grid for one class */
-  constructor(root, openClass) {
-    Object.assign(this, { openClass, kindName: null, at: 0, query: { show: "all", order: "graph", search: "" } });
+  /** @param {{openClass: (fine: string) => void, turnOrder: () => void}} go leave the grid for one class; order labels */
+  constructor(root, go) {
+    Object.assign(this, { ...go, kindName: null, at: 0, names: new UnlikeNames(), query: { show: "all", order: "graph", search: "" } });
     this.search = el("input", {
       type: "search",
       placeholder: "Search classes  /",
@@ -33,12 +35,13 @@ export class GridView {
     });
     this.total = el("span", { class: "muted" });
     this.known = el("div", { class: "grid-progress" });
+    this.likeliest = el("span", {});
     this.filter = choices("Filter", FILTERS, "all", (show) => this.ask({ show }));
     this.order = choices("Order", ORDERS, "graph", (order) => this.ask({ order }));
     this.kinds = el("div", { class: "tabs", role: "tablist", "aria-label": "Kinds" });
     this.rows = el("div", { class: "grid-rows", role: "grid", "aria-label": "Classes" });
     const all = button("Suggestions …", () => this.actions.acceptAll(), { class: "quiet small", title: withKey("accept many suggestions at once", "acceptAll") });
-    const tools = el("div", { class: "grid-tools" }, this.search, this.filter, this.order, this.total, all, this.known);
+    const tools = el("div", { class: "grid-tools" }, this.search, this.filter, this.order, this.total, all, this.likeliest, this.known);
     this.root = el("div", { class: "grid-view", hidden: true }, this.kinds, tools, this.rows);
     root.append(this.root);
     this.list = new VirtualList(this.rows, narrow.matches ? 92 : 46, (page) => this.load(page), (row, at) => drawGridRow(this, row, at), () => this.again());
@@ -118,8 +121,9 @@ export class GridView {
 
   drawKinds() {
     setAddress("grid", this.kindName ?? "");
+    const names = unlikeNames(model.kinds.map((kind) => kind.name));
     const tabs = model.kinds.map((kind) =>
-      el("button", { type: "button", role: "tab", tabindex: "-1", "aria-selected": String(kind.name === this.kindName), onclick: () => this.open(kind.name) }, kind.name),
+      el("button", { type: "button", role: "tab", tabindex: "-1", "aria-selected": String(kind.name === this.kindName), onclick: () => this.open(kind.name) }, wholeName(kind.name, names)),
     );
     this.kinds.replaceChildren(...tabs);
     this.kinds.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -127,6 +131,7 @@ export class GridView {
   }
 
   drawProgress() {
+    fill(this.likeliest, orderButton(this.turnOrder));
     const progress = progressOf(this.kindName);
     if (!progress) return;
     this.known.replaceChildren(
@@ -138,6 +143,8 @@ export class GridView {
   async load(asked) {
     const page = await get("/api/classes", { ...this.query, kind: this.kindName, ...asked });
     this.total.textContent = count(page.total, "class", "classes");
+    if (asked.list === undefined) this.names.clear();
+    if (this.names.add(page.rows.map((row) => row.fine))) this.list.mark(() => true);
     return page;
   }
 
@@ -228,7 +235,7 @@ export class GridView {
   }
 
   choose(index, more) {
-    const label = keyed(this.kind)[index];
+    const label = keyed(this.kind, this.row && beliefOf(this.row.fine, this.kind.name))[index];
     if (label !== undefined) this.decideLabel(label, more);
   }
 
@@ -253,6 +260,7 @@ export class GridView {
     accept: () => this.accept(),
     acceptAll: () => openSuggestions({ kind: this.kindName }),
     resolve: () => this.resolve(),
+    enlarge: () => this.enlarge(),
     note: () => this.row && this.openClass(this.row.fine),
     history: () => this.row && showHistory(this.row.fine, this.kindName),
     names: () => openNames({ kind: this.kindName, fine: this.row?.fine }),
@@ -269,6 +277,15 @@ export class GridView {
     });
   }
 
+  /** Show the photos of the class in focus large. */
+  async enlarge() {
+    const { row } = this;
+    if (!row?.photo) return say("This class has no photos.");
+    const found = await get("/api/class", { fine: row.fine, number: row.number }).catch((problem) => problem);
+    if (found instanceof Error) return say(found.message, { fault: true });
+    openPhotos(found.photos, 0, { title: found.fine });
+  }
+
   nextFilter() {
     const names = Object.keys(FILTERS);
     const show = names[(names.indexOf(this.query.show) + 1) % names.length];
@@ -283,10 +300,15 @@ export class GridView {
     this.focus(this.at + 1);
   }
 
+  /** The suggestion for a class: that of the list, or what the names of classes that were decided since teach. */
+  suggestionOf(row) {
+    return row.suggestion ?? this.marks.suggestionOf(row.number, this.kindName);
+  }
+
   accept() {
-    const suggestion = this.row?.suggestion;
+    const suggestion = this.row && this.suggestionOf(this.row);
     if (!suggestion || same(suggestion.value, shownValue(suggestion.fine, suggestion.kind))) {
-      return say("There is no suggestion for this cell.");
+      return say("There is no suggestion here.");
     }
     accept(suggestion);
     this.focus(this.at + 1);
@@ -296,7 +318,7 @@ export class GridView {
     const cell = this.row && cellOf(this.row.fine, this.kindName);
     const conflict = cell && conflictOf(cell.fine, cell.kind);
     if (conflict) return this.takeTheirs(conflict);
-    if (!cell?.disagreement) return say("Nobody disagrees on this cell.");
+    if (!cell?.disagreement) return say("Nobody disagrees here.");
     resolve(cell.fine, cell.kind, shownValue(cell.fine, cell.kind));
   }
 
@@ -308,6 +330,7 @@ export class GridView {
       this.revealUndone(detail.answer.cells ?? []);
     }
     if (["saved", "others"].includes(what)) this.marks.ask();
+    if (what === "cells" && !detail) this.drawProgress();
     if (["cells", "saved", "refused", "others"].includes(what)) this.redraw(detail?.places);
   }
 

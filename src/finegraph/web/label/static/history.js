@@ -1,10 +1,10 @@
 // What happened to a cell, to the note of its class and to the labels of its photos: who and when, each can be undone.
 
 import { get } from "./api.js";
-import { button, el, fill, when } from "./dom.js";
+import { button, count, el, fill, when } from "./dom.js";
 import { openDialog } from "./dialogs.js";
 import { act, model } from "./model.js";
-import { inWords } from "./values.js";
+import { toldChange, toldInFull } from "./told_edit.js";
 
 const PAGE = 100;
 
@@ -15,7 +15,7 @@ export async function showHistory(fine, kind) {
   const list = el("div", { class: "history-list" });
   fill(body, menu, list);
   const parts = {
-    cell: { title: kind, query: { fine, kind, target: "cell" }, none: "Nobody has changed this cell since it was imported." },
+    cell: { title: kind, query: { fine, kind, target: "cell" }, none: `Nobody has changed ${kind} of this class since the import.` },
     note: { title: "Note", query: { fine, target: "note" }, none: "Nobody has written a note." },
     photo: { title: "Photos", query: { fine, kind, target: "photo" }, none: `No photo of this class has a label of its own in ${kind}.` },
   };
@@ -30,8 +30,16 @@ export async function showHistory(fine, kind) {
   await open("cell");
 }
 
+/** Show all edits of an action. */
+export async function showAction({ number, text, count: edits }) {
+  const { body, close } = openDialog(text, { wide: true });
+  const list = el("div", { class: "history-list" });
+  fill(body, el("p", { class: "muted" }, count(edits, "change")), list);
+  await load({ query: { batch: number }, none: "Nothing was changed.", line: (edit) => el("li", {}, toldInFull(edit)) }, list, close);
+}
+
 /** Load the edits of a part and draw them, page after page. */
-async function load({ query, none }, list, close) {
+async function load({ query, none, line = lineOf }, list, close) {
   const rows = el("ol", { class: "history" });
   const foot = el("div", {});
   const next = async (before) => {
@@ -46,7 +54,7 @@ async function load({ query, none }, list, close) {
   await next();
 }
 
-function line(edit, close) {
+function lineOf(edit, close) {
   const undo = button("Undo", () => {
     act("/api/undo", { number: edit.number });
     close();
@@ -55,14 +63,6 @@ function line(edit, close) {
     "li",
     { class: edit.undone ? "undone" : "" },
     el("div", {}, el("strong", {}, edit.person ?? "–"), el("span", { class: "muted" }, ` ${when(edit.at)} · ${edit.action}`)),
-    el("div", { class: "row" }, el("span", {}, told(edit)), edit.undone ? el("span", { class: "muted" }, "undone") : edit.undoes === null && undo),
+    el("div", { class: "row" }, el("span", {}, edit.target === "photo" && `${edit.photo}: `, toldChange(edit)), edit.undone ? el("span", { class: "muted" }, "undone") : edit.undoes === null && undo),
   );
-}
-
-/** What an edit changed, in words. */
-function told({ target, photo, before, after }) {
-  if (target === "note") return `${before || "no note"} → ${after || "no note"}`;
-  if (target === "cell") return `${inWords(before)} → ${inWords(after)}`;
-  const label = (value) => (value === null ? "as its class" : inWords(value));
-  return `${photo}: ${label(before)} → ${label(after)}`;
 }

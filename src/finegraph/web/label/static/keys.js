@@ -11,21 +11,23 @@ export const ACTIONS = {
   right: ["the next class, kind or photo", "ArrowRight"],
   left: ["the previous class, kind or photo", "ArrowLeft"],
   save: ["save what is shown as your decision and go on", "Enter"],
-  clear: ["say that it is unknown", "Backspace"],
+  clear: ["make it unknown", "Backspace"],
   undo: ["undo your last action", "u"],
   search: ["search classes", "/"],
   help: ["show and change the keys", "?"],
   find: ["find a label by its name, or add one", "="],
   accept: ["accept the suggestion", "s"],
-  acceptAll: ["accept all suggestions that are shown", "S"],
-  resolve: ["settle a disagreement with what is shown; at a conflict take theirs", "r"],
+  acceptAll: ["list suggestions and accept many at once", "S"],
+  resolve: ["settle a disagreement with what is shown; at a conflict take the other value", "r"],
   filter: ["the next filter", "f"],
   grid: ["change between one class and the grid", "g"],
   team: ["the team: progress, agreement, last actions", "G"],
   photos: ["label single photos", "p"],
+  enlarge: ["show the photo large, and small again", " "],
+  order: ["the likeliest labels first, or in their own order", "o"],
   note: ["write a note", "n"],
-  history: ["the history of this cell", "h"],
-  names: ["add, rename, merge or split labels", "m"],
+  history: ["who decided this, and when", "h"],
+  names: ["names: add, rename, merge or split labels, kinds and classes", "m"],
   files: ["files: export, import, compare", "M"],
   back: ["leave what is open", "Escape"],
 };
@@ -60,7 +62,10 @@ let cached = null;
 /** The action of each key, and the keys that choose labels, in order. */
 function table() {
   if (!cached) {
-    const byKey = new Map(Object.entries(bindings()).map(([name, key]) => [key, name]));
+    // A key that a person has chosen is for that action, also where a later version gives it to another.
+    const mine = saved();
+    const all = Object.entries(bindings()).sort(([one], [other]) => (one in mine) - (other in mine));
+    const byKey = new Map(all.map(([name, key]) => [key, name]));
     cached = { byKey, choices: [...CHOICES].filter((key) => !byKey.has(key)) };
   }
   return cached;

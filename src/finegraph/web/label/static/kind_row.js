@@ -4,12 +4,15 @@ import { cellMarks } from "./cell_marks.js";
 import { keepMine, side } from "./conflict_dialog.js";
 import { el } from "./dom.js";
 import { withKey } from "./keys.js";
-import { cellOf, conflictOf, shownValue } from "./model.js";
+import { beliefOf, cellOf, conflictOf, shownValue } from "./model.js";
 import { groupOf, optionButtons } from "./options.js";
 import { labelsIn } from "./values.js";
 
 /** From how many labels on they stand in columns. */
 const MANY = 12;
+
+/** The rules of the graph check that speak of this class; what others say of the kind as a whole is beside it. */
+const OF_CELLS = new Set(["misspelt-label", "alike-names"]);
 
 /** The row of a kind of the class that a view shows. */
 export function drawKindRow(view, kind, index) {
@@ -21,7 +24,9 @@ export function drawKindRow(view, kind, index) {
   const value = photo ? view.strip.label(photo) : shownValue(fine, kind.name);
   const buttons = optionButtons(kind, value, {
     open,
+    belief: beliefOf(fine, kind.name),
     suggested: labelsIn(view.suggestion(kind.name)?.value ?? null),
+    accept: () => view.accept(view.suggestion(kind.name)),
     pick: (label, more) => {
       view.focusKind(index);
       view.decideLabel(label, more);
@@ -30,7 +35,7 @@ export function drawKindRow(view, kind, index) {
     clear: () => view.actions.clear(),
   });
   const classes = ["kind", open && "focus", !value && "unknown", cell.disagreement && "disagreement"];
-  const doubts = findings.filter((found) => found.kind === kind.name).map((found) => found.message);
+  const doubts = findings.filter((found) => found.kind === kind.name && OF_CELLS.has(found.rule)).map((found) => found.message);
   const conflict = conflictOf(fine, kind.name);
   return el(
     "div",

@@ -1,5 +1,6 @@
 // The page as a whole: who works, which view is open, the keys, and whether everything is saved.
 
+import { readAddress } from "./address.js";
 import { person, setPerson } from "./api.js";
 import { ClassView } from "./class_view.js";
 import { canChoose, openConflicts } from "./conflict_dialog.js";
@@ -10,15 +11,16 @@ import { GridView } from "./grid_view.js";
 import { openHelp } from "./help_dialog.js";
 import { meaning, withKey } from "./keys.js";
 import { leftOpen, openLeft } from "./left_open.js";
-import { follow, forgetCells, loadStart, model, onChange, renaming, saver, undo } from "./model.js";
+import { changed, follow, forgetCells, loadStart, model, onChange, renaming, saver, undo } from "./model.js";
 import { openNames } from "./names_dialog.js";
+import { likeliestFirst, setLikeliestFirst } from "./likeliest.js";
 import { isAwaited } from "./outcome.js";
 import { TeamView } from "./team_view.js";
 
 const root = find("#view");
 const views = {
-  class: new ClassView(root),
-  grid: new GridView(root, (fine) => show("class", fine)),
+  class: new ClassView(root, { turnOrder }),
+  grid: new GridView(root, { openClass: (fine) => show("class", fine), turnOrder }),
 };
 views.team = new TeamView(root, {
   openClass: (fine) => show("class", fine),
@@ -49,10 +51,19 @@ const everywhere = {
   team: () => show("team"),
   names: () => openNames({ kind: model.kinds[0]?.name }),
   files: openFiles,
+  order: turnOrder,
 };
 
+/** Order labels by what the model believes, or as the kinds have them. */
+function turnOrder() {
+  if (!model.beliefs) return say("No model has looked at the photos: start with --data and --model to see probabilities.");
+  setLikeliestFirst(!likeliestFirst());
+  changed("cells");
+  say(likeliestFirst() ? "The likeliest labels come first." : "Labels stand in their own order.");
+}
+
 /** What means nothing as long as there are no kinds. */
-const NEED_KINDS = new Set(["next", "previous", "save", "clear", "find", "accept", "acceptAll", "resolve", "history", "photos"]);
+const NEED_KINDS = new Set(["next", "previous", "save", "clear", "find", "accept", "acceptAll", "resolve", "history", "photos", "order"]);
 const noKinds = () => say(withKey("There are no kinds yet: add one", "names"));
 
 function actionNamed(name) {
@@ -66,7 +77,7 @@ document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select");
   if (dialogIsOpen() || typing) return;
   // Enter and Space on a button that was reached by Tab press that button.
-  if (event.key === "Enter" && event.target.closest("button:focus-visible, a:focus-visible")) return;
+  if (["Enter", " "].includes(event.key) && event.target.closest("button:focus-visible, a:focus-visible")) return;
   const found = meaning(event);
   if (!found) return;
   const action = found.action && actionNamed(found.action);
@@ -98,7 +109,7 @@ for (const place of [root, find(".touch")]) {
 
 // ---- the bar at the top ----------------------------------------------------------------------------------------------
 
-const WORDS = { saved: "Saved", saving: "Saving …", "not saved": "Not saved", writing: "Note not saved yet", open: "To look at" };
+const WORDS = { saved: "Saved", saving: "Saving …", "not saved": "Not saved", writing: "Note not saved yet", open: "Please look" };
 let saving = { name: "saved", waiting: 0, reason: "" };
 let shownState = "";
 
@@ -192,7 +203,7 @@ function dropKeys() {
 }
 
 const ofClasses = ({ edits, more }) => more || edits.some((edit) => edit.target === "fine" || edit.target === "graph");
-const mayBeOfClasses = ({ edit, answer }) => answer.names && !(edit.path === "/api/apply" && !edit.body.change.change.includes("fine"));
+const mayBeOfClasses = ({ edit, answer }) => answer.names && edit.path !== "/api/accept" && !(edit.path === "/api/apply" && !edit.body.change.change.includes("fine"));
 
 /** Whether an action changed more cells than its answer lists. */
 const notAllTold = ({ edits, cells }) => edits > 1 && edits > cells.length;
@@ -229,8 +240,8 @@ function showConflicts({ edit, problem, conflicts }) {
 
 /** Open the view that the address names. */
 function openAddress() {
-  const [, name, place] = location.hash.split("/");
-  return show(name in views ? name : "class", place && decodeURIComponent(place));
+  const { view, place, photo } = readAddress();
+  return show(view, place, { photo });
 }
 
 async function start() {

@@ -24,6 +24,7 @@ export const model = {
 const cells = new Map();
 const old = new Set(); // cells from before names have changed: any newer answer replaces them, whatever its version
 const classNumbers = new Map();
+const believed = new Map(); // what the model believes: class and kind -> label -> probability
 const pending = new Map();
 const own = new Map();
 const conflicts = new Map();
@@ -79,6 +80,7 @@ export function putRows(rows) {
   for (const row of rows) {
     if (row.removed) continue; // another class may have its name by now
     classNumbers.set(row.fine, row.number);
+    for (const [kind, belief] of Object.entries(row.beliefs)) believed.set(key(row.fine, kind), belief);
     putCells(Object.values(row.cells));
   }
 }
@@ -94,6 +96,9 @@ export function numbersOf(fine, kindName, value = null) {
 /** A cell as the server has it. */
 export const cellOf = (fine, kind) =>
   cells.get(key(fine, kind)) ?? { fine, kind, value: null, version: 0, votes: {}, disagreement: false };
+
+/** What the model believes of a cell: label -> probability; undefined where it has said nothing. */
+export const beliefOf = (fine, kind) => believed.get(key(fine, kind));
 
 /** The value to show: what was chosen here, or what the server has. */
 export function shownValue(fine, kind) {
@@ -132,6 +137,7 @@ function placeOfConflict({ what, fine, kind, number }) {
  * chosen between their values yet. */
 export function forgetCells() {
   for (const place of cells.keys()) old.add(place);
+  believed.clear();
 }
 
 /** Whether names are being replaced: from when the new ones are there until what is shown has them. */
@@ -154,7 +160,7 @@ saver.prepare = async (edit) => {
     edit.body.batch ??= (await get("/api/undoable", { person: edit.body.person })).batch;
     if (edit.body.batch === null) return say("You have nothing to undo.");
   }
-  for (const cell of edit.body.cells ?? []) {
+  for (const cell of edit.body.cells ?? edit.body.named ?? []) {
     const mine = own.get(key(cell.fine, cell.kind));
     if (cell.follows && mine > cell.seen) cell.seen = mine;
     delete cell.follows;
@@ -259,10 +265,14 @@ export function confirm(fine, kind) {
 /** Whether an edit of a cell comes after another of this page that is not saved yet: it goes on from what that makes. */
 const followsOwn = (place) => pending.has(place) || saver.waiting.some((edit) => edit.path === "/api/undo");
 
-/** Accept a suggestion. */
+/** Accept a suggestion; one from the name of a class has no number, and its label may be new. */
 export function accept({ number, fine, kind, value }) {
+  if (number === null) return put("/api/accept", { named: [namedCell({ fine, kind, value })] }, { fine, kind }, value);
   put("/api/accept", { suggestions: { [number]: cellOf(fine, kind).version } }, { fine, kind, suggestion: number }, value);
 }
+
+/** A label that the name of a class suggests, as it is accepted. */
+export const namedCell = ({ fine, kind, value }) => ({ fine, kind, value, seen: cellOf(fine, kind).version, follows: followsOwn(key(fine, kind)), numbers: numbersOf(fine, kind, value) });
 
 /** Settle a disagreement with a value. */
 export function resolve(fine, kind, value) {

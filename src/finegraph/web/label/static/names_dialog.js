@@ -5,14 +5,14 @@
 
 import { button, count, el, fill } from "./dom.js";
 import { openDialog } from "./dialogs.js";
-import { askServer } from "./model.js";
+import { askServer, model } from "./model.js";
 import { FIELDS } from "./names_fields.js";
 import { FORMS } from "./names_forms.js";
 import { actInWindow, newPreview } from "./outcome.js";
 import { inWords } from "./values.js";
 
 /** Open the window; `chosen` is the kind and the class that the person looks at. */
-export function openNames(chosen, first = "add_label") {
+export function openNames(chosen, first = model.kinds.length ? "add_label" : "add_kind") {
   const { body, dialog } = openDialog("Names", { wide: true });
   const menu = el("div", { class: "menu", role: "tablist" });
   const form = el("div", { class: "names-form" });
@@ -83,7 +83,7 @@ function drawPreview(found, change, result, dialog, again = false) {
   const rows = found.examples.map((one) =>
     el("tr", {}, el("td", {}, one.fine), el("td", {}, one.kind), el("td", {}, inWords(one.before)), el("td", {}, "→"), el("td", {}, el("strong", {}, inWords(one.after)))),
   );
-  const more = found.cells > rows.length && el("p", { class: "muted" }, `and ${count(found.cells - rows.length, "more cell")}`);
+  const more = found.cells > rows.length && el("p", { class: "muted" }, `and ${count(found.cells - rows.length, "more label")}`);
   fill(
     result,
     again && el("p", { class: "warn", role: "alert" }, "Nothing was changed: somebody has edited something since the preview. This is what would happen now."),

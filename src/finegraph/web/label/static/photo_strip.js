@@ -1,9 +1,12 @@
-// The photos of a class, and the labels of single photos: with p, or after a touch on one, labels are for that photo.
+// The photos of a class: a click shows one large. With p, or by a button there, labels are for a single photo.
 
+import { setAddress } from "./address.js";
 import { button, el, fill } from "./dom.js";
 import { say } from "./dialogs.js";
 import { withKey } from "./keys.js";
+import { openPhotos } from "./lightbox.js";
 import { act, model, numbersOf } from "./model.js";
+import { unlikeNames, wholeName } from "./unlike_names.js";
 import { choose, inWords } from "./values.js";
 
 export class PhotoStrip {
@@ -49,10 +52,11 @@ export class PhotoStrip {
         class: this.active && index === this.at ? "thumb focus" : "thumb",
         tabindex: "-1",
         title: photo.key,
-        onclick: () => this.open(index),
+        "aria-label": photo.key,
+        onclick: () => (this.active ? this.open(index) : this.enlarge(index)),
       },
-      el("img", { src: `/photos/${photo.number}/medium`, alt: photo.key, loading: "lazy" }),
-      label !== null && el("span", { class: "thumb-label" }, inWords(label)),
+      el("img", { src: `/photos/${photo.number}/medium`, alt: "", loading: "lazy" }),
+      label !== null && el("span", { class: "thumb-label" }, typeof label === "string" ? wholeName(label, unlikeNames(this.view.kind.labels)) : inWords(label)),
     );
   }
 
@@ -61,7 +65,7 @@ export class PhotoStrip {
     return el(
       "figure",
       { class: "large" },
-      el("img", { src: `/photos/${photo.number}/large`, alt: photo.key }),
+      el("img", { src: `/photos/${photo.number}/large`, alt: photo.key, onclick: () => this.enlarge() }),
       el(
         "figcaption",
         {},
@@ -71,6 +75,31 @@ export class PhotoStrip {
         button(withKey("Back to the class", "photos"), () => this.toggle()),
       ),
     );
+  }
+
+  /** Show a photo large; the address names it as long as it is. */
+  enlarge(index = this.at) {
+    const { fine, photos } = this.view.row;
+    if (!photos.length) return say("This class has no photos.");
+    openPhotos(photos, index, {
+      title: fine,
+      seen: (at) => {
+        this.at = at;
+        setAddress("class", fine, photos[at].key);
+      },
+      closed: () => {
+        setAddress("class", this.view.row.fine);
+        this.draw();
+      },
+      label: (at) => this.open(at),
+    });
+  }
+
+  /** Show the photo large that the address names. */
+  enlargeNamed(name) {
+    const index = this.photos.findIndex(({ number }) => number === this.view.row.photo);
+    if (index < 0) return say(`This class has no photo “${name}”.`, { fault: true });
+    this.enlarge(index);
   }
 
   open(index) {

@@ -3,10 +3,13 @@
 import { get } from "./api.js";
 import { button, count, el, fill } from "./dom.js";
 import { openDialog } from "./dialogs.js";
-import { act } from "./model.js";
-import { inWords } from "./values.js";
+import { act, kindNamed, namedCell } from "./model.js";
+import { inWords, namesNewLabel } from "./values.js";
 
 const MOST = 1000;
+
+/** Whether a suggestion names a label that its kind does not have yet. */
+const isNewLabel = ({ kind, value }) => namesNewLabel(kindNamed(kind), value);
 
 /** List suggestions of a class (`fine`) or a kind (`kind`) and accept those that are ticked. */
 export async function openSuggestions(scope) {
@@ -19,7 +22,9 @@ export async function openSuggestions(scope) {
     accept.disabled = taken.size === 0;
   };
   const take = () => {
-    act("/api/accept", { suggestions: Object.fromEntries([...taken].map(([number, one]) => [number, one.seen])) });
+    const all = [...taken.values()];
+    const kept = all.filter(({ number }) => number !== null);
+    act("/api/accept", { suggestions: Object.fromEntries(kept.map((one) => [one.number, one.seen])), named: all.filter(({ number }) => number === null).map(namedCell) });
     close();
   };
   const draw = async (least) => {
@@ -29,7 +34,7 @@ export async function openSuggestions(scope) {
     const lines = rows.map((one) => {
       const place = `${one.fine}\u0000${one.kind}`;
       const first = !boxes.has(place) && !one.contradicts;
-      if (first) taken.set(one.number, one);
+      if (first) taken.set(idOf(one), one);
       const others = boxes.get(place) ?? boxes.set(place, new Map()).get(place);
       return line(one, first, taken, others, tell);
     });
@@ -51,17 +56,20 @@ export async function openSuggestions(scope) {
   accept.focus();
 }
 
+/** What a suggestion is told from others by; one from a name has no number. */
+const idOf = ({ number, fine, kind, text }) => number ?? JSON.stringify([fine, kind, text]);
+
 /** A suggestion with its box; `others` are the boxes of the same cell, of which one is ticked at the most. */
 function line(one, first, taken, others, tell) {
   const box = el("input", { type: "checkbox", checked: first });
-  others.set(one.number, box);
+  others.set(idOf(one), box);
   box.addEventListener("change", () => {
-    for (const [number, other] of others) {
+    for (const [id, other] of others) {
       if (other === box && box.checked) continue;
       other.checked = false;
-      taken.delete(number);
+      taken.delete(id);
     }
-    if (box.checked) taken.set(one.number, one);
+    if (box.checked) taken.set(idOf(one), one);
     tell();
   });
   const now = one.contradicts && el("span", { class: "mark warn" }, `now ${inWords(one.current)}`);
@@ -69,7 +77,7 @@ function line(one, first, taken, others, tell) {
     "label",
     { class: "suggestion-line" },
     box,
-    el("span", { class: "what" }, el("strong", {}, one.fine), el("span", {}, `${one.kind}: ${inWords(one.value)} `), now),
+    el("span", { class: "what" }, el("strong", {}, one.fine), el("span", {}, `${one.kind}: ${inWords(one.value)} `, isNewLabel(one) && el("span", { class: "mark" }, "new label")), now),
     el("span", { class: "reason" }, one.reason),
     el("span", { class: "muted score" }, `${Math.round(100 * one.score)} %`),
   );

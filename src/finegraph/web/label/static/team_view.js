@@ -3,10 +3,13 @@
 import { setAddress } from "./address.js";
 import { get, person } from "./api.js";
 import { button, count, el, fill, percent, when } from "./dom.js";
+import { showAction } from "./history.js";
 import { act, model } from "./model.js";
+import { toldInFull } from "./told_edit.js";
 import { afterTyping } from "./typing.js";
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+const share = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
 const cell = (...content) => el("td", {}, ...content);
 const head = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el("th", {}, name))));
 const table = (header, rows, none) =>
@@ -15,6 +18,11 @@ const table = (header, rows, none) =>
 const FIRST = 30;
 /** How many more actions are shown at a time, which is also the most that the server gives at once. */
 const MORE = 200;
+
+/** What edits have values; of others the sentence of their action says all. */
+const OF_VALUES = new Set(["cell", "note", "photo"]);
+/** Actions of which the values say all. */
+const SAID_BY_VALUES = new Set(["decide", "note", "photo"]);
 
 export class TeamView {
   /** @param {{openGrid: (kind: string, show: string) => void, openClass: (fine: string) => void}} go */
@@ -95,7 +103,7 @@ export class TeamView {
         cell(this.many(kind.low_confidence, kind.kind, "low_confidence")),
       ),
     );
-    return table(head("Kind", "Known", "Unknown", "Disagree", "Unsure"), rows, "There are no kinds yet.");
+    return table(head("Kind", "Known", "Unknown", "Disagree", "Model doubts"), rows, "There are no kinds yet.");
   }
 
   many(value, kind, show) {
@@ -112,13 +120,13 @@ export class TeamView {
 
   agreement({ pairs, kinds, fleiss }) {
     const of = kinds.filter((one) => one.cells > 0);
-    const byKind = of.map((one) => el("tr", {}, cell(one.kind), cell(one.cells), cell(one.people), cell(number(one.observed)), cell(number(one.fleiss))));
-    const byPair = pairs.map((one) => el("tr", {}, cell(`${one.one} and ${one.two}`), cell(one.cells), cell(number(one.observed)), cell(number(one.kappa))));
-    if (!byPair.length) return el("p", { class: "muted" }, "No two people have decided the same cell yet.");
+    const byKind = of.map((one) => el("tr", {}, cell(one.kind), cell(one.cells), cell(one.people), cell(share(one.observed)), cell(number(one.fleiss))));
+    const byPair = pairs.map((one) => el("tr", {}, cell(`${one.one} and ${one.two}`), cell(one.cells), cell(share(one.observed)), cell(number(one.kappa))));
+    if (!byPair.length) return el("p", { class: "muted" }, "No two people have labelled the same class yet.");
     return [
       el("p", {}, "Fleiss’ kappa over all kinds: ", el("strong", {}, number(fleiss))),
-      table(head("Pair", "Cells", "Same", "Cohen’s kappa"), byPair, ""),
-      table(head("Kind", "Cells", "People", "Same", "Fleiss’ kappa"), byKind, ""),
+      table(head("Pair", "Both decided", "Agree", "Cohen’s kappa"), byPair, ""),
+      table(head("Kind", "Decided twice", "People", "Agree", "Fleiss’ kappa"), byKind, ""),
     ];
   }
 
@@ -138,9 +146,18 @@ export class TeamView {
   batches(batches) {
     const rows = batches.map((one) => {
       const undo = one.can_undo && button(one.is_undo ? "Redo" : "Undo", () => act("/api/undo", { batch: one.number }), { class: "small" });
-      return el("tr", { class: one.undone ? "undone" : "" }, cell(when(one.at)), cell(one.person ?? "–"), cell(one.text), cell(count(one.count, "edit")), cell(one.undone ? "undone" : undo));
+      return el("tr", { class: one.undone ? "undone" : "" }, cell(when(one.at)), cell(one.person ?? "–"), cell(this.told(one)), cell(one.undone ? "undone" : undo));
     });
-    return table(head("When", "Who", "What", "", ""), rows, "Nothing has happened yet.");
+    return table(head("When", "Who", "What", ""), rows, "Nothing has happened yet.");
+  }
+
+  /** What an action did: the old and the new value of each edit; of many the last ones, and all at a click. */
+  told(batch) {
+    const { action, text, edits, count: all } = batch;
+    const lines = edits.filter(({ target }) => OF_VALUES.has(target)).map((edit) => el("li", {}, toldInFull(edit)));
+    const rest = all > Math.max(1, lines.length) && button(`All ${count(all, "change")} …`, () => showAction(batch), { class: "link" });
+    const title = (!SAID_BY_VALUES.has(action) || !lines.length) && el("p", {}, text);
+    return [title, lines.length > 0 && el("ul", { class: "edits" }, lines), rest];
   }
 
   actions = {};

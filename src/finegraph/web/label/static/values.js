@@ -7,6 +7,9 @@ export function labelsIn(value) {
   return value.one_of ?? value.all_of ?? Object.keys(value.weights ?? {});
 }
 
+/** Whether a value is a label that a kind does not have yet. */
+export const namesNewLabel = (kind, value) => typeof value === "string" && kind !== undefined && !kind.labels.includes(value);
+
 /** The weight of a label in a value, where it says one. */
 export const weightOf = (value, label) => value?.weights?.[label];
 
