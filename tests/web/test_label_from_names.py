@@ -25,7 +25,9 @@ def dishes(store):
 def test_a_new_label_is_suggested_accepted_and_undone(menu, page):
     store, server = menu
     enter(page, server, place="#class=" + NAMES[0])
-    press(page, "1", "ArrowRight", "1")  # two of mapo tofu, and with the one at home there are three
+    press(page, "1", "ArrowRight")
+    expect(page.locator("h1")).to_have_text(NAMES[1])
+    press(page, "1")  # two of mapo tofu, and with the one at home there are three
     saved(page)
     page.goto(f"{server.url}/#class={NAMES[3]}")
     page.wait_for_selector('.kind.focus .option.suggested:has-text("kung pao chicken")')

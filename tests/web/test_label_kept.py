@@ -130,7 +130,9 @@ def test_classes_without_any_kind_can_be_begun_with(tmp_path, page):
         page.wait_for_selector('dialog[aria-label="Names"]')
         saved(page)
         assert session.store.version == 1
-        press(page, "Escape", "g")
+        press(page, "Escape")
+        page.wait_for_selector("dialog", state="detached")
+        press(page, "g")
         expect(page.locator(".begin")).to_contain_text("What do you want to say of each class?")
         page.get_by_role("button", name="Add a kind").click()
         page.get_by_label("Name of the new kind").fill("dish")

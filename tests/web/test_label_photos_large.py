@@ -3,7 +3,7 @@
 from urllib.parse import quote, urlencode
 
 import pytest
-from label_hands import SHUMAI, TOFU, enter, focused_kind, press, saved, wait_until
+from label_hands import SHUMAI, TOFU, Held, enter, focused_kind, press, saved, wait_until
 from label_server import menu_session, photo_folder, serving
 from playwright.sync_api import expect
 
@@ -115,6 +115,21 @@ def test_an_open_page_follows_another_address(server, page):
     page.evaluate("hash => (location.hash = hash)", "#" + urlencode({"class": SHUMAI, "photo": "2.jpg"}))
     loaded(page)
     assert shown(page) == f"{SHUMAI}/2.jpg"
+
+
+def test_a_key_for_the_class_before_is_not_for_that_of_another_address(session, server, page):
+    enter(page, server)
+    held = Held(page, "**/api/class?*")
+    press(page, "ArrowRight", "ArrowRight", "2")  # the first is there already, the second is on its way
+    held.wait()
+    page.evaluate("hash => (location.hash = hash)", "#" + urlencode({"class": SHUMAI}))
+    held.wait(2)
+    held.let_go()
+    expect(page.locator("h1")).to_have_text(SHUMAI)
+    press(page, "ArrowDown", "1")
+    saved(page)
+    wait_until(page, lambda: session.store.cell(SHUMAI, "restaurant").by == "Ann")
+    assert session.store.cell(SHUMAI, "dish").by != "Ann"
 
 
 def test_an_address_without_a_photo_opens_the_class(server, page):

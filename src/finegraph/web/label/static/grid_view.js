@@ -48,7 +48,7 @@ export class GridView {
     this.list.taken = putRows;
     this.list.shown = () => this.marks.ask();
     this.marks = new GridMarks(
-      () => ({ kind: this.kindName, numbers: this.root.hidden ? [] : this.list.drawnRows().flatMap((row) => row.number ?? []) }),
+      () => ({ kind: this.kindName, numbers: this.root.hidden || !this.kind ? [] : this.list.drawnRows().flatMap((row) => row.number ?? []) }),
       (numbers) => this.list.mark((row) => numbers.has(row?.number)),
     );
     narrow.addEventListener("change", () => {

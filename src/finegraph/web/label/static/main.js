@@ -262,7 +262,10 @@ async function start() {
   find("#name").textContent = model.name;
   document.title = `${model.name} – label`;
   await openAddress();
-  addEventListener("hashchange", openAddress);
+  addEventListener("hashchange", () => {
+    waiting.splice(0); // these keys were for what was open before
+    openAddress();
+  });
   saver.run();
   follow();
 }
