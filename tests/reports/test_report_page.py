@@ -352,7 +352,7 @@ def test_a_wrong_label_leads_into_label(new_page, address):
     label = page.locator("#viewer-title").inner_text()
     assert re.fullmatch(r"photos/\d{5}/\d{6}\.jpg", file)
     parts = [quote(part, safe="") for part in (label, file)]
-    assert panel.locator("a").get_attribute("href") == f"http://127.0.0.1:8377/#/class/{parts[0]}/{parts[1]}"
+    assert panel.locator("a").get_attribute("href") == f"http://127.0.0.1:8377/#class={parts[0]}&photo={parts[1]}"
     panel.locator(".copy").first.click()
     assert panel.get_by_text("Copied").is_visible()
     assert page.evaluate("navigator.clipboard.readText()") == command

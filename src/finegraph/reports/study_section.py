@@ -34,6 +34,8 @@ from finegraph.reports.words import listed
 
 MOST_LINES = 6
 """How many methods a curve can show so that they can be told apart, also in grey."""
+_METRICS = {"top1": "top 1", "top5": "top 5", "nll": "negative log-likelihood"}
+"""What metrics are called, as in the report of a run; those of kinds have the names of the kinds."""
 PREFERRED = ("softmax", "bipartite", "bipartite-two", "softmax-marginal", "independent", "ensemble")
 
 
@@ -211,7 +213,7 @@ def _table(rows: list[StudyRow], metric: str) -> dict[str, Any]:
     methods = list(dict.fromkeys(row.method for row in rows))
     cells = {(row.method, row.text["amount"]): row for row in rows}
     return {
-        "metric": metric.removeprefix("kind:"),
+        "metric": _METRICS.get(metric, metric.removeprefix("kind:")),
         "unit": "%" if share else "",
         "amounts": [f"{step} per class" if step.isdecimal() else step for step in steps],
         "rows": [

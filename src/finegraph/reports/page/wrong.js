@@ -27,12 +27,12 @@ function wrongLabel(photo, open) {
   const truth = page.truth[photo];
   if (truth < 0) return null;
   const file = folder === null ? null : `${folder}${page.names[photo]}`;
-  const place = [page.fine[truth], ...(file === null ? [] : [file])].map(encodeURIComponent).join("/");
+  const place = `class=${encodeURIComponent(page.fine[truth])}&photo=${encodeURIComponent(file ?? page.names[photo])}`;
   return el("details", { class: "wrong", open }, el("summary", null, "Wrong label?"),
     command === null ? null : el("div", null,
       el("p", null, "To look at the photo beside others of its class, and to correct what it shows, start"),
       el("div", { class: "command" }, el("code", null, command), copyButton(command)),
-      el("p", null, el("a", { href: `${address}#/class/${place}`, target: "_blank", rel: "noopener" }, "Open this photo in label ↗"),
+      el("p", null, el("a", { href: `${address}#${place}`, target: "_blank", rel: "noopener" }, "Open this photo in label ↗"),
         el("span", { class: "note" }, ` at ${address} on this machine, while that command runs.`))),
     el("p", null, advice),
     el("div", { class: "command" }, el("code", null, file ?? page.names[photo]), copyButton(file ?? page.names[photo])));
