@@ -33,3 +33,7 @@ def test_sick_installation(finegraph, monkeypatch):
     document = json.loads(finegraph("doctor", "--json").out)
     assert document["healthy"] is False
     assert document["extras"][0]["present"] is False
+
+
+def test_doctor_keeps_to_80_columns(finegraph):
+    assert max(map(len, finegraph("doctor").out.splitlines())) <= 80

@@ -119,7 +119,7 @@ def test_missing_file(finegraph, menu_file, command):
 def test_folder_and_foreign_file(finegraph, tmp_path, command):
     other = tmp_path / "menu.xlsx"
     other.write_bytes(b"PK")
-    for path, words in ((tmp_path, "got"), (other, "a graph file ends in .csv or .json")):
+    for path, words in ((tmp_path, "expected folders with photos"), (other, "a graph file ends in .csv or .json")):
         outcome = finegraph("graph", command, path, "--json")
         assert (outcome.code, outcome.out) == (3, "")
         assert words in outcome.err
@@ -138,9 +138,9 @@ def test_show(finegraph, menu_file):
     lines = [line.split("  ") for line in outcome.out.splitlines()]
     rows = {line[0]: [cell.strip() for cell in line[1:] if cell.strip()] for line in lines}
     assert outcome.out.splitlines()[0] == f"{menu_file}: 4 fine labels, 5 kinds, 19 edges"
-    assert rows["dish"] == ["one of 2", "4 one", "2 each", "1.00", "mapo tofu (2), kung pao (2)"]
+    assert rows["dish"] == ["one of 2", "4 one", "2 each", "1.00", "mapo tofu (2)"]  # as many labels as 80 columns hold
     assert rows["with"][:2] == ["any of 2", "2 one, 1 several, 1 unknown"]
-    assert rows["with"][2:] == ["2 each", "0.92", "tofu (2), pork (2)"]
+    assert rows["with"][2:] == ["2 each", "0.92", "tofu (2)"]
     assert rows["served"][:2] == ["one of 2", "3 one, 1 several"]
 
 
@@ -188,3 +188,16 @@ def test_picture_in_a_folder_that_is_not_there(finegraph, menu_file, tmp_path):
     assert (outcome.code, outcome.out) == (3, "")
     assert "cannot write" in outcome.err
     assert "No such file or directory" in outcome.err
+
+
+def test_show_keeps_to_80_columns(finegraph, tmp_path, on_a_terminal):
+    path = tmp_path / "long.csv"
+    names = [f"a dish with a rather long name {letter}" for letter in "abc"]
+    rows = [f"fine {number},{names[number % 3]},{'yes' if number % 2 else 'no'}" for number in range(9)]
+    path.write_text("fine,dish,spicy\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    outcome = finegraph("graph", "show", path)
+    kinds = outcome.out.splitlines()[1:]
+    assert kinds[1].endswith("a dish with a rather long name a (3)")
+    assert kinds[2].endswith("no (5), yes (4)")
+    on_a_terminal(80)
+    assert max(len(line.rstrip()) for line in unstyled(finegraph("graph", "show", path).out).splitlines()[1:]) <= 80

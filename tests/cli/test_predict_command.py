@@ -80,7 +80,7 @@ def test_what_is_printed(finegraph, model, photo):
 def test_what_contradicts_the_photo_is_said(capsys):
     sure = Statement(None, "Anjou", 0.99, 1)
     found = Prediction("p.jpg", (Answer("Anjou", 0.99),), {}, 0.05, sure, None, None, 1 / 4000, True)
-    print_prediction(console(), found, {"coarse": ("Pear",), "with: nut": ("no",)})
+    print_prediction(console(), found, {"product": ("Pear",), "with: nut": ("no",)})
     lines = capsys.readouterr().out.splitlines()
     assert lines[3:5] == [
         "  If the coarse is Pear and with nut: no, then it is Anjou (99.0%).",

@@ -32,9 +32,9 @@ def test_samples(grocery):
 def test_graph(grocery):
     graph = source_graph(f"grocery:{grocery}")
     assert graph.fine == ("Royal-Gala", "Pink-Lady", "Leek", "Oat-Milk")
-    assert graph.labels("coarse") == ("Apple", "Leek", "Milk")
+    assert graph.labels("product") == ("Apple", "Leek", "Milk")
     assert graph.labels("group") == ("Fruit", "Vegetables")
-    assert graph.parents("coarse").tolist() == [0, 0, 1, 2]
+    assert graph.parents("product").tolist() == [0, 0, 1, 2]
     assert graph.parents("group").tolist() == [0, 0, 1, -1]
 
 

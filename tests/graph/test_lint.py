@@ -168,8 +168,22 @@ def test_a_label_that_occurs_once_and_looks_like_another(once, often, found):
         assert warnings(text, "misspelt-label")[0].hint == f"did you mean {often!r}?"
 
 
-def test_a_label_that_occurs_twice_is_meant():
+def test_a_plural_that_occurs_twice_is_meant():
     assert places("fine,k\na,noodle\nb,noodle\nc,noodles\nd,noodles\n", "misspelt-label") == []
+
+
+def test_a_label_that_occurs_twice_may_be_misspelt():
+    rows = [f"{number},{'sparrow' if number < 4 else 'sparow'}" for number in range(6)]
+    [found] = warnings("fine,family\n" + "\n".join(rows) + "\n", "misspelt-label")
+    assert (found.line, found.column, found.value) == (6, "family", "sparow")
+    assert found.message == "occurs 2 times and looks like 'sparrow', which occurs 4 times"
+
+
+def test_fine_labels_may_be_misspelt():
+    text = "fine,family\nHouse Sparrow,a\nFox Sparrow,a\nHouse Sparow,b\nHerring Gull,b\n"
+    [found] = warnings(text, "misspelt-label")
+    assert (found.line, found.column, found.value) == (4, "fine", "House Sparow")
+    assert found.message == "looks like 'House Sparrow'"
 
 
 def test_misspelt_labels_of_a_group_are_found():

@@ -49,16 +49,16 @@ def test_sentences(sure, given, words):
 @pytest.mark.parametrize(
     ("given", "condition"),
     [
-        ({"coarse": ("Pear",)}, "it is Pear"),
-        ({"coarse": "Pear"}, "it is Pear"),
-        ({"coarse": {"Pear"}}, "it is Pear"),
+        ({"product": ("Pear",)}, "it is Pear"),
+        ({"product": "Pear"}, "it is Pear"),
+        ({"product": {"Pear"}}, "it is Pear"),
         ({"ingredient: nut": ("yes",)}, "it is with nut"),
         ({"ingredient: nut": {"no"}}, "it is without nut"),
         ({"spicy": True}, "spicy: yes"),
         ({"spicy": {"yes"}}, "spicy: yes"),
-        ({"coarse": {"Pear", "Plum"}}, "what you told is true"),
-        ({"coarse": {"Pear": 0.9}}, "what you told is true"),
-        ({"coarse": "Pear", "spicy": True}, "what you told is true"),
+        ({"product": {"Pear", "Plum"}}, "what you told is true"),
+        ({"product": {"Pear": 0.9}}, "what you told is true"),
+        ({"product": "Pear", "spicy": True}, "what you told is true"),
     ],
 )
 def test_what_contradicts_the_photo_is_never_sure(given, condition):

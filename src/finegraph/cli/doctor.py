@@ -50,10 +50,13 @@ def _print(diagnosis: Diagnosis) -> None:
     print_table(to, ("part", "state"), parts, styles=["bold red" if part.problem else "" for part in diagnosis.parts])
     if not to.is_terminal:  # there, tables have room around them
         to.print()
-    rows = [(extra.name, "there" if extra.present else extra.install, extra.enables) for extra in diagnosis.extras]
+    rows = [(extra.name, "there" if extra.present else "missing", extra.enables) for extra in diagnosis.extras]
     print_table(to, ("extra", "state", "what it enables"), rows)
     if not to.is_terminal:
         to.print()
+    for extra in diagnosis.extras:
+        if not extra.present:
+            to.print(Text(f"to get {extra.name}: {extra.install}"))
     broken = [printable(part.name) for part in diagnosis.parts if part.problem]
     if broken:
         to.print(Text("does not work: " + ", ".join(broken), style="red"))

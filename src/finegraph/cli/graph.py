@@ -11,7 +11,17 @@ import typer
 
 from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
-from finegraph.cli.terminal import WIDE, console, count, print_json, print_pairs, print_table, printable
+from finegraph.cli.terminal import (
+    NARROW,
+    WIDE,
+    aligned,
+    console,
+    count,
+    print_json,
+    print_pairs,
+    print_table,
+    printable,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +32,14 @@ if TYPE_CHECKING:
 
 graph_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check and show label graphs.")
 
-GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file, .csv or .json.")]
+Graph = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="Whatever has a graph: a graph file (.csv, .json), a label store (.db), a run or model folder, or "
+        "photos: a folder per class, a manifest, cub:FOLDER, cars:FOLDER or grocery:FOLDER.",
+    ),
+]
 MOST_PRINTED = 50
 """How many findings a terminal is filled with."""
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -30,17 +47,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and 
 
 @graph_app.command(cls=Command)
 def check(
-    file: GraphFile,
+    graph: Graph,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find all faults of a graph file, or what is doubtful in it.
+    """Find all faults of a label graph, or what is doubtful in it.
 
     Exits with 1 if there are errors.
     """
     from finegraph.workflows.graph import check_graph
 
-    result = check_graph(file)
+    result = check_graph(graph)
     if as_json:
         print_json(_check_document(result))
     else:
@@ -51,7 +68,7 @@ def check(
 
 @graph_app.command(cls=Command)
 def show(
-    file: GraphFile,
+    graph: Graph,
     svg: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Draw the graph and write the picture to this file.")
     ] = None,
@@ -67,7 +84,7 @@ def show(
     """
     from finegraph.workflows.graph import show_graph
 
-    view = show_graph(file, kind or None, svg)
+    view = show_graph(graph, kind or None, svg)
     if as_json:
         print_json(view)
     else:
@@ -133,6 +150,7 @@ def _none_or(number: int, noun: str) -> str:
 
 def _print_view(view: GraphView) -> None:
     """The numbers of a graph for people."""
+    from rich.cells import cell_len
     from rich.text import Text
 
     to = console()
@@ -141,17 +159,14 @@ def _print_view(view: GraphView) -> None:
     to.print(Text.assemble((printable(view.file), "bold"), f": {size}"))
     if summary.columns and (not to.is_terminal or to.width >= WIDE):
         rows = [
-            (
-                column.name,
-                _labels(column),
-                _parents(column),
-                _children(column),
-                f"{column.entropy:.2f}",
-                _frequent(column, 3),
-            )
+            [column.name, _labels(column), _parents(column), _children(column), f"{column.entropy:.2f}"]
             for column in summary.columns
         ]
-        print_table(to, ("kind", "labels", "fine labels", "children", "bits", "most frequent"), rows, right=(4,))
+        headings = ["kind", "labels", "fine labels", "children", "bits"]
+        # In a file or a pipe, lines hold as many labels as an ordinary terminal is wide.
+        room = None if to.is_terminal else NARROW - 2 - max(map(cell_len, aligned([headings, *rows], right=(4,))))
+        rows = [[*row, _frequent(column, 3, room)] for row, column in zip(rows, summary.columns, strict=True)]
+        print_table(to, [*headings, "most frequent"], rows, right=(4,))
     else:
         for column in summary.columns:
             _print_block(to, column)
@@ -193,6 +208,9 @@ def _children(column: ColumnSummary) -> str:
     return f"{column.children_min:,} to {column.children_max:,}, median {column.children_median:g}"
 
 
-def _frequent(column: ColumnSummary, most: int) -> str:
-    """The labels with the most children."""
-    return ", ".join(f"{entry.label} ({entry.fine:,})" for entry in column.most_frequent[:most])
+def _frequent(column: ColumnSummary, limit: int, room: int | None = None) -> str:
+    """The labels with the most children: so many, but no more than there is room for, and at least one."""
+    shown = [f"{entry.label} ({entry.fine:,})" for entry in column.most_frequent[:limit]]
+    while room is not None and len(shown) > 1 and len(", ".join(shown)) > room:
+        shown.pop()
+    return ", ".join(shown)

@@ -39,6 +39,9 @@ LAYOUTS: dict[str, tuple[Callable[[Path], Samples], Callable[[Path], LabelGraph]
 """Each layout with what reads its samples and what reads its graph."""
 
 
+_LONGEST_HEADER = 1 << 20
+
+
 def read_samples(source: str | os.PathLike[str]) -> Samples:
     """The samples of a source.
 
@@ -64,6 +67,24 @@ def source_graph(source: str | os.PathLike[str]) -> LabelGraph:
     return LAYOUTS[layout][1](path)
 
 
+def names_layout(source: str) -> bool:
+    """Whether a name says how a folder is laid out, as `cub:FOLDER` does."""
+    layout, mark, place = source.partition(":")
+    return bool(mark and place) and layout in LAYOUTS and not os.path.exists(source)
+
+
+def is_manifest(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a manifest, by its header, rather than another CSV file such as a graph."""
+    if not os.fspath(path).lower().endswith(".csv"):
+        return False
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+            header = {cell.strip().strip('"') for cell in file.readline(_LONGEST_HEADER).split(",")}
+    except OSError:
+        return False
+    return {"path", "label"} <= header and "fine" not in header
+
+
 def parse_source(source: str | os.PathLike[str]) -> tuple[str, Path]:
     """The layout of a source and its path.
 
@@ -72,7 +93,7 @@ def parse_source(source: str | os.PathLike[str]) -> tuple[str, Path]:
     """
     text = os.fspath(source)
     layout, mark, place = text.partition(":")
-    if mark and layout in LAYOUTS and place and not os.path.exists(text):
+    if names_layout(text):
         return layout, Path(place)
     path = Path(text)
     if path.is_dir():

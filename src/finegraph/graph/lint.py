@@ -218,12 +218,22 @@ def _not_nfc(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
 
 
 def _misspelt_label(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
-    """A label that stands in one cell only and is nearly another, more frequent one; see `spelling`."""
+    """A label, or a fine label, that is nearly another one; see `spelling`."""
+    for one, other in misspelt(graph.fine, np.ones(len(graph), dtype=np.int64)):
+        meant = repr(shorten(graph.fine[other]))
+        hint = f"did you mean {meant}? if both are meant, leave them"
+        line_of = _fine_line(lines, one)
+        yield _warn("misspelt-label", f"looks like {meant}", hint, line=line_of, column="fine", value=graph.fine[one])
     for column, names, counts, line in _label_sets(graph, lines):
         for one, other in misspelt(names, counts):
-            message = f"occurs once and looks like {shorten(names[other])!r}, which occurs {counts[other]} times"
-            hint = f"did you mean {shorten(names[other])!r}?"
+            meant = repr(shorten(names[other]))
+            message = f"occurs {_times(counts[one])} and looks like {meant}, which occurs {_times(counts[other])}"
+            hint = f"did you mean {meant}?"
             yield _warn("misspelt-label", message, hint, line=line(one), column=column, value=names[one])
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def _alike(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:

@@ -1,11 +1,18 @@
 """Names that were probably meant.
 
-Two names are near when they differ by one letter that is added, left out, changed or swapped with the next one, or when
-they agree but for accents, vowels and doubled letters and are alike in all. Names that differ in their digits are never
-near ("table 1", "table 2"), nor those that differ in a short word ("type A", "type B") by more than a swap, nor those
-in scripts that write a word with one sign. To find the near ones among many, every name is hashed with each of its
-letters left out: names that share a hash are compared, no others. So the time is linear in the letters, not quadratic
-in the names.
+A name that occurs once is compared generously with those that occur more often. Two names are near when they differ by
+one letter that is added, left out, changed or swapped with the next one, or when they agree but for accents, vowels and
+doubled letters and are alike in all. Names that differ in their digits are never near ("table 1", "table 2"), nor those
+that differ in a short word ("type A", "type B") by more than a swap, nor those in scripts that write a word with one
+sign.
+
+Where both occur once, as fine labels do, or both more often, each is somebody's choice, and real names are often a
+letter apart ("peach", "perch"; "carrot", "parrot"; "noodle", "noodles"). There, more is asked for: one letter inside a
+long word, neither its first nor its last, and a word that few names have. Accents, and where words are joined, count
+as well.
+
+To find the near ones among many, every name is hashed with each of its letters left out: names that share a hash are
+compared, no others. So the time is linear in the letters, not quadratic in the names.
 """
 
 from __future__ import annotations
@@ -13,7 +20,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 
 import numpy as np
@@ -27,6 +35,12 @@ _LONGEST = 64
 _ALIKE = 0.8
 """How much of two names that agree but for vowels must be the same; "resteraunt" is 0.8 of "restaurant"."""
 _SHORT_WORD = 5
+_LONG_WORD = 6
+"""From so many letters on, one letter inside of a word rarely makes another word."""
+_USUAL_WORD = 3
+"""A word in so many names is no slip."""
+_SERIES = 20
+"""So many names that agree but for a letter are a series, not slips."""
 _FIRST_WORD_SIGN = "\u2e80"
 """From here on Unicode has mostly scripts in which one sign is a word, where one other sign is another word."""
 _BREAKS = re.compile(r"[\W_]+")
@@ -61,13 +75,18 @@ class Suggestions:
 
 
 def misspelt(names: Sequence[str], counts: IntArray) -> list[tuple[int, int]]:
-    """Pairs (misspelt, meant) of names: one that occurs once and a near one that occurs more often.
+    """Pairs (misspelt, meant) of names: of each name that may be misspelt, the one that was probably meant.
 
     Args:
-        names: the labels of a kind.
+        names: the labels of a kind, or fine labels.
         counts: how often each occurs.
     """
     folded = [fold(name) for name in names]
+    return sorted({**dict(_slips(folded, counts)), **dict(_rare(folded, counts))}.items())
+
+
+def _rare(folded: Sequence[str], counts: IntArray) -> list[tuple[int, int]]:
+    """Pairs of a name that occurs once and a near one that occurs more often."""
     usual = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i] > 1]
     rare = [int(i) for i in np.flatnonzero(counts == 1)]
     if not usual or not rare:
@@ -86,7 +105,64 @@ def misspelt(names: Sequence[str], counts: IntArray) -> list[tuple[int, int]]:
         better = one not in found or counts[other] > counts[found[one]]
         if better and near(folded[one], folded[other]):
             found[one] = other
-    return sorted(found.items())
+    return list(found.items())
+
+
+def _slips(folded: Sequence[str], counts: IntArray) -> Iterator[tuple[int, int]]:
+    """Pairs of names that both occur once, or both more often, and differ by what can hardly be meant."""
+    plain = [_plain(name) if len(name) <= _LONGEST and max(name) < _FIRST_WORD_SIGN else "" for name in folded]
+    buckets: dict[int, list[int]] = {}
+    for index, name in enumerate(plain):
+        if name and counts[index] > 0:
+            for key in _slip_hashes(name):
+                buckets.setdefault(key, []).append(index)
+    pairs = {
+        (one, other)
+        for members in buckets.values()
+        if 1 < len(members) <= _SERIES
+        for place, one in enumerate(members)
+        for other in members[place + 1 :]
+        if folded[one] != folded[other] and (counts[one] > 1) == (counts[other] > 1)
+    }
+    if not pairs:
+        return
+    uses = Counter(word for name in plain for word in set(_BREAKS.split(name)))
+    for one, other in sorted(pairs):
+        words = _slip(plain[one], plain[other])
+        if words is not None and min(uses[word] for word in words) < _USUAL_WORD:
+            weights = [(int(counts[index]), uses[word]) for index, word in zip((one, other), words, strict=True)]
+            yield (one, other) if weights[0] < weights[1] else (other, one)
+
+
+def _slip_hashes(name: str) -> set[int]:
+    """The hashes of a name without breaks between its words, and with each letter inside of a long word left out."""
+    words = _BREAKS.split(name)
+    hashes = {hash("".join(words))}
+    for place, word in enumerate(words):
+        if len(word) >= _LONG_WORD:
+            before, after = "".join(words[:place]), "".join(words[place + 1 :])
+            hashes |= {hash(before + word[:i] + word[i + 1 :] + after) for i in range(1, len(word) - 1)}
+    return hashes
+
+
+def _slip(one: str, other: str) -> tuple[str, str] | None:
+    """The words in which two names differ, where that is a slip; the names where only accents or breaks differ."""
+    if _DIGITS.findall(one) != _DIGITS.findall(other):
+        return None
+    words, others = _BREAKS.split(one), _BREAKS.split(other)
+    if "".join(words) == "".join(others):
+        return (one, other) if len("".join(words)) >= _LONG_WORD else None
+    if len(words) != len(others):
+        return None
+    changed = [(a, b) for a, b in zip(words, others, strict=True) if a != b]
+    if len(changed) > 1:
+        return None
+    [(word, other_word)] = changed
+    inside = word[0] == other_word[0] and word[-1] == other_word[-1]
+    # Another letter makes another word more often than one more or less, or two swapped: "butter", "bitter".
+    another = len(word) == len(other_word) and not _swapped(word, other_word)
+    long = min(len(word), len(other_word)) >= _LONG_WORD + another
+    return (word, other_word) if inside and long and _one_edit(word, other_word) else None
 
 
 def near(one: str, other: str) -> bool:

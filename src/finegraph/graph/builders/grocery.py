@@ -1,7 +1,7 @@
-"""The label graph of the Grocery Store data set: 81 products, their coarse classes and their groups.
+"""The label graph of the Grocery Store data set: 81 classes, the product that each is one of, and their groups.
 
-`classes.csv` names each class and its coarse class; the group (Fruit, Packages, Vegetables) is the folder right below
-the split, in the paths of the lists `train.txt`, `val.txt` and `test.txt`:
+`classes.csv` names each class and its coarse class, which is the product ("Pear", "Milk"); the group (Fruit, Packages,
+Vegetables) is the folder right below the split, in the paths of the lists `train.txt`, `val.txt` and `test.txt`:
 
     train/Fruit/Apple/Golden-Delicious/Golden-Delicious_001.jpg, 0, 0
 
@@ -26,7 +26,7 @@ Classes = dict[int, tuple[str, str]]
 
 
 def graph_from_grocery(folder: str | os.PathLike[str]) -> LabelGraph:
-    """The graph of a folder with the layout of the Grocery Store data set, with the kinds `coarse` and `group`.
+    """The graph of a folder with the layout of the Grocery Store data set, with the kinds `product` and `group`.
 
     Args:
         folder: the folder with `classes.csv` in it.
@@ -47,7 +47,7 @@ def graph_from_grocery(folder: str | os.PathLike[str]) -> LabelGraph:
             faults.of(folder).add("several-groups", message, hint="move them into one")
     faults.raise_if_any()
     table = {
-        name: {"coarse": coarse, "group": next(iter(groups.get(name, ())), None)}
+        name: {"product": coarse, "group": next(iter(groups.get(name, ())), None)}
         for _, (name, coarse) in sorted(classes.items())
     }
     return LabelGraph.from_table(table)
