@@ -29,6 +29,7 @@ from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples, source_graph
 from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, paired_interval
 from finegraph.evaluation.relations import judge_kind
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
@@ -41,8 +42,6 @@ from finegraph.workflows.tune_head import feature_scales
 
 HEADS = ("softmax", "bipartite")
 FIGURES = ("top1", "top5", "kinds", "nll")
-_T95 = {9: 2.262, 10: 2.228, 11: 2.201, 14: 2.145, 19: 2.093, 29: 2.045}
-"""Student's t for 95 % by degrees of freedom; between them the next lower is used."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, 
         rows = {head: [row for row in results if row["photos"] == count and row["head"] == head] for head in HEADS}
         for figure in FIGURES:
             soft, bip = (np.array([row[figure] for row in rows[head]]) for head in HEADS)
-            low, high = _interval(bip - soft, rows, figure)
+            found = interval(rows["bipartite"], rows["softmax"], figure)
             digits = 3 if figure == "nll" else 2
             table.add_row(
                 str(count or "all") if figure == "top1" else "",
@@ -152,25 +151,25 @@ def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, 
                 f"{soft.mean():.{digits}f}",
                 f"{bip.mean():.{digits}f}",
                 f"{(bip - soft).mean():+.{digits}f}",
-                "" if math.isnan(low) else f"{low:+.{digits}f} to {high:+.{digits}f}",
+                "" if found is None else f"{found.low:+.{digits}f} to {found.high:+.{digits}f}",
             )
         table.add_section()
     return table
 
 
-def _interval(difference: np.ndarray, rows: dict[str, list[dict]], figure: str) -> tuple[float, float]:
-    """A 95 % interval of the mean difference."""
-    count = len(difference)
-    if count > 1:
-        t = next(value for freedom, value in sorted(_T95.items(), reverse=True) if freedom <= max(count - 1, 9))
-        half = t * float(difference.std(ddof=1)) / math.sqrt(count)
-        return float(difference.mean()) - half, float(difference.mean()) + half
+def interval(rows: list[dict], others: list[dict], figure: str) -> Interval | None:
+    """A 95 % interval of the mean difference of a figure: over draws, or over photos where there is one draw.
+
+    Args:
+        rows: what each draw gave with one head.
+        others: the same draws with the other head.
+        figure: which figure; of one draw, only top-1 is known photo by photo.
+    """
+    if len(rows) > 1:
+        return paired_interval([row[figure] for row in rows], [row[figure] for row in others])
     if figure != "top1":
-        return math.nan, math.nan
-    gain = 100.0 * (rows["bipartite"][0]["right"].astype(float) - rows["softmax"][0]["right"].astype(float))
-    random = np.random.default_rng(0)
-    means = [gain[random.integers(0, len(gain), len(gain))].mean() for _ in range(2000)]
-    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+        return None
+    return paired_bootstrap_interval(100.0 * rows[0]["right"], 100.0 * others[0]["right"])
 
 
 def _options() -> argparse.Namespace:

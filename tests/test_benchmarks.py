@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from finegraph.data.findings import Finding
@@ -68,3 +69,25 @@ def test_a_bad_file_that_only_the_check_names_is_a_miss(benchmark, tmp_path, mon
     (tmp_path / "again").mkdir()
     found = module.photos_drill(tmp_path / "again", 12, seed=0)
     assert found["named once, by both"] == found["bad"] - 1
+
+
+@pytest.mark.parametrize(("draws", "t"), [(2, 12.7062), (3, 4.3027), (5, 2.7764), (10, 2.2622), (20, 2.0930)])
+def test_intervals_of_accuracy_know_how_many_draws_there_were(benchmark, draws, t):
+    """With Student's t of ten draws, the interval of two would be six times too narrow."""
+    gains = np.random.default_rng(draws).normal(1.0, 0.5, draws)
+    others = np.linspace(40.0, 60.0, draws)
+    rows, rivals = ([{"top5": value} for value in values] for values in (others + gains, others))
+    found = benchmark("accuracy").interval(rows, rivals, "top5")
+    half = t * gains.std(ddof=1) / np.sqrt(draws)
+    assert (found.mean, found.low, found.high) == pytest.approx(
+        (gains.mean(), gains.mean() - half, gains.mean() + half), rel=1e-4
+    )
+
+
+def test_the_interval_of_one_draw_is_over_photos(benchmark):
+    right, other = np.arange(400) % 4 > 0, np.arange(400) % 2 > 0
+    module = benchmark("accuracy")
+    found = module.interval([{"right": right}], [{"right": other}], "top1")
+    assert found.mean == pytest.approx(25.0)
+    assert 18.0 < found.low < 25.0 < found.high < 32.0
+    assert module.interval([{"nll": 1.0}], [{"nll": 2.0}], "nll") is None

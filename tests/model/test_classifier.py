@@ -336,3 +336,49 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "finegraph.model.classifier")
     with pytest.raises(MissingExtraError, match=r'needs scikit-learn.*pip install "finegraph\[sklearn\]"'):
         importlib.import_module("finegraph.model.classifier")
+
+
+# ---- numbers of any size ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("standardize", [True, "together"])
+@pytest.mark.parametrize("power", [664, -664, 997, -990])  # 1e200, 1e-200, 1e300, 1e-298
+def test_features_of_any_size_are_scaled(power, standardize):
+    """Times a power of two, which rounds nothing, all answers stay as they are."""
+    features, names, test, _ = digits(3)
+    size = 2.0**power
+    usual = BipartiteClassifier(DIGITS, standardize=standardize).fit(features, names)
+    other = BipartiteClassifier(DIGITS, standardize=standardize).fit(features * size, names)
+    assert np.allclose(other.predict_proba(test * size), usual.predict_proba(test), atol=1e-9)
+
+
+def test_features_that_differ_by_more_than_there_is_are_refused():
+    features, names = np.array([[-1.7e308]] * 3 + [[1.7e308]]), ["one", "two"] * 2
+    with pytest.raises(InputError, match=r"features: they differ by more than float64 holds; divide them"):
+        BipartiteClassifier(DIGITS).fit(features, names)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1e200, np.float64), (1e30, np.float32)])
+def test_features_that_are_too_large_as_they_are_are_refused(size, dtype):
+    features, names, _, _ = digits(3)
+    with pytest.raises(InputError, match=r"features: numbers as large as 1e\+\d+ overflow in float\d\d when .* divide"):
+        BipartiteClassifier(DIGITS, standardize=False).fit((features * size).astype(dtype), names)
+
+
+def test_samples_that_are_too_far_from_those_of_the_fit_are_refused():
+    features, names, test, _ = digits(3)
+    model = BipartiteClassifier(DIGITS).fit(features.astype(np.float32), names)
+    far = test.copy()
+    far[2, 5] = 1e200
+    with pytest.raises(InputError, match=r"sample 2 is so far from those of the fit, in feature 5, .* in float32"):
+        model.predict_proba(far)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_features_that_are_no_numbers_are_refused(fitted, bad):
+    model, test, _ = fitted
+    features, names, _, _ = digits(3)
+    for broken, ask in ((features.copy(), lambda x: clone(model).fit(x, names)), (test.copy(), model.predict)):
+        broken[1, 2] = bad
+        with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+            ask(broken)

@@ -190,19 +190,35 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.standardize:
             share = (weight / weight.sum()).astype(np.float64)
             self.mean_ = share @ features
-            spread = np.sqrt(share @ np.square(features - self.mean_))
+            with np.errstate(over="ignore"):  # found out below, in words
+                spread = _root_mean_square(features - self.mean_, share)
+            if not np.isfinite(spread).all():
+                raise InputError("features: they differ by more than float64 holds; divide them by a large number")
             # A feature that never changes is left alone; what rounding makes of its spread is no scale.
             constant = spread <= 10 * np.finfo(features.dtype).eps * np.abs(self.mean_)
             self.scale_ = np.where(constant, 1.0, spread)
+            self._moving = ~constant
             if self.standardize == "together":
-                common = float(np.sqrt(np.square(spread[~constant]).mean())) if not constant.all() else 1.0
+                moving = spread[~constant]
+                even = np.full(len(moving), 1 / max(len(moving), 1))
+                common = float(_root_mean_square(moving[:, None], even)[0]) if len(moving) else 1.0
                 self.scale_ = np.full_like(spread, common)
 
-    def _tensor(self, features: NDArray[np.floating[Any]]) -> torch.Tensor:
-        """Features as the head takes them."""
+    def _tensor(self, features: NDArray[np.floating[Any]], dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Features as the head takes them, in their own number format or another one."""
         if self.mean_ is not None and self.scale_ is not None:
-            features = ((features - self.mean_) / self.scale_).astype(features.dtype)
-        return torch.tensor(features)
+            with np.errstate(over="ignore"):  # found out below, in words
+                # Nothing was learnt of a feature that never changed.
+                scaled = np.where(self._moving, (features - self.mean_) / self.scale_, 0.0)
+                features = scaled.astype(features.dtype)
+        tensor = torch.tensor(features, dtype=dtype)
+        if not bool(tensor.isfinite().all()):
+            row, column = (int(place) for place in (~tensor.isfinite()).nonzero()[0])
+            raise InputError(
+                f"features: sample {row} is so far from those of the fit, in feature {column}, that its numbers "
+                f"overflow in {str(tensor.dtype).removeprefix('torch.')}; check its units"
+            )
+        return tensor
 
     def _choose(self, arguments: dict[str, Any], features: NDArray[np.floating[Any]], classes: Classes) -> FitSettings:
         """The settings as given, or with the strengths that cross-validation likes best."""
@@ -250,8 +266,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 one of these per sample.
         """
         check_is_fitted(self, "head_")
-        features = self._tensor(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
-        posterior: Posterior = self.head_(features.to(self.head_.fine.weight.dtype))
+        features = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        posterior: Posterior = self.head_(self._tensor(features, self.head_.fine.weight.dtype))
         return posterior.given(given) if given else posterior
 
     def predict_log_proba(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
@@ -280,6 +296,14 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         best = self.predict_kind_proba(X, kind, given).argmax(axis=1)
         predicted: NDArray[np.str_] = np.array(self.graph_.labels(kind))[best]
         return predicted
+
+
+def _root_mean_square(values: NDArray[np.floating[Any]], share: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The root of the weighted mean square of each column, also where squares would overflow or vanish."""
+    largest = np.abs(values).max(axis=0).astype(np.float64)
+    unit = np.where(largest > 0, largest, 1.0)
+    with np.errstate(invalid="ignore"):  # infinity stays what it is
+        return np.asarray(unit * np.sqrt(share @ np.square(values / unit)))
 
 
 def _results(found: Search, names: tuple[str, ...]) -> dict[str, Any]:

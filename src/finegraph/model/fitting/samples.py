@@ -76,6 +76,12 @@ def check_features(what: str, features: Tensor) -> None:
         )
     if not bool(torch.isfinite(features).all()):
         raise InputError(f"{what}: expected finite numbers, got NaN or infinity; clean the features first")
+    if features.numel() and not bool(torch.isfinite((largest := features.abs().max()).square())):
+        name = str(features.dtype).removeprefix("torch.")
+        raise InputError(
+            f"{what}: numbers as large as {float(largest):.0e} overflow in {name} when they are squared; divide the "
+            "features by their standard deviation first"
+        )
 
 
 def check_coarse_features(coarse_features: Tensor, features: Tensor) -> None:
