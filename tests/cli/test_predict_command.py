@@ -83,7 +83,7 @@ def test_what_contradicts_the_photo_is_said(capsys):
     print_prediction(console(), found, {"product": ("Pear",), "with: nut": ("no",)})
     lines = capsys.readouterr().out.splitlines()
     assert lines[3:5] == [
-        "  If the coarse is Pear and with nut: no, then it is Anjou (99.0%).",
+        "  If the product is Pear and with nut: no, then it is Anjou (99.0%).",
         "  But the photo alone gave what is given 1 in 4,000.",
     ]
     assert "Sure" not in "".join(lines)

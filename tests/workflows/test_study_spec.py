@@ -104,7 +104,7 @@ def test_what_is_refused(values, message):
 
 
 def test_files_that_are_none(tmp_path):
-    with pytest.raises(SettingsError, match="gone.toml: there is no such file"):
+    with pytest.raises(SettingsError, match=r"gone\.toml: there is no such file"):
         read_study(tmp_path / "gone.toml")
     file = tmp_path / "bad.toml"
     file.write_text("data = ")
