@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import finegraph as fg
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.sums.graph_tensors import GraphTensors
 
 
 @dataclass(frozen=True, kw_only=True)

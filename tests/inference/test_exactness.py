@@ -8,9 +8,13 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference import bags, columns, composites, loss_by_bags, plan, weighted
-from finegraph.inference.costs import ColumnChoice
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.sums import by_columns as columns
+from finegraph.inference.sums import by_rows as bags
+from finegraph.inference.sums import by_weights as weighted
+from finegraph.inference.sums import composites, loss_by_bags
+from finegraph.inference.sums import layout as plan
+from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.strategy import ColumnChoice
 from reference import enumeration as ref
 from reference.random_graphs import random_graphs, random_scores
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference import in_parts
-from finegraph.inference import plan as plans
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.loss import in_parts
+from finegraph.inference.sums import layout as plans
+from finegraph.inference.sums.graph_tensors import GraphTensors
 from reference.random_graphs import FORMS, random_graph
 
 

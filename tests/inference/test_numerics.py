@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference import weighted
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.sums import by_weights as weighted
+from finegraph.inference.sums.graph_tensors import GraphTensors
 
 
 def menu_sized_graph(fine, kinds, seed=0):

@@ -11,7 +11,7 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import EvidenceError, InputError, TargetError, UnknownNameError
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.sums.graph_tensors import GraphTensors
 
 GRAPH = fg.LabelGraph.from_table(
     {

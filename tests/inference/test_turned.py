@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from finegraph.inference.turned import turned
+from finegraph.inference.sums.turned import turned
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

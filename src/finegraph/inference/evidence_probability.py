@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.inference.evidence import FINE
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.sums.graph_tensors import GraphTensors
 
 
 def evidence_log_prob(

@@ -18,9 +18,9 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference.answers import Explanation, Part
-from finegraph.inference.kind_tensors import KindTensors
 from finegraph.inference.split import MOST_TOGETHER, Links, factor_of, minimum_norm_split, side_by_side
-from finegraph.inference.tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.kind_tensors import KindTensors
 
 if TYPE_CHECKING:
     from finegraph.inference.posterior import Posterior

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.inference.constants import Constants, shared
-from finegraph.inference.tensors import graph_tensors
+from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_TOGETHER = 1 << 22
 """How many numbers are gathered at once."""

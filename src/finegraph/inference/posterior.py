@@ -30,9 +30,9 @@ from finegraph.inference.evidence_probability import evidence_log_prob
 from finegraph.inference.explain import explain
 from finegraph.inference.marginals import Marginals, coarse_log_probs
 from finegraph.inference.questions import Effects, best_questions, expected_effects
-from finegraph.inference.scores import JointScores, Summands, joint_scores, summands, wide
 from finegraph.inference.statements import rounding_of, sure_statements
-from finegraph.inference.tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.joint_scores import JointScores, Summands, joint_scores, summands, wide
 
 MOST_STATES = 1_000_000
 """How many states `enumerate_joint` lists at the most."""

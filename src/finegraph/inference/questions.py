@@ -22,9 +22,9 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.inference.answers import Question
 from finegraph.inference.constants import shared
-from finegraph.inference.kind_tensors import KindTensors
+from finegraph.inference.sums.kind_tensors import KindTensors
 from finegraph.inference.marginals import MAX_TOGETHER, AllMembers
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.sums.graph_tensors import GraphTensors
 
 _NOTHING = 1e-9
 """A gain below this many bits is rounding: the kind is known already, or says nothing about the fine label."""

@@ -13,7 +13,7 @@ import torch
 from finegraph.graph import LabelGraph
 from finegraph.inference.answers import Statement
 from finegraph.inference.marginals import Marginals
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.sums.graph_tensors import GraphTensors
 
 
 def sure_statements(

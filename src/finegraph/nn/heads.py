@@ -23,7 +23,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.inference.constants import CPU
 from finegraph.inference.prior import LaplacianEdges, laplacian, laplacian_edges
-from finegraph.inference.tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.nn.extending import extended_weights
 
 CoarseFeatures = Tensor | Mapping[str, Tensor] | None

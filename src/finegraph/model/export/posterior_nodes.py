@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finegraph.graph import LabelGraph
-from finegraph.inference.tensors import graph_tensors
+from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.model.export.lists import floored, list_log_sum_exp, list_tables, log_sum_exp
 from finegraph.model.export.names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
 from finegraph.model.export.writer import Writer

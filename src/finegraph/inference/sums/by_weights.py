@@ -23,7 +23,7 @@ from torch import Tensor
 from finegraph.graph import Kind
 from finegraph.inference.constants import Constants
 from finegraph.inference.derivatives import first_derivatives_only
-from finegraph.inference.kind_tensors import KindTensors
+from finegraph.inference.sums.kind_tensors import KindTensors
 
 _FEW_LABELS = 4
 """Up to so many labels are summed one by one."""

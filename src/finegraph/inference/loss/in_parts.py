@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from finegraph.inference.marginal_loss import NO_GRADS, Grads, Job, loss_and_grad
-from finegraph.inference.scores import Summands, full_precision, sum_scores, sum_to_groups
-from finegraph.inference.weighted import WeightedBatch
-from finegraph.inference.weighted_loss import WeightedLoss
+from finegraph.inference.loss.formulas import NO_GRADS, Grads, Job, loss_and_grad
+from finegraph.inference.sums.by_weights import WeightedBatch
+from finegraph.inference.sums.joint_scores import Summands, full_precision, sum_scores, sum_to_groups
+from finegraph.inference.sums.weighted_loss import WeightedLoss
 
 _PART = 1 << 21
 """A part has at most about so many joint scores per thread."""

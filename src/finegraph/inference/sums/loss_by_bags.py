@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from finegraph.inference.turned import turned
+from finegraph.inference.sums.turned import turned
 
 if TYPE_CHECKING:
-    from finegraph.inference.marginal_loss import Job
+    from finegraph.inference.loss.formulas import Job
 
 _SOME_KINDS = 32
 """With more kinds, what rounding does to all of them alike must be corrected."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from finegraph.inference.weighted import WeightedBatch, put_columns
+from finegraph.inference.sums.by_weights import WeightedBatch, put_columns
 
 _TINY = 1e-290
 

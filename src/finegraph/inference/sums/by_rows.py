@@ -19,9 +19,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.composites import composites_of
 from finegraph.inference.constants import Constants
-from finegraph.inference.kind_groups import KindGroups
+from finegraph.inference.sums.composites import composites_of
+from finegraph.inference.sums.kind_groups import KindGroups
 
 _SUM = 0
 """The number by which `torch.embedding_bag` knows sums."""

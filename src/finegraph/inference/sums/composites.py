@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.inference.kind_groups import KindGroups
+from finegraph.inference.sums.kind_groups import KindGroups
 
 _WORTHWHILE = 0.7
 """Composites are used if they leave at most this share of the row additions."""

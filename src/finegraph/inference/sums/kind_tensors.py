@@ -18,7 +18,7 @@ from torch import Tensor
 
 from finegraph.graph import Kind
 from finegraph.inference.constants import Constants
-from finegraph.inference.segments import Segments
+from finegraph.inference.sums.segments import Segments
 
 
 class KindTensors(Constants):

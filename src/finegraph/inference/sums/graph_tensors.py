@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.inference import weighted as weights
 from finegraph.inference.constants import CPU, Constants, shared
-from finegraph.inference.kind_tensors import KindTensors
-from finegraph.inference.plan import Plan
-from finegraph.inference.slots import Slots
-from finegraph.inference.weighted import Weighted
+from finegraph.inference.sums import by_weights as weights
+from finegraph.inference.sums.by_weights import Weighted
+from finegraph.inference.sums.kind_tensors import KindTensors
+from finegraph.inference.sums.layout import Plan
+from finegraph.inference.sums.target_table import Slots
 
 _keys = itertools.count()
 _by_key: weakref.WeakValueDictionary[int, GraphTensors] = weakref.WeakValueDictionary()

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from finegraph.inference.columns import ListedKind
-    from finegraph.inference.marginal_loss import Job
+    from finegraph.inference.loss.formulas import Job
+    from finegraph.inference.sums.by_columns import ListedKind
 
 
 class LossByColumns:

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from finegraph.inference.log_space import redo
-from finegraph.inference.loss_by_bags import LossByBags
-from finegraph.inference.loss_by_columns import LossByColumns
-from finegraph.inference.plan import Plan
-from finegraph.inference.targets import Targets
+from finegraph.inference.loss.targets import Targets
+from finegraph.inference.loss.underflow import redo
+from finegraph.inference.sums.layout import Plan
+from finegraph.inference.sums.loss_by_bags import LossByBags
+from finegraph.inference.sums.loss_by_columns import LossByColumns
 
 _TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
 """Below this a probability is done again in log space: its terms may have underflowed."""

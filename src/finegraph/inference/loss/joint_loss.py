@@ -18,13 +18,13 @@ from torch import Tensor
 
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.inference.loss_function import marginal_loss
+from finegraph.inference.loss.autograd import marginal_loss
+from finegraph.inference.loss.targets import FROM_FINE, Targets
 from finegraph.inference.posterior import Posterior
-from finegraph.inference.scores import Summands
-from finegraph.inference.slots import SlotsOfBatch
-from finegraph.inference.targets import FROM_FINE, Targets
-from finegraph.inference.tensors import GraphTensors, Way
-from finegraph.inference.weighted_loss import TooSmallError
+from finegraph.inference.sums.graph_tensors import GraphTensors, Way
+from finegraph.inference.sums.joint_scores import Summands
+from finegraph.inference.sums.target_table import SlotsOfBatch
+from finegraph.inference.sums.weighted_loss import TooSmallError
 
 Reduction = Literal["mean", "sum", "none"]
 KindWeights = float | Mapping[str, float] | None

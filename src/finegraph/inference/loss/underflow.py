@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from finegraph.inference.marginal_loss import Job
+    from finegraph.inference.loss.formulas import Job
 
 _CHUNK = 1 << 22
 """How many numbers are held at a time."""

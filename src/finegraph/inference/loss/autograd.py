@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from finegraph.inference.derivatives import first_derivatives_only
-from finegraph.inference.in_parts import find_loss
-from finegraph.inference.marginal_loss import Grads, Job, loss_and_grad
-from finegraph.inference.scores import Summands, full_precision, joint_sum
-from finegraph.inference.targets import Targets
-from finegraph.inference.tensors import GraphTensors
+from finegraph.inference.loss.formulas import Grads, Job, loss_and_grad
+from finegraph.inference.loss.in_parts import find_loss
+from finegraph.inference.loss.targets import Targets
+from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.joint_scores import Summands, full_precision, joint_sum
 
 
 def marginal_loss(tensors: GraphTensors, parts: Summands, targets: Targets, divisor: float | Tensor | None) -> Tensor:

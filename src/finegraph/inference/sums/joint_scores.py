@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from finegraph.inference.bags import Bags
 from finegraph.inference.derivatives import first_derivatives_only
-from finegraph.inference.plan import Plan
-from finegraph.inference.tensors import GraphTensors, Way
-from finegraph.inference.turned import turned
-from finegraph.inference.weighted import weighted_sum
+from finegraph.inference.sums.by_rows import Bags
+from finegraph.inference.sums.by_weights import weighted_sum
+from finegraph.inference.sums.graph_tensors import GraphTensors, Way
+from finegraph.inference.sums.layout import Plan
+from finegraph.inference.sums.turned import turned
 
 _MANY_KINDS = 64
 """With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.constants import Constants
-from finegraph.inference.costs import best_columns
-from finegraph.inference.kind_groups import KindGroups
+from finegraph.inference.sums.kind_groups import KindGroups
+from finegraph.inference.sums.strategy import best_columns
 
 _PADDING = 8
 """The children of a listed kind are also kept as a padded table if that has at most this many places per fine label."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.inference.kind_groups import KindGroups
+from finegraph.inference.sums.kind_groups import KindGroups
 
 _BATCH = 128
 _BAGS = ((750_000, 3.0), (3_000_000, 5.0), (np.inf, 7.5))

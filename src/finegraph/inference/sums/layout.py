@@ -21,13 +21,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.bags import Bags
-from finegraph.inference.columns import Columns
 from finegraph.inference.constants import CPU, Constants
-from finegraph.inference.costs import bags_are_cheaper
-from finegraph.inference.kind_groups import KindGroups
-from finegraph.inference.kind_tensors import KindTensors
-from finegraph.inference.segments import Segments
+from finegraph.inference.sums.by_columns import Columns
+from finegraph.inference.sums.by_rows import Bags
+from finegraph.inference.sums.kind_groups import KindGroups
+from finegraph.inference.sums.kind_tensors import KindTensors
+from finegraph.inference.sums.segments import Segments
+from finegraph.inference.sums.strategy import bags_are_cheaper
 
 BAG_TYPES: tuple[torch.dtype, ...] = (torch.float32,)
 """The number formats that bags are quick in."""

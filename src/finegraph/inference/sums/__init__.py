@@ -1,0 +1,1 @@
+"""The sums over a label graph, carried out in three ways."""
