@@ -26,6 +26,7 @@ from torch.nn.functional import cross_entropy
 
 import finegraph as fg
 from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +255,7 @@ def weighted_ratios(rounds: int = 5) -> tuple[float, float]:
     fine = torch.randn(128, 200, requires_grad=True)
     coarse = torch.randn(128, 624, requires_grad=True)
     target = torch.randint(200, (128,))
-    by_weights, by_edges = GraphTensors(graph), GraphTensors(graph)
-    by_edges.quick = None
+    by_weights, by_edges = GraphTensors(graph), GraphTensors(graph, Strategy(weights=False))
 
     def step(tensors: GraphTensors) -> None:
         fine.grad = coarse.grad = None

@@ -1,6 +1,7 @@
 """Posterior, marginals, evidence, loss and gradient equal a brute-force enumeration on 1,000 random graphs.
 
-Each graph is taken in two of the five ways to sum over a graph, whatever the cost model would choose.
+Each graph is summed by rows and by columns, with matrix products, blocks and lists in turn, and half of them by weights
+too, whatever the cost model would choose.
 """
 
 import numpy as np
@@ -8,13 +9,8 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference.sums import by_columns as columns
-from finegraph.inference.sums import by_rows as bags
-from finegraph.inference.sums import by_weights as weighted
-from finegraph.inference.sums import composites, loss_by_bags
-from finegraph.inference.sums import layout as plan
 from finegraph.inference.sums.graph_tensors import GraphTensors
-from finegraph.inference.sums.strategy import ColumnChoice
+from finegraph.inference.sums.strategy import Strategy
 from reference import enumeration as ref
 from reference.random_graphs import random_graphs, random_scores
 
@@ -37,42 +33,26 @@ def cases(part):
             )
 
 
-WAYS = {
-    "bags": lambda count: ((), False),
-    "products": lambda count: (range(count), False),
-    "blocks": lambda count: (range(count), True),
-    "lists": lambda count: ((), False),
-    "blocks and lists": lambda count: (range(0, count, 2), True),
-}
-"""The ways to sum over a graph, with which kinds go by product, and whether over blocks."""
-
-
-def in_two_ways(case, number, monkeypatch):
-    """The graph's tensors for sums by bags and in one of the other ways, whatever the cost model would choose."""
-    monkeypatch.setattr(plan, "BAG_TYPES", (torch.float64,))
-    monkeypatch.setattr(columns, "_PADDING", len(case.graph) % 2 * 8)  # with and without padded tables
-    monkeypatch.setattr(composites, "_WORTHWHILE", len(case.graph) % 3)  # never, sometimes, always
-    monkeypatch.setattr(bags, "_LONG", len(case.graph) % 2 * 64 + 2)
-    monkeypatch.setattr(bags, "_PART", 2)
-    monkeypatch.setattr(loss_by_bags, "_MANY_SAMPLES", 2)
-    monkeypatch.setattr(loss_by_bags, "_MORE_ROWS", 1 + number % 3)
-    monkeypatch.setattr(weighted, "pays", lambda kind: not kind.plain and number % 2 == 0)
-    every = []
-    for way in ("bags", list(WAYS)[1 + number // PARTS % 4]):
-
-        def choice(kinds, fine_count, way=way):
-            dense, in_blocks = WAYS[way](len(kinds))
-            groups = np.array([kinds[index].group for index in dense])
-            block = np.unique(groups, axis=1, return_inverse=True)[1].reshape(-1) if in_blocks and len(dense) else None
-            return ColumnChoice(tuple(dense), block)
-
-        monkeypatch.setattr(plan, "bags_are_cheaper", lambda *sizes, way=way: way == "bags")
-        monkeypatch.setattr(columns, "best_columns", choice)
-        every.append(GraphTensors(case.graph))
-        for one in (every[-1].exact, every[-1].quick or every[-1].exact):  # all made now, while it is forced
-            assert one.plan.columns
-            assert way != "bags" or not one.plan.kind_count or one.plan.bags
-    return every
+def strategies(case, number):
+    """Two strategies for a graph: by rows, and one of the others, each with other limits from graph to graph."""
+    size, kinds = len(case.graph), len(case.graph.kinds)
+    shared = {
+        "weights": number % 2 == 0,
+        "max_padding": size % 2 * 8,  # with and without padded tables
+        "max_composite_cost": size % 3,  # never, sometimes, always
+        "max_list": size % 2 * 64 + 2,
+        "list_piece": 2,
+        "min_samples": 2,
+        "max_rows": 1 + number % 3,
+    }
+    columns = [
+        {"dense_kinds": kinds, "blocks": False},
+        {"dense_kinds": kinds, "blocks": True},
+        {"dense_kinds": 0},
+        {"dense_kinds": (kinds + 1) // 2, "blocks": True},
+    ]
+    yield Strategy(by="rows", **shared)
+    yield Strategy(by="columns", **shared, **columns[number // PARTS % 4])
 
 
 def posterior_of(case, scores, tensors):
@@ -96,9 +76,9 @@ def close(ours, theirs):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_answer_equals_enumeration(part, monkeypatch):
+def test_every_answer_equals_enumeration(part):
     for number, case, rng, scores in cases(part):
-        every = in_two_ways(case, number, monkeypatch)
+        every = [GraphTensors(case.graph, strategy) for strategy in strategies(case, number)]
         check_probabilities(case, scores, every)
         check_evidence(case, rng, scores, every)
         check_log_prob_of(case, scores, every, np.random.default_rng([19, number]))

@@ -183,10 +183,10 @@ def test_one_row_with_very_many_parents_does_not_widen_all():
     weights[np.arange(1000), np.arange(1000) % 800] = 1.0
     weights[3] = 1.0
     graph = fg.LabelGraph.from_matrix(names, {"k": weights}, {"k": [f"c{c}" for c in range(800)]})
-    slots = GraphTensors(graph).exact.slots
-    assert slots.column.shape == (1000, 0)  # a table of parents would have 800 columns
-    assert slots.of_batch(torch.tensor([5, 6]), weighted=False).column.shape == (2, 1)
-    assert slots.of_batch(torch.tensor([5, 3]), weighted=False).column.shape == (2, 800)
+    table = GraphTensors(graph).by_groups.targets
+    assert table.column.shape == (1000, 0)  # a table of parents would have 800 columns
+    assert table.of_batch(torch.tensor([5, 6]), weighted=False).column.shape == (2, 1)
+    assert table.of_batch(torch.tensor([5, 3]), weighted=False).column.shape == (2, 800)
     scores, coarse = torch.randn(4, 1000, dtype=torch.float64), torch.randn(4, 800, dtype=torch.float64)
     target = torch.tensor([5, 3, 803, 3])
     posterior = fg.Posterior(graph, scores, {"k": coarse})

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference.loss import in_parts
-from finegraph.inference.sums import layout as plans
 from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.strategy import Strategy
 from reference.random_graphs import FORMS, random_graph
 
 
@@ -22,10 +21,7 @@ def case(form="several parents", batch=7, dtype=torch.float32):
     return graph, fine, coarse, target
 
 
-def tensors_by(bags, graph, monkeypatch):
-    """The graph's tensors with sums by bags, or by columns."""
-    monkeypatch.setattr(plans, "bags_are_cheaper", lambda *sizes: bags)
-    return GraphTensors(graph)
+BY = [Strategy(by="rows"), Strategy(by="columns")]
 
 
 def gradients(graph, fine, coarse, tensors, loss_of):
@@ -36,13 +32,13 @@ def gradients(graph, fine, coarse, tensors, loss_of):
     return loss.detach(), fine.grad, coarse.grad
 
 
-@pytest.mark.parametrize("bags", [True, False])
-def test_scores_stay_as_they_are(bags, monkeypatch):
+@pytest.mark.parametrize("strategy", BY, ids=lambda strategy: strategy.by)
+def test_scores_stay_as_they_are(strategy):
     graph, fine, coarse, target = case()
-    tensors = tensors_by(bags, graph, monkeypatch)
+    tensors = GraphTensors(graph, strategy)
     before = fine.clone(), coarse.clone()
-    turned = fine.t().contiguous().t()  # samples as the inner axis, as sums by bags have them
-    for given in (fine, turned):
+    inner = fine.t().contiguous().t()  # samples as the inner axis, as sums by rows have them
+    for given in (fine, inner):
         for own in (coarse, None):
             leaf = given.requires_grad_()
             fg.joint_loss(fg.Posterior(graph, leaf, own, tensors=tensors), target).backward()
@@ -51,12 +47,12 @@ def test_scores_stay_as_they_are(bags, monkeypatch):
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
-@pytest.mark.parametrize("bags", [True, False])
-def test_backward_again_gives_the_same_gradient(bags, reduction, monkeypatch):
+@pytest.mark.parametrize("strategy", BY, ids=lambda strategy: strategy.by)
+def test_backward_again_gives_the_same_gradient(strategy, reduction):
     graph, fine, coarse, target = case()
     fine.requires_grad_()
     coarse.requires_grad_()
-    posterior = fg.Posterior(graph, fine, coarse, tensors=tensors_by(bags, graph, monkeypatch))
+    posterior = fg.Posterior(graph, fine, coarse, tensors=GraphTensors(graph, strategy))
     loss = fg.joint_loss(posterior, target, reduction=reduction).sum()
     loss.backward(retain_graph=True)
     once = fine.grad.clone(), coarse.grad.clone()
@@ -69,20 +65,20 @@ def test_backward_again_gives_the_same_gradient(bags, reduction, monkeypatch):
     assert torch.equal(fine.grad, 2 * once[0])
 
 
-@pytest.mark.parametrize("bags", [True, False])
-def test_a_factor_of_the_loss_is_one_of_the_gradient(bags, monkeypatch):
+@pytest.mark.parametrize("strategy", BY, ids=lambda strategy: strategy.by)
+def test_a_factor_of_the_loss_is_one_of_the_gradient(strategy):
     graph, fine, coarse, target = case()
-    tensors = tensors_by(bags, graph, monkeypatch)
+    tensors = GraphTensors(graph, strategy)
     plain = gradients(graph, fine, coarse, tensors, lambda posterior: fg.joint_loss(posterior, target))
     scaled = gradients(graph, fine, coarse, tensors, lambda posterior: 4096 * fg.joint_loss(posterior, target))
     for one, other in zip(plain, scaled, strict=True):
         assert torch.equal(4096 * one, other)
 
 
-@pytest.mark.parametrize("bags", [True, False])
-def test_without_gradients_the_loss_is_the_same(bags, monkeypatch):
+@pytest.mark.parametrize("strategy", BY, ids=lambda strategy: strategy.by)
+def test_without_gradients_the_loss_is_the_same(strategy):
     graph, fine, coarse, target = case()
-    tensors = tensors_by(bags, graph, monkeypatch)
+    tensors = GraphTensors(graph, strategy)
     expected = gradients(graph, fine, coarse, tensors, lambda posterior: fg.joint_loss(posterior, target))[0]
     with torch.no_grad():
         assert fg.joint_loss(fg.Posterior(graph, fine, coarse, tensors=tensors), target).item() == expected.item()
@@ -90,12 +86,12 @@ def test_without_gradients_the_loss_is_the_same(bags, monkeypatch):
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("form", FORMS)
-def test_parts_of_a_batch_make_the_whole(form, reduction, monkeypatch):
+def test_chunks_of_a_batch_make_the_whole(form, reduction):
     graph, fine, coarse, target = case(form, dtype=torch.float64)
     target[4] = -100
-    tensors = tensors_by(False, graph, monkeypatch)
 
-    def results():
+    def results(strategy):
+        tensors = GraphTensors(graph, strategy)
         found = [
             gradients(graph, fine, coarse, tensors, lambda p: fg.joint_loss(p, target, reduction=reduction)),
             gradients(graph, fine, coarse, tensors, lambda p: fg.joint_loss(p, target, kind_weights=0.5)),
@@ -104,10 +100,18 @@ def test_parts_of_a_batch_make_the_whole(form, reduction, monkeypatch):
         fg.joint_loss(fg.Posterior(graph, alone, tensors=tensors), target, reduction=reduction).sum().backward()
         return [value for value in (*found[0], *found[1], alone.grad) if value is not None]
 
-    whole = results()
-    monkeypatch.setattr(in_parts, "_PART", 3 * len(graph))
-    for part, expected in zip(results(), whole, strict=True):
+    whole = results(Strategy(by="columns"))
+    chunks = results(Strategy(by="columns", chunk=3 * len(graph)))
+    for part, expected in zip(chunks, whole, strict=True):
         assert torch.allclose(part, expected, rtol=0, atol=1e-12)
+
+
+def test_a_mean_over_some_samples_is_as_exact_as_the_scores():
+    graph, fine, coarse, target = case(dtype=torch.float64)
+    target[4] = -100
+    each = fg.joint_loss(fg.Posterior(graph, fine, coarse), target, reduction="none")
+    mean = fg.joint_loss(fg.Posterior(graph, fine, coarse), target)
+    assert mean.item() == pytest.approx(each.sum().item() / 6, rel=1e-14)
 
 
 def test_the_loss_does_not_keep_itself_alive():

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.inference.sums import by_weights as weighted
 from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.strategy import Strategy
 
 
 def menu_sized_graph(fine, kinds, seed=0):
@@ -95,17 +95,15 @@ def percentages(fine, kinds, labels, seed=0):
 
 @pytest.mark.parametrize("scale", [0.5, 4, 30, 300, 1e4])
 @pytest.mark.parametrize(("kinds", "labels"), [(5, 9), (70, 2)])
-def test_weighted_kinds_are_as_exact_by_products_as_by_edges(kinds, labels, scale, monkeypatch):
+def test_weighted_kinds_are_as_exact_by_products_as_by_edges(kinds, labels, scale):
     graph = percentages(40, kinds, labels)
     generator = torch.Generator().manual_seed(int(scale * 10))
     fine = torch.randn(6, 40, generator=generator) * scale
     coarse = torch.randn(6, kinds * labels, generator=generator) * scale
     target = torch.randint(40, (6,), generator=generator)
-    quick = GraphTensors(graph)
-    monkeypatch.setattr(weighted, "pays", lambda kind: False)
-    edges = GraphTensors(graph)
-    assert quick.quick is not None
-    assert edges.quick is None
+    quick, edges = GraphTensors(graph), GraphTensors(graph, Strategy(weights=False))
+    assert quick.by_weights is not None
+    assert edges.by_weights is None
     expected = answers(graph, fine.double(), coarse.double(), target, edges)
     for dtype in (torch.float32, torch.float64):
         got = answers(graph, fine.to(dtype), coarse.to(dtype), target, quick)
@@ -113,7 +111,7 @@ def test_weighted_kinds_are_as_exact_by_products_as_by_edges(kinds, labels, scal
             assert largest_error(value, expected[name]) <= (1e-5 if dtype == torch.float32 else 1e-9), name
 
 
-def test_a_weighted_target_of_vanishing_probability_is_done_by_edges(monkeypatch):
+def test_a_weighted_target_of_vanishing_probability_keeps_its_exact_loss_and_gradient():
     share = np.linspace(0.2, 0.8, 12)
     rows = np.stack([np.where(np.arange(12) < 5, share, 0), 1 - share, np.where(np.arange(12) < 5, 0, share)], axis=1)
     graph = fg.LabelGraph.from_matrix([f"{i}" for i in range(12)], {"k": rows}, {"k": ["x", "y", "z"]})
@@ -121,9 +119,8 @@ def test_a_weighted_target_of_vanishing_probability_is_done_by_edges(monkeypatch
     fine[0, 5:] = -1000.0  # so z, the label of these alone, has a probability of about e^-1000
     tensors = GraphTensors(graph)
     got = answers(graph, fine, coarse, torch.tensor([7]), tensors)
-    assert tensors.way(coarse) is tensors.quick
-    monkeypatch.setattr(weighted, "pays", lambda kind: False)
-    expected = answers(graph, fine, coarse, torch.tensor([7]), GraphTensors(graph))
+    assert tensors.tables_for(coarse) is tensors.by_weights
+    expected = answers(graph, fine, coarse, torch.tensor([7]), GraphTensors(graph, Strategy(weights=False)))
     assert got["loss"].item() > 1000 + 1000 * share[7]
     for name, value in got.items():
         assert largest_error(value, expected[name]) <= 1e-12, name
@@ -174,3 +171,22 @@ def test_a_removed_edge_gives_exactly_nothing():
     posterior = fg.Posterior(graph, torch.zeros(1, 2), {"kind": torch.randn(1, 3)}).given(fine="a")
     assert posterior.probs("kind")[0, 2].item() == 0.0
     assert posterior.log_probs("kind")[0, 2].isneginf()
+
+
+@pytest.mark.parametrize("chunk", [1 << 21, 30_000])
+def test_chunks_with_weighted_and_plain_kinds_side_by_side_are_exact(chunk):
+    """The plain kinds go by rows, whose gradients have memory of their own."""
+    rng = np.random.default_rng(4)
+    share = rng.beta(0.5, 1.5, (40, 6))
+    rows = {f"weighted {j}": np.stack([1 - share[:, j], share[:, j]], axis=1) for j in range(6)}
+    rows |= {f"plain {j}": np.eye(5)[rng.integers(5, size=40)] for j in range(8)}
+    labels = {kind: [f"{c}" for c in range(matrix.shape[1])] for kind, matrix in rows.items()}
+    graph = fg.LabelGraph.from_matrix([f"fine {i}" for i in range(40)], rows, labels)
+    tensors = GraphTensors(graph, Strategy(by="rows", weights=True, chunk=chunk))
+    generator = torch.Generator().manual_seed(2)
+    fine = torch.randn(64, 40, generator=generator)
+    coarse = torch.randn(64, 6 * 2 + 8 * 5, generator=generator)
+    target = torch.randint(40, (64,), generator=generator)
+    expected = answers(graph, fine.double(), coarse.double(), target, GraphTensors(graph, Strategy(weights=False)))
+    for name, value in answers(graph, fine, coarse, target, tensors).items():
+        assert largest_error(value, expected[name]) <= 1e-5, name

@@ -29,13 +29,20 @@ from finegraph.inference.evidence import log_likelihood
 from finegraph.inference.evidence_probability import evidence_log_prob
 from finegraph.inference.explain import explain
 from finegraph.inference.marginals import Marginals, coarse_log_probs
+from finegraph.inference.numerics import wide
 from finegraph.inference.questions import Effects, best_questions, expected_effects
 from finegraph.inference.statements import rounding_of, sure_statements
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
-from finegraph.inference.sums.joint_scores import JointScores, Summands, joint_scores, summands, wide
+from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 
 MOST_STATES = 1_000_000
 """How many states `enumerate_joint` lists at the most."""
+
+
+class JointScores(NamedTuple):
+    """The joint scores of a batch, in float32, or in float64 with very many kinds."""
+
+    scores: Float[Tensor, "batch fine"]
 
 
 class JointSample(NamedTuple):
@@ -139,23 +146,21 @@ class Posterior:
     # ---- scores -----------------------------------------------------------------------------------------------------
 
     def joint_scores(self) -> JointScores:
-        """The joint scores s, and how mixed rows mix; `softmax(s)` are the fine probabilities."""
-        return joint_scores(self.tensors, self._fine_scores(), self._kind_scores())
+        """The joint scores s, up to a constant per sample; `softmax(s)` are the fine probabilities."""
+        return JointScores(self.tensors.joint_scores(*self.scores_with_evidence()))
 
-    def summands(self, exact: bool = False) -> Summands:
-        """What the joint scores are the sum of; in the way that holds for all scores, or in a quicker one."""
-        scores = self._kind_scores()
-        way = self.tensors.exact if exact else self.tensors.way(scores)
-        return summands(self.tensors, self._fine_scores(), scores, way)
+    def scores_with_evidence(
+        self,
+    ) -> tuple[Float[Tensor, "batch fine"], Float[Tensor, "batch coarse"] | None]:
+        """The fine and the coarse scores with the evidence added; None if all coarse scores are 0."""
+        return self._fine_scores(), self._kind_scores()
 
-    def _fine_scores(self) -> Tensor:
-        """The fine scores with the evidence added."""
+    def _fine_scores(self) -> Float[Tensor, "batch fine"]:
         if self.evidence is None:
             return self.fine_scores
         return wide(self.fine_scores) + self.evidence[:, : len(self.graph)].to(wide(self.fine_scores).dtype)
 
-    def _kind_scores(self) -> Tensor | None:
-        """The coarse scores with the evidence added."""
+    def _kind_scores(self) -> Float[Tensor, "batch coarse"] | None:
         if self.evidence is None:
             return self.coarse_scores
         evidence = self.evidence[:, len(self.graph) :]

@@ -21,8 +21,7 @@ from finegraph.errors import ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import FloatArray, IntArray
 from finegraph.inference.constants import CPU, Constants, shared
-from finegraph.inference.derivatives import first_derivatives_only
-from finegraph.inference.sums.joint_scores import full_precision
+from finegraph.inference.numerics import first_derivatives_only, full_precision
 
 
 class LaplacianEdges(Constants):

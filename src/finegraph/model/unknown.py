@@ -27,7 +27,7 @@ from torch import Tensor
 
 from finegraph.errors import EvidenceError, InputError, unknown_name
 from finegraph.inference import Posterior
-from finegraph.inference.sums.joint_scores import wide
+from finegraph.inference.numerics import wide
 
 
 @dataclass(frozen=True)

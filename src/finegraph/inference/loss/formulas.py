@@ -1,132 +1,145 @@
-"""The loss of one batch and its gradient, in closed form and in one go.
+"""The loss of one batch and its gradients, by the formulas of docs/idea.md in their order and with their numbers.
 
-Legend: p = fine probabilities, P = probabilities of groups, r = probability of a label given a mixed row, t = a target
-label, w = its weight, L = -log p_y - sum w log p_t.
+    (2)  s_i         =  f_i + sum_j log sum_c g^j[i, c] exp(f^j[c])
+    (3)  p_i         =  softmax(s)_i
+    (4)  p^j_c       =  sum_i p_i r^j[i, c]
+    (5)  L           =  - w_0 log p_y - sum_j w_j log p^j[t_j]
+    (6)  dL/ds_i     =  (w_0 + sum_j w_j) p_i - w_0 [i = y] - sum_j w_j p_i r^j[i, t_j] / p^j[t_j]
+    (7)  dL/df^j_c   =  sum_i r^j[i, c] dL/ds_i + w_j (sum_i p_i r^j[i, t_j] r^j[i, c] / p^j[t_j] - [c = t_j])
 
-    p_t      = sum over the groups g that can have label t of  P_g r_gt          (plain kinds: P_t itself)
-    dL/ds_i  = (1 + sum w) p_i - [i = y] - p_i sum over targets t of  w r_{g(i) t} / p_t
-    dL/dlog r_gt = - w P_g r_gt / p_t
-
-The sums are those of `bags.py` or of `columns.py`; each has its steps in `loss_by_bags.py` and `loss_by_columns.py`. So
-a batch costs a few times a plain cross-entropy and needs two matrices of its size. Where p_t is below what the number
-format holds, that target alone is done again in log space: nothing is clamped.
+A batch costs a few times a plain cross-entropy and needs two matrices of its size. If a probability is below what the
+number format holds, its terms of (4) to (7) are found in log space: nothing is clamped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from finegraph.inference.loss.targets import Targets
-from finegraph.inference.loss.underflow import redo
-from finegraph.inference.sums.layout import Plan
-from finegraph.inference.sums.loss_by_bags import LossByBags
-from finegraph.inference.sums.loss_by_columns import LossByColumns
+from finegraph.inference.sums.interface import GraphSums
+from finegraph.inference.sums.targets import Targets
 
-_TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
-"""Below this a probability is done again in log space: its terms may have underflowed."""
+_MAX_TOGETHER = 1 << 22
+"""How many numbers are held at a time in log space."""
 
 
-class Grads(NamedTuple):
-    """The gradients of the summed loss.
-
-    Attributes:
-        scores: (batch, fine) for the joint scores; None where no gradients were asked for.
-        groups: (batch, group) for the scores of groups; None where they were not asked for.
-        mixing: (batch, edge) for log r; None without mixed rows.
-        weighted: (batch, coarse) for the scores of weighted kinds; None without them.
-    """
-
-    scores: Tensor | None = None
-    groups: Tensor | None = None
-    mixing: Tensor | None = None
-    weighted: Tensor | None = None
-
-
-NO_GRADS = Grads()
-
-
-class Job(NamedTuple):
+class Wanted(NamedTuple):
     """What to compute.
 
     Attributes:
-        plan: how to sum over the graph.
-        mixing: (batch, edge) log r for the edges of all mixed rows, or None where there are none.
-        targets: what was observed.
-        coarse_scores: whether the joint scores are a sum of fine and coarse scores.
-        summed: whether the loss is that of all samples together, rather than of each one.
-        scale: a factor for a summed loss and for all gradients: 1 over the number of samples for a mean.
-        grads: whether gradients are wanted at all.
-        group_grads: whether those for the scores of groups are.
+        total: whether the loss is that of all samples together rather than of each one.
+        scale: a factor of the loss if it is a total, and of all gradients: 1 over the number of samples for a mean.
+        gradient: whether the gradient for the fine scores is wanted.
+        coarse_gradient: whether that for the coarse scores is wanted too.
     """
 
-    plan: Plan
-    mixing: Tensor | None
-    targets: Targets
-    coarse_scores: bool = False
-    summed: bool = False
-    scale: float | Tensor = 1.0
-    grads: bool = True
-    group_grads: bool = False
-
-    def part(self, samples: slice) -> Job:
-        """The same for some of the samples."""
-        mixing = None if self.mixing is None else self.mixing[samples]
-        return self._replace(mixing=mixing, targets=self.targets.part(samples))
+    total: bool = False
+    scale: float | Float[Tensor, ""] = 1.0
+    gradient: bool = True
+    coarse_gradient: bool = True
 
 
-def loss_and_grad(
-    job: Job,
-    scores: Callable[[], Tensor],
-    again: Callable[[Tensor], Tensor],
-    memory: Grads = NO_GRADS,
-    overwrite: bool = False,
-) -> tuple[Tensor, Grads]:
+class Gradients(NamedTuple):
+    """The gradients of the summed loss for the fine and for the coarse scores, if they are wanted."""
+
+    fine: Float[Tensor, "batch fine"] | None = None
+    coarse: Float[Tensor, "batch coarse"] | None = None
+
+
+NO_GRADIENTS = Gradients()
+
+
+def loss_and_gradients(
+    sums: GraphSums,
+    fine: Float[Tensor, "batch fine"],
+    targets: Targets,
+    wanted: Wanted,
+    memory: Gradients = NO_GRADIENTS,
+) -> tuple[Float[Tensor, "*batch"], Gradients]:
     """The loss and its gradients.
 
     Args:
-        job: what to compute.
-        scores: makes the joint scores, (batch, fine); nobody else keeps them, so that their memory is free soon.
-        again: gives the scores of some samples again, (sample, fine).
-        memory: where to put gradients, as far as it is given.
-        overwrite: whether the scores may be overwritten.
+        sums: the sums over the graph, for the coarse scores of the batch.
+        fine: the fine scores, in float32 or wider.
+        targets: what was observed.
+        wanted: what to compute.
+        memory: where gradients may be put, as far as it is given.
     """
-    weight = job.targets.weight
-    work = _work(job, scores(), memory, overwrite)
-    probs = work.target_probs()
-    kept, underflow = weight, None
+    scale, dtype = wanted.scale, sums.dtype
+    joint = sums.joint_scores(fine, memory.fine)  # (2)
+    # The probabilities take over the memory of the joint scores, unless that is the caller's.
+    sums.begin(torch.softmax(joint, dim=1, out=memory.fine if joint is fine else joint), targets)  # (3)
+    del joint
+    probs = sums.target_probs()  # (4)
+    weight, underflow = targets.weight, None
     if weight is not None and not bool((weight > 0).all()):
         probs = torch.where(weight > 0, probs, 1.0)
-    tiny = _TINY[probs.dtype]
-    if probs.numel() and probs.amin().item() < tiny:
-        underflow = probs < tiny
+    kept = weight
+    if probs.numel() and probs.amin().item() < sums.smallest:
+        underflow = probs < sums.smallest
         probs = probs.masked_fill(underflow, 1.0)
         weight = torch.ones_like(probs) if weight is None else weight.expand_as(probs)
         kept = weight.masked_fill(underflow, 0.0)
     logs = probs.log() if kept is None else probs.log().mul_(kept)
-    total = job.summed and underflow is None
-    loss = logs.sum().mul_(-job.scale) if total else logs.sum(dim=1).neg_()
+    loss = logs.sum().mul_(-scale) if wanted.total and underflow is None else logs.sum(dim=1).neg_()  # (5)
     del logs
-    grad = None
-    if job.grads:
-        pull = probs.reciprocal_().mul_(-job.scale)
-        grad = work.grad(pull if kept is None else pull.mul_(kept), weight)
-    if underflow is not None:
-        assert weight is not None
-        redo(job, work.mixing_grad, weight, underflow, again, loss, grad)
-        loss = loss.sum() * job.scale if job.summed else loss
-    groups = None
-    if grad is not None and job.group_grads:
-        groups = work.group_grads(grad, changed=underflow is not None)
-    return loss, Grads(grad, groups, work.mixing_grad)
+    grad, coarse_grad = None, None
+    if wanted.gradient:
+        prob_grads = probs.reciprocal_().mul_(-scale)
+        grad = sums.gradient(prob_grads if kept is None else prob_grads.mul_(kept), weight, scale)  # (6)
+    if underflow is not None and weight is not None:
+        _add_in_log_space(sums, fine, targets, weight, underflow, scale, loss, grad)
+        loss = loss.sum() * scale if wanted.total else loss
+    if grad is not None and wanted.coarse_gradient:
+        coarse_grad = sums.coarse_gradient(grad, underflow is None, memory.coarse)  # (7)
+    return loss.to(dtype), Gradients(grad, coarse_grad)
 
 
-def _work(job: Job, scores: Tensor, memory: Grads, overwrite: bool) -> LossByBags | LossByColumns:
-    """The steps of the loss, in the way that is cheaper for this graph."""
-    probs = torch.softmax(scores, dim=1, out=scores if overwrite else memory.scores)
-    if job.plan.goes_by_bags(scores.dtype, job.coarse_scores):
-        return LossByBags(job, probs)
-    return LossByColumns(job, probs, memory.groups)
+def _add_in_log_space(
+    sums: GraphSums,
+    fine: Float[Tensor, "batch fine"],
+    targets: Targets,
+    weight: Float[Tensor, "batch term"],
+    underflow: Bool[Tensor, "batch term"],
+    scale: float | Float[Tensor, ""],
+    loss: Float[Tensor, " batch"],
+    grad: Float[Tensor, "batch fine"] | None,
+) -> None:
+    """Add the terms of targets whose probabilities underflowed to the loss and to the gradients.
+
+    Args:
+        sums: the sums over the graph.
+        fine: the fine scores.
+        targets: what was observed.
+        weight: the weights of the fine label and of each target.
+        underflow: which of these underflowed.
+        scale: the factor of all gradients.
+        loss: the loss of each sample, to add to.
+        grad: the gradient for the joint scores, to add to; None if it is not wanted.
+    """
+    for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, _MAX_TOGETHER // fine.shape[1])):
+        joint = sums.of_samples(sample).joint_scores(fine[sample])
+        log_probs = torch.log_softmax(joint.double(), dim=1)
+        for term in underflow[sample].any(dim=0).nonzero().squeeze(1).tolist():
+            own = underflow[sample, term].nonzero().squeeze(1)
+            rows, factor = sample[own], weight[sample[own], term].double()
+            log_r = _only(targets.fine[rows], log_probs) if term == 0 else sums.log_shares(rows, term - 1)
+            log_terms = log_probs[own] + log_r
+            log_prob = torch.logsumexp(log_terms, dim=1, keepdim=True)
+            loss.index_add_(0, rows, -(factor * log_prob.squeeze(1)).to(loss.dtype))
+            if grad is None:
+                continue
+            # A label that is truly impossible has no share in its fine labels: the loss is infinite, this gradient 0.
+            share = log_r.exp_() if term == 0 else (log_terms - log_prob).exp_().nan_to_num_(nan=0.0)
+            share.mul_((factor * scale).unsqueeze(1))
+            grad.index_add_(0, rows, -share.to(grad.dtype))
+            if term > 0:
+                sums.add_shares(rows, term - 1, share)
+
+
+def _only(label: Int[Tensor, " sample"], like: Float[Tensor, "_ fine"]) -> Float[Tensor, "sample fine"]:
+    """0 for one fine label of each sample, minus infinity for the others."""
+    return like.new_full((len(label), like.shape[1]), -torch.inf).scatter_(1, label.unsqueeze(1), 0.0)

@@ -1,7 +1,7 @@
-"""Sums over the graph with labels as columns, as scores come: matrix products, gathers and scatters.
+"""Sums with labels as columns, as scores come: matrix products, gathers and scatters.
 
 Kinds with few labels are *dense*: all of them together take one matrix product with a 0/1 matrix. Fine labels with the
-same label in every dense kind form a *block*; where there are far fewer blocks than fine labels the product runs over
+same label in every dense kind form a *block*; if there are far fewer blocks than fine labels the product runs over
 blocks, and one gather or scatter leads from blocks to fine labels. The other kinds are *listed*: each takes a gather or
 a scatter of its own, and training touches only the children of the true label.
 """
@@ -13,16 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.constants import Constants
-from finegraph.inference.sums.kind_groups import KindGroups
-from finegraph.inference.sums.strategy import best_columns
-
-_PADDING = 8
-"""The children of a listed kind are also kept as a padded table if that has at most this many places per fine label."""
+from finegraph.inference.sums.interface import GroupedSums, largest_size, top_score
+from finegraph.inference.sums.layout import GroupLayout, KindGroups
+from finegraph.inference.sums.strategy import Strategy, choose_columns
+from finegraph.inference.sums.targets import Targets
 
 
 class ListedKind(Constants):
@@ -37,24 +36,26 @@ class ListedKind(Constants):
     sizes: Tensor
     columns: Tensor
 
-    def __init__(self, kind: KindGroups) -> None:
-        super().__init__()
-        self.plain, self.label_count, self.group_count = kind.plain, kind.label_count, kind.count
+    def __init__(self, kind: KindGroups, max_padding: int) -> None:
+        self.number, self.plain = kind.number, kind.plain
+        self.label_count, self.group_count = kind.label_count, kind.count
         self.first_column = int(kind.columns[0])
         labels = kind.sizes[: kind.label_count]
         starts = np.cumsum(kind.sizes) - kind.sizes
         self.keep({"group": kind.columns[kind.group], "local_group": kind.group, "columns": kind.columns})
         self.keep({"order": kind.order, "starts": starts, "sizes": kind.sizes})
         width = int(labels.max())
-        self.padded = self.label_count * width <= _PADDING * len(kind.group)
+        self.padded = self.label_count * width <= max_padding * len(kind.group)
         if self.padded:
             step = np.arange(width)
             position = np.minimum(starts[: self.label_count, None] + step, len(kind.order) - 1)
             valid = (step < labels[:, None]).astype(np.float32)
             self.keep({"padded_children": kind.order[position], "padded_valid": valid})
 
-    def children(self, label: Tensor) -> tuple[Tensor, Tensor]:
-        """The children of one label per sample (batch, width), and which of them are real rather than padding."""
+    def children(
+        self, label: Int[Tensor, " batch"]
+    ) -> tuple[Int[Tensor, "batch child"], Shaped[Tensor, "batch child"]]:
+        """The children of one label per sample, and which of them are real rather than padding."""
         if self.padded:
             return self.padded_children.index_select(0, label), self.padded_valid.index_select(0, label)
         size = self.sizes.index_select(0, label).unsqueeze(1)
@@ -65,26 +66,25 @@ class ListedKind(Constants):
         return child, valid
 
 
-class DividedSlots(NamedTuple):
-    """Target slots by how their probabilities are found.
+class _DividedTargets(NamedTuple):
+    """Targets by how their probabilities are found.
 
     Attributes:
-        listed: the slots of listed kinds without mixed rows, whose true label's children are summed.
-        others: the numbers of the other slots.
+        listed: the targets of listed kinds without mixed rows, whose true label's children are summed.
+        others: the numbers of the other targets.
     """
 
     listed: list[tuple[int, ListedKind]]
-    others: Tensor
+    others: Int[Tensor, " target"]
 
 
-class Columns(Constants):
-    """The dense and the listed kinds of a graph.
+class ColumnTables(Constants):
+    """The dense and the listed kinds of a layout.
 
     Attributes:
-        dense_kinds, listed_kinds: the numbers of the kinds.
         matrix: (dense group, block) 0/1: which blocks are in each group of the dense kinds.
         dense_columns: the group column of each row of `matrix`.
-        block: the block of each fine label; None where every fine label is a block of its own.
+        block: the block of each fine label; None if every fine label is a block of its own.
         place: for each group column its place among `place_count` groups whose probabilities the loss computes: those
             of dense kinds, then of listed kinds with mixed rows; -1 for others.
     """
@@ -93,16 +93,18 @@ class Columns(Constants):
     dense_columns: Tensor
     place: Tensor
 
-    def __init__(self, kinds: tuple[KindGroups, ...], fine_count: int, group_count: int) -> None:
-        super().__init__()
-        self.group_count = group_count
-        choice = best_columns(kinds, fine_count)
-        self.dense_kinds = choice.dense
-        self.listed_kinds = tuple(index for index in range(len(kinds)) if index not in choice.dense)
-        self.listed = [ListedKind(kinds[index]) for index in self.listed_kinds]
-        block = np.arange(fine_count) if choice.block is None else choice.block
+    def __init__(self, layout: GroupLayout, strategy: Strategy) -> None:
+        self.group_count = layout.group_count
+        choice = choose_columns(strategy, layout.kinds, layout.fine_count)
+        dense = [layout.kinds[place] for place in choice.dense]
+        self.has_dense = bool(dense)
+        self.listed = [
+            ListedKind(kind, strategy.max_padding)
+            for place, kind in enumerate(layout.kinds)
+            if place not in choice.dense
+        ]
+        block = np.arange(layout.fine_count) if choice.block is None else choice.block
         self.block = None if choice.block is None else torch.from_numpy(block)
-        dense = [kinds[index] for index in choice.dense]
         columns = np.concatenate([np.zeros(0, np.int64), *(kind.columns for kind in dense)])
         starts = np.cumsum([0, *(kind.count for kind in dense)])
         self.block_count = int(block.max()) + 1
@@ -110,10 +112,10 @@ class Columns(Constants):
         for start, kind in zip(starts, dense, strict=False):
             matrix[start + kind.group, block] = 1.0
         self.keep({"matrix": matrix, "dense_columns": columns})
-        self._set_places(columns)
-        self._divided: dict[tuple[int, ...], DividedSlots] = {}
+        self._keep_places(columns)
+        self._divided: dict[tuple[int, ...], _DividedTargets] = {}
 
-    def _set_places(self, columns: NDArray[np.int64]) -> None:
+    def _keep_places(self, columns: NDArray[np.int64]) -> None:
         self.mixed_listed = [listed for listed in self.listed if not listed.plain]
         column = np.concatenate([columns, *(listed.columns.numpy() for listed in self.mixed_listed)])
         place = np.full(self.group_count, -1, np.int64)
@@ -121,32 +123,35 @@ class Columns(Constants):
         self.place_count = len(column)
         self.keep({"place": place})
 
-    def divide_slots(self, kinds: tuple[int, ...]) -> DividedSlots:
-        """Divide slots, of which `kinds` says the kind of each."""
+    def divide_targets(self, kinds: tuple[int, ...]) -> _DividedTargets:
+        """Divide targets, of which `kinds` has the number of the kind of each."""
         if kinds not in self._divided:
-            plain = {kind: one for kind, one in zip(self.listed_kinds, self.listed, strict=True) if one.plain}
-            listed = [(slot, plain[kind]) for slot, kind in enumerate(kinds) if kind in plain]
-            others = [slot for slot, kind in enumerate(kinds) if kind not in plain]
+            plain = {one.number: one for one in self.listed if one.plain}
+            listed = [(target, plain[kind]) for target, kind in enumerate(kinds) if kind in plain]
+            others = [target for target, kind in enumerate(kinds) if kind not in plain]
             place = torch.tensor(others, dtype=torch.int64, device=self.place.device)
-            self._divided[kinds] = DividedSlots(listed, place)
+            self._divided[kinds] = _DividedTargets(listed, place)
         return self._divided[kinds]
 
-    def matrix_of(self, dtype: torch.dtype) -> Tensor:
+    def matrix_of(self, dtype: torch.dtype) -> Float[Tensor, "dense block"]:
         """The 0/1 matrix of the dense kinds in a number format."""
         return self._wide_matrix if dtype == torch.float64 else self.matrix
 
     @cached_property
-    def _wide_matrix(self) -> Tensor:
+    def _wide_matrix(self) -> Float[Tensor, "dense block"]:
         with torch.inference_mode(False):
             return self.matrix.double()
 
-    def scores(
-        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], out: Tensor | None = None
+    def add_groups(
+        self,
+        fine: Float[Tensor, "batch fine"],
+        groups: Float[Tensor, "batch group"],
+        out: Float[Tensor, "batch fine"] | None = None,
     ) -> Float[Tensor, "batch fine"]:
         """Fine scores plus those of their groups, in memory of its own or in that given."""
         parts = [(groups, listed.group) for listed in self.listed]
         total = fine
-        if self.dense_kinds:
+        if self.has_dense:
             chosen = groups.index_select(1, self.dense_columns)
             if self.block is None:
                 total = out = torch.addmm(fine, chosen, self.matrix_of(fine.dtype), out=out)
@@ -159,27 +164,165 @@ class Columns(Constants):
             total = out = torch.add(total, found, out=out)
         return total
 
+    def wide_sum(
+        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
+    ) -> Float[Tensor, "batch fine"]:
+        """The same in float64, centred at the largest score of each sample."""
+        total = self.add_groups(fine.double(), groups.double())
+        return total.sub_(top_score(total))
+
     def sum_to_groups(
-        self, fine: Float[Tensor, "batch fine"], blocks: Tensor | None = None, out: Tensor | None = None
+        self,
+        fine: Float[Tensor, "batch fine"],
+        blocks: Float[Tensor, "batch block"] | None = None,
+        out: Float[Tensor, "batch group"] | None = None,
     ) -> Float[Tensor, "batch group"]:
         """For every group the sum over its children.
 
         Args:
             fine: what to sum.
-            blocks: the sums over blocks where they are known.
+            blocks: the sums over blocks if they are known.
             out: memory for the result.
         """
         out = fine.new_zeros(len(fine), self.group_count) if out is None else out.zero_()
-        if self.dense_kinds:
+        if self.has_dense:
             blocks = self.sum_to_blocks(fine) if blocks is None else blocks
             out.index_copy_(1, self.dense_columns, blocks @ self.matrix_of(out.dtype).t())
         for listed in self.listed:
             out.scatter_add_(1, listed.group.expand(len(fine), -1), fine)
         return out
 
-    def sum_to_blocks(self, fine: Tensor) -> Tensor:
+    def sum_to_blocks(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch block"]:
         """For every block the sum over its fine labels."""
         if self.block is None:
             return fine
         blocks = fine.new_zeros(len(fine), self.block_count)
         return blocks.scatter_add_(1, self.block.expand(len(fine), -1), fine)
+
+
+class ColumnSums(GroupedSums):
+    """The sums of one batch."""
+
+    def __init__(
+        self,
+        layout: GroupLayout,
+        columns: ColumnTables,
+        coarse: Float[Tensor, "batch coarse"] | None,
+        batch: int,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(layout, coarse, batch, dtype)
+        self.columns = columns
+        self.shares: list[tuple[Tensor, Tensor]] = []
+        self.block_grads: Tensor | None = None
+
+    def _narrow_sum(
+        self,
+        fine: Float[Tensor, "batch fine"],
+        groups: Float[Tensor, "batch group"],
+        largest: float,
+        out: Float[Tensor, "batch fine"] | None,
+    ) -> Float[Tensor, "batch fine"] | None:
+        """One float32 sum."""
+        if not self.float32_suffices(0.0, largest):
+            return None
+        total = self.columns.add_groups(fine, groups, out)
+        return total if self.float32_suffices(largest_size(total), largest) else None
+
+    def _wide_sum(
+        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
+    ) -> Float[Tensor, "batch fine"]:
+        """One float64 sum."""
+        return self.columns.wide_sum(fine, groups)
+
+    def begin(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
+        """Keep the probabilities, whose memory becomes that of the gradient."""
+        self.probs, self.targets = probs, targets
+        self.divided = self.columns.divide_targets(tuple(targets.kind))
+
+    def target_probs(self) -> Float[Tensor, "batch term"]:
+        """Products and scatters for dense kinds; sums over the children of the true label for listed ones."""
+        column = self.targets.column
+        out = self.probs.new_empty(len(self.probs), 1 + column.shape[1])
+        self.fine_probs = self.probs.gather(1, self.targets.fine.unsqueeze(1))
+        out[:, :1] = self.fine_probs
+        for target, listed in self.divided.listed:
+            child, valid = listed.children(column[:, target] - listed.first_column)
+            share = self.probs.gather(1, child).mul_(valid)
+            self.shares.append((child, share))
+            out[:, 1 + target] = share.sum(dim=1)
+        if len(self.divided.others):
+            self.place = self.columns.place[column.index_select(1, self.divided.others)]
+            out.index_copy_(1, 1 + self.divided.others, self._group_probs().gather(1, self.place))
+        return out
+
+    def _group_probs(self) -> Float[Tensor, "batch place"]:
+        """The probabilities of all labels and mixed rows of the dense and the mixed listed kinds."""
+        columns, probs = self.columns, self.probs
+        self.block_probs = columns.sum_to_blocks(probs) if columns.has_dense else probs[:, :0]
+        parts = [self.block_probs @ columns.matrix_of(probs.dtype).t()] if columns.has_dense else []
+        for listed in columns.mixed_listed:
+            sums = probs.new_zeros(len(probs), listed.group_count)
+            parts.append(sums.scatter_add_(1, listed.local_group.expand(len(probs), -1), probs))
+        groups = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        if self.mixing is None:
+            return groups
+        self.edge_row = columns.place[self.layout.edge_row]
+        self.edge_column = columns.place[self.layout.edge_column]
+        self.edge_share = self.mixing.exp().to(self.dtype)
+        self.edge_probs = groups.index_select(1, self.edge_row) * self.edge_share
+        return groups.index_add(1, self.edge_column, self.edge_probs)
+
+    def gradient(
+        self,
+        prob_grads: Float[Tensor, "batch term"],
+        weight: Float[Tensor, "_ term"] | None,
+        scale: float | Float[Tensor, ""],
+    ) -> Float[Tensor, "batch fine"]:
+        """Each probability times the factors of its groups, and the terms of single fine labels."""
+        count = prob_grads.new_full((1, 1), prob_grads.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
+        total, others = count * scale, self.divided.others
+        grad = self.probs.mul_(self._factors(prob_grads.index_select(1, 1 + others), total) if len(others) else total)
+        self._add(grad, self.targets.fine.unsqueeze(1), self.fine_probs.mul_(prob_grads[:, :1]))
+        for (target, _), (child, share) in zip(self.divided.listed, self.shares, strict=True):
+            self._add(grad, child, share.mul_(prob_grads[:, 1 + target : 2 + target]))
+        return grad
+
+    def _factors(
+        self, prob_grads: Float[Tensor, "batch target"], total: Float[Tensor, "_ 1"]
+    ) -> Float[Tensor, "batch fine"]:
+        """The total weight minus the sum over targets of w r / p_t, for each fine label."""
+        columns, dense = self.columns, len(self.columns.dense_columns)
+        of_groups = prob_grads.new_zeros(len(prob_grads), columns.place_count).scatter_add_(1, self.place, prob_grads)
+        if self.mixing is not None:
+            at_edges = of_groups.index_select(1, self.edge_column)
+            self.mixing_grad = self.edge_probs * at_edges
+            of_groups.index_add_(1, self.edge_row, self.edge_share * at_edges)
+        if dense:
+            total = torch.addmm(total, of_groups[:, :dense], columns.matrix_of(prob_grads.dtype))
+            if columns.block is not None:
+                # The sums over blocks of the gradient follow from those of the probabilities.
+                self.block_grads = None if columns.mixed_listed else self.block_probs.mul_(total)
+                total = total.gather(1, columns.block.expand(len(total), -1))
+        for listed in columns.mixed_listed:
+            part = of_groups[:, dense : dense + listed.group_count]
+            total = total + part.gather(1, listed.local_group.expand(len(part), -1))
+            dense += listed.group_count
+        return total
+
+    def _add(
+        self,
+        grad: Float[Tensor, "batch fine"],
+        fine: Int[Tensor, "batch child"],
+        values: Float[Tensor, "batch child"],
+    ) -> None:
+        """Add values to the gradients of some fine labels, and to those of their blocks."""
+        grad.scatter_add_(1, fine, values)
+        if self.block_grads is not None and self.columns.block is not None:
+            self.block_grads.scatter_add_(1, self.columns.block[fine], values)
+
+    def _group_gradient(
+        self, grad: Float[Tensor, "batch fine"], as_returned: bool, out: Float[Tensor, "batch coarse"] | None
+    ) -> Float[Tensor, "batch group"]:
+        """Sums to the groups; the sums over blocks of what `gradient` has returned are known."""
+        return self.columns.sum_to_groups(grad, self.block_grads if as_returned else None, out)

@@ -1,11 +1,11 @@
-"""Sums over the graph with labels as rows and samples as columns: each sum adds whole rows.
+"""Sums with labels as rows and samples as columns: each sum adds whole rows.
 
-    down    row of fine label i  =  sum over kinds of the row of i's group            (scores, gradient)
-    up      row of group g       =  sum over the fine labels i of g of the row of i   (marginals, gradients of scores)
+    down    row of fine label i  =  sum over kinds of the row of i's group            (joint scores, gradient)
+    up      row of group g       =  sum over the fine labels i of g of the row of i   (probabilities, coarse gradient)
 
 Each is one `embedding_bag` over the rows of all kinds, which adds a batch of numbers at a time: O(fine x kinds) row
-additions, however many labels the kinds have. Many small kinds go by way of composite kinds, in two bags with far fewer
-additions.
+additions, however many labels the kinds have. Many small kinds go by way of composite kinds, with far fewer additions.
+Transposing the scores costs two passes over them.
 """
 
 from __future__ import annotations
@@ -15,63 +15,83 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.constants import Constants
+from finegraph.inference.sums.by_columns import ColumnTables
 from finegraph.inference.sums.composites import composites_of
-from finegraph.inference.sums.kind_groups import KindGroups
+from finegraph.inference.sums.interface import ROUNDING, GroupedSums, largest_size, top_score
+from finegraph.inference.sums.layout import GroupLayout, KindGroups
+from finegraph.inference.sums.strategy import Strategy
+from finegraph.inference.sums.targets import Targets
 
 _SUM = 0
 """The number by which `torch.embedding_bag` knows sums."""
-_LONG, _PART = 64, 32
-"""Longer lists are summed in parts, of about so many rows, and then the sums: that keeps rounding errors small."""
+_MANY_KINDS = 32
+"""With more kinds, what rounding does to all of them alike must be corrected."""
+_SPLITTER = 1.5 * 2**13
+"""Adding and subtracting this rounds a float32 number to a multiple of 2**-10; sums of such below 2**13 are exact."""
 
 
-class _Lists(Constants):
+def transposed(table: Float[Tensor, "row column"]) -> Float[Tensor, "column row"]:
+    """The matrix with rows and columns exchanged, in contiguous memory of its own.
+
+    To shuffle channels is to transpose the matrix (group, channel of the group), and where channels lie side by side
+    torch has vector code for it: about four times as fast as a copy of `table.t()`, which goes number by number.
+    """
+    rows, columns = table.shape
+    size = rows * columns
+    if not size or table.device.type != "cpu" or not table.is_contiguous():
+        return table.t().clone(memory_format=torch.contiguous_format)
+    channels = table.as_strided((1, size, 1, 1), (size, 1, size, size))
+    return torch.native_channel_shuffle(channels, rows).as_strided((columns, rows), (rows, 1))
+
+
+class _RowLists(Constants):
     """Lists of row numbers, one after the other."""
 
     item: Tensor
     start: Tensor
 
-    def __init__(self, item: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-        self.parts: _Lists | None = None
+    def __init__(self, item: NDArray[np.int64], sizes: NDArray[np.int64], strategy: Strategy) -> None:
+        self.pieces: _RowLists | None = None
         longest = int(sizes.max(initial=0))
-        if longest > _LONG:
-            length = max(_PART, int(np.sqrt(longest)))
+        if longest > strategy.max_list:
+            length = max(strategy.list_piece, int(np.sqrt(longest)))
             counts = -(-sizes // length)
-            part_sizes = np.full(counts.sum(), length)
+            piece_sizes = np.full(counts.sum(), length)
             last = np.cumsum(counts)[sizes > 0] - 1
-            part_sizes[last] = (sizes - (counts - 1) * length)[sizes > 0]
-            self.parts = _Lists(item, part_sizes)
-            item, sizes = np.arange(len(part_sizes)), counts
+            piece_sizes[last] = (sizes - (counts - 1) * length)[sizes > 0]
+            self.pieces = _RowLists(item, piece_sizes, strategy)
+            item, sizes = np.arange(len(piece_sizes)), counts
         self.keep({"item": item.astype(np.int32), "start": (np.cumsum(sizes) - sizes).astype(np.int32)})
 
-    def sums(self, rows: Tensor) -> Tensor:
+    def sums(self, rows: Float[Tensor, "row batch"]) -> Float[Tensor, "list batch"]:
         """The sum of the rows of each list; 0 for an empty one."""
         if not rows.shape[1]:
             return rows.new_zeros(len(self.start), 0)
-        rows = rows if self.parts is None else self.parts.sums(rows)
+        rows = rows if self.pieces is None else self.pieces.sums(rows)
         return torch.embedding_bag(rows, self.item, self.start, mode=_SUM)[0]
 
 
-class Bags(Constants):
-    """The lists of rows to add, for all kinds of a graph.
+class RowTables(Constants):
+    """The lists of rows to add, for all kinds of a layout.
 
     Attributes:
-        up_rows, down_rows: how many rows are made on the way up and on the way down, at the most at a time.
+        up_rows, down_rows: how many rows are held at a time on the way up, and on the way down.
     """
 
-    def __init__(self, kinds: Sequence[KindGroups], fine_count: int, group_count: int) -> None:
-        super().__init__()
-        composites = composites_of(kinds, fine_count)
+    def __init__(self, layout: GroupLayout, strategy: Strategy) -> None:
+        composites = composites_of(layout.kinds, layout.fine_count, strategy.max_composite_cost)
         if not composites:
-            steps = [_two_way(kinds, group_count)]
+            steps = [_both_ways(layout.kinds, layout.group_count, strategy)]
         else:
-            steps = [_two_way([composite.groups for composite in composites], 0)]
-            steps.append(_members([composite.member_columns for composite in composites], group_count))
-        sizes = [fine_count, *(len(up.start) for up, _ in steps)]
+            steps = [_both_ways([composite.groups for composite in composites], 0, strategy)]
+            members = [composite.member_columns for composite in composites]
+            steps.append(_composite_members(members, layout.group_count, strategy))
+        sizes = [layout.fine_count, *(len(up.start) for up, _ in steps)]
         self.up_rows = sum(sizes[1:])
         self.down_rows = max(one + other for one, other in itertools.pairwise(sizes))
         self._up = [up for up, _ in steps]
@@ -90,10 +110,10 @@ class Bags(Constants):
         return fine
 
 
-def _two_way(kinds: Sequence[KindGroups], group_count: int) -> tuple[_Lists, _Lists]:
+def _both_ways(kinds: Sequence[KindGroups], group_count: int, strategy: Strategy) -> tuple[_RowLists, _RowLists]:
     """For each group column its fine labels, and for each fine label its group columns."""
     columns = np.stack([kind.columns[kind.group] for kind in kinds], axis=1)
-    down = _Lists(columns.reshape(-1), np.full(len(columns), len(kinds)))
+    down = _RowLists(columns.reshape(-1), np.full(len(columns), len(kinds)), strategy)
     sizes = np.zeros(max(group_count, 1 + int(columns.max())), np.int64)
     pieces: list[tuple[int, NDArray[np.int64]]] = []
     for kind in kinds:
@@ -103,13 +123,193 @@ def _two_way(kinds: Sequence[KindGroups], group_count: int) -> tuple[_Lists, _Li
         if not kind.plain:
             pieces.append((int(kind.columns[kind.label_count]), kind.order[labels:]))
     pieces.sort(key=lambda piece: piece[0])
-    return _Lists(np.concatenate([fine for _, fine in pieces]), sizes), down
+    return _RowLists(np.concatenate([fine for _, fine in pieces]), sizes, strategy), down
 
 
-def _members(member_columns: Sequence[NDArray[np.int64]], group_count: int) -> tuple[_Lists, _Lists]:
+def _composite_members(
+    member_columns: Sequence[NDArray[np.int64]], group_count: int, strategy: Strategy
+) -> tuple[_RowLists, _RowLists]:
     """For each group column the groups of composites that it is in, and for each of these its group columns."""
     sizes = np.concatenate([np.full(*columns.shape) for columns in member_columns])
     column = np.concatenate([columns.reshape(-1) for columns in member_columns])
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    up = _Lists(owner[np.argsort(column, kind="stable")], np.bincount(column, minlength=group_count))
-    return up, _Lists(column, sizes)
+    up_sizes = np.bincount(column, minlength=group_count)
+    return _RowLists(owner[np.argsort(column, kind="stable")], up_sizes, strategy), _RowLists(column, sizes, strategy)
+
+
+class RowSums(GroupedSums):
+    """The sums of one batch.
+
+    The weights of the targets are spread over the kinds, so that each kind adds  w (1 - r / p_t)  to the factor of a
+    fine label. Near the truth these terms are small, and so are their rounding errors.
+    """
+
+    def __init__(
+        self,
+        layout: GroupLayout,
+        rows: RowTables,
+        columns: ColumnTables,
+        strategy: Strategy,
+        coarse: Float[Tensor, "batch coarse"] | None,
+        batch: int,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(layout, coarse, batch, dtype)
+        self.rows, self.columns, self.strategy = rows, columns, strategy
+
+    def _narrow_sum(
+        self,
+        fine: Float[Tensor, "batch fine"],
+        groups: Float[Tensor, "batch group"],
+        largest: float,
+        out: Float[Tensor, "batch fine"] | None,
+    ) -> Float[Tensor, "batch fine"] | None:
+        """One float32 sum, or two if that is not exact enough."""
+        if self.float32_suffices(0.0, largest):
+            total = transposed(self.rows.down(transposed(groups))).add_(fine)
+            if self.float32_suffices(largest_size(total), largest):
+                return total
+        largest_fine = largest_size(fine)
+        if largest_fine + len(self.layout.kinds) * largest < 2**12:
+            return self._split_sum(fine, groups, split_fine=2 * largest_fine * ROUNDING > self.max_error)
+        return None
+
+    def _split_sum(
+        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], split_fine: bool
+    ) -> Float[Tensor, "batch fine"]:
+        """The sum in two float32 parts: multiples of 2**-10, whose sum is exact, and the small rests.
+
+        Args:
+            fine: the fine scores.
+            groups: the scores of the groups.
+            split_fine: whether the fine scores are so large that they must be split too.
+        """
+        low_groups = transposed(groups)
+        high_groups = (low_groups + _SPLITTER).sub_(_SPLITTER)
+        low_groups -= high_groups
+        high = transposed(self.rows.down(high_groups))
+        del high_groups
+        if split_fine:
+            high_fine = (fine + _SPLITTER).sub_(_SPLITTER)
+            high += high_fine
+            fine = fine - high_fine
+        high -= high.amax(dim=1, keepdim=True)
+        return high.add_(transposed(self.rows.down(low_groups))).add_(fine)
+
+    def _wide_sum(
+        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
+    ) -> Float[Tensor, "batch fine"]:
+        """By columns, since torch adds rows of float64 slowly, unless everything is float64 by rows."""
+        if self.dtype != torch.float64:
+            return self.columns.wide_sum(fine, groups)
+        total = transposed(self.rows.down(transposed(groups.double()))).add_(fine)
+        return total.sub_(top_score(total))
+
+    def begin(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
+        """Transpose the probabilities."""
+        self.targets = targets
+        # Rounding makes the sum of all probabilities a little more or less than 1. An error that all kinds have in
+        # common would add up in the gradient, so they are related to that very sum.
+        many = len(self.layout.kinds) > _MANY_KINDS
+        self.total = probs.sum(dim=1, dtype=torch.float64) if many else None
+        self.probs = transposed(probs)
+
+    def target_probs(self) -> Float[Tensor, "batch term"]:
+        """Sums up to all groups, of which those of the targets are taken."""
+        self.fine_probs = self.probs.gather(0, self.targets.fine.unsqueeze(0))
+        found = [
+            self._label_probs(probs).gather(0, column)
+            for probs, column in self._in_parts(self.rows.up_rows, self.probs, self.targets.column.t())
+        ]
+        out = torch.cat([self.fine_probs, found[0] if len(found) == 1 else torch.cat(found, dim=1)])
+        if self.total is not None:
+            out.div_(self.total)
+        return out.t()
+
+    def _label_probs(self, probs: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
+        """The probabilities of all labels and mixed rows."""
+        groups = self.rows.up(probs.contiguous())
+        if self.mixing is not None:
+            self.edge_share = self.mixing.t().exp().to(self.dtype)
+            self.edge_probs = groups.index_select(0, self.layout.edge_row) * self.edge_share
+            groups.index_add_(0, self.layout.edge_column, self.edge_probs)
+        return groups
+
+    def _in_parts(self, rows: int, *tables: Shaped[Tensor, "_ batch"]) -> list[tuple[Tensor, ...]]:
+        """Tables in as many parts of the batch as it takes to hold so many rows in little memory."""
+        if self.mixing is not None or self.probs.shape[1] < self.strategy.min_samples:
+            return [tables]
+        parts = -(-rows // int(self.strategy.max_rows * self.layout.fine_count))
+        return [tables] if parts == 1 else list(zip(*(table.chunk(parts, dim=1) for table in tables), strict=True))
+
+    def gradient(
+        self,
+        prob_grads: Float[Tensor, "batch term"],
+        weight: Float[Tensor, "_ term"] | None,
+        scale: float | Float[Tensor, ""],
+    ) -> Float[Tensor, "batch fine"]:
+        """Each probability times the factors of its groups, and the term of the true fine label."""
+        grads, fine = prob_grads.t(), self.targets.fine.unsqueeze(0)
+        at_target = self.fine_probs.mul_(grads[:1])
+        if (weight is None or len(weight) == 1) and self.mixing is None and isinstance(scale, float):
+            self._multiply_alike(grads[1:], weight, scale)
+        else:
+            self.probs.mul_(self.rows.down(self._group_factors(grads, weight, scale)))
+        return transposed(self.probs.scatter_add_(0, fine, at_target))
+
+    def _multiply_alike(
+        self, grads: Float[Tensor, "target batch"], weight: Float[Tensor, "1 term"] | None, scale: float
+    ) -> None:
+        """Multiply the probabilities by their factors, where all samples have the same weights."""
+        own, kinds = scale, None
+        if weight is not None:
+            own = float(weight[0, 0]) * scale
+            kinds = self._kind_weights(weight.t()[1:], self.targets.kind, scale)[self.layout.kind_of_column]
+        column = self.targets.column.t()
+        for probs, columns, part in self._in_parts(self.rows.down_rows, self.probs, column, grads):
+            # Nothing else holds what is given to `down`, so that its memory is free soon.
+            probs.mul_(self.rows.down(self._factors_alike(columns, part, kinds, scale)).add_(own))
+
+    def _factors_alike(
+        self,
+        columns: Int[Tensor, "target batch"],
+        grads: Float[Tensor, "target batch"],
+        kinds: Float[Tensor, "group 1"] | None,
+        scale: float,
+    ) -> Float[Tensor, "group batch"]:
+        """What each group adds to the factors of its fine labels; `kinds` are weights, None if all are 1."""
+        shape = self.layout.group_count, grads.shape[1]
+        first = grads.new_full(shape, scale) if kinds is None else kinds.repeat(1, grads.shape[1])
+        return first.scatter_add_(0, columns, grads)
+
+    def _group_factors(
+        self,
+        grads: Float[Tensor, "term batch"],
+        weight: Float[Tensor, "_ term"] | None,
+        scale: float | Float[Tensor, ""],
+    ) -> Float[Tensor, "group batch"]:
+        """What each group adds to the factors of its fine labels, for any weights and mixed rows."""
+        layout = self.layout
+        factors = grads.new_zeros(layout.group_count, grads.shape[1])
+        factors.scatter_add_(0, self.targets.column.t(), grads[1:])
+        if self.mixing is not None:
+            at_edges = factors.index_select(0, layout.edge_column)
+            self.mixing_grad = (self.edge_probs * at_edges).t()
+            factors.index_add_(0, layout.edge_row, self.edge_share * at_edges)
+        part = torch.ones_like(grads) if weight is None else weight.t()
+        # The weight of the fine label goes to the first kind.
+        kinds = self._kind_weights(part, [layout.numbers[0], *self.targets.kind], scale)
+        return factors.add_(kinds.index_select(0, layout.kind_of_column))
+
+    def _kind_weights(
+        self, weight: Float[Tensor, "target _"], kinds: list[int], scale: float | Float[Tensor, ""]
+    ) -> Float[Tensor, "kind _"]:
+        """The summed weight of the targets of each kind, times the scale."""
+        total = weight.new_zeros(1 + max(self.layout.numbers), weight.shape[1])
+        return total.index_add_(0, torch.tensor(kinds, device=weight.device), weight * scale)
+
+    def _group_gradient(
+        self, grad: Float[Tensor, "batch fine"], as_returned: bool, out: Float[Tensor, "batch coarse"] | None
+    ) -> Float[Tensor, "batch group"]:
+        """Sums up to the groups; what `gradient` has returned is still there with labels as rows."""
+        return transposed(self.rows.up(self.probs if as_returned else transposed(grad)))

@@ -1,80 +1,87 @@
-"""Kinds in which most fine labels have weights of their own, such as percentages: sums by products with all weights.
+"""Sums by products with all weights, for kinds in which most fine labels have weights of their own, as percentages.
 
-Legend, for one kind: e = scores of the labels, E = exp(e - max e), W = weights (label, fine), S = E W, U = 1 / S.
+Legend, for one kind: e = scores of the labels, E = exp(e - max e), W = weights (label, fine), S = E W, U = 1 / S,
+p = fine probabilities, P = probabilities of the labels, t = weights of the targets, one per label, g = dL/ds.
 
-    log sum_c W_ci exp(e_c)  =  log S_i + max e         the last term is the same for all fine labels and left out
-    r_ic                     =  W_ci E_c U_i            which parent, given the fine label
+    log sum_c W_ci exp(e_c)  =  log S_i + max e            the last term is the same for all fine labels and left out
+    r_ic                     =  W_ci E_c U_i               which parent, given the fine label
+    P_c                      =  E_c sum_i p_i U_i W_ci
+    V_i                      =  p_i U_i sum_c W_ci E_c t_c / P_c                       what the targets take from i
+    dL/ds_i                 +=  p_i sum_c t_c - V_i
+    dL/de_c                  =  E_c sum_i W_ci U_i (g_i + V_i) - t_c
 
-With distinct rows there is nothing to share, so this beats the lists of edges of `kind_tensors.py` by far: a few passes
-over (kind, batch, fine) instead of dozens over (batch, edge). Kinds with about as many labels are stacked. All is
-float64, and scores too far apart for it, or ruled out, go by the edges.
+With distinct rows there is nothing to share, so this beats lists of edges by far: a few passes over (kind, batch, fine)
+instead of dozens over (batch, edge). Kinds with about as many labels are stacked. All is float64. The other kinds of
+the graph go by rows or by columns, as the *inner* sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.graph import Kind
 from finegraph.inference.constants import Constants
-from finegraph.inference.derivatives import first_derivatives_only
-from finegraph.inference.sums.kind_tensors import KindTensors
+from finegraph.inference.sums.interface import GraphSums, GroupedSums
+from finegraph.inference.sums.targets import KindColumns, Targets
 
 _FEW_LABELS = 4
 """Up to so many labels are summed one by one."""
-_STACK = 4
+_WIDTH_STEP = 4
 """Kinds are padded to a multiple of so many labels before they are stacked."""
-_WIDEST = 600.0
+_MAX_SPREAD = 600.0
 """How far apart the scores of a kind may be: products of exponentials stay within float64."""
-_EDGE, _PASS, _PRODUCT = 30.0, 10.0, 0.2
-"""Costs per sample: of an edge by lists; of a fine label, and of one weight, by products."""
 
 
-def pays(kind: KindTensors) -> bool:
-    """Whether a kind is cheaper by products with all its weights than by the edges of its mixed rows."""
-    fine = len(kind.group)
-    return _PASS * fine + _PRODUCT * fine * kind.label_count < _EDGE * len(kind.edge_label)
+def stack_width(label_count: int) -> int:
+    """How many labels a kind has in its stack, with padding."""
+    return 2 if label_count == 2 else -(-label_count // _WIDTH_STEP) * _WIDTH_STEP
 
 
-class Stack(Constants):
+class WeightStack(Constants):
     """Some kinds with about as many labels, side by side.
 
     Attributes:
-        numbers: which kinds they are.
         columns: (kind, label) the coarse column of each label; for padding the first one again.
         weight: (kind, label, fine) the weights W; 0 for padding.
-        target: (fine, kind * label) the weights of the links, so 0 where the parent is unknown.
     """
 
     columns: Tensor
     weight: Tensor
-    target: Tensor
 
-    def __init__(self, numbers: list[int], kinds: Sequence[Kind], starts: Sequence[int], width: int) -> None:
-        self.numbers, self.width = numbers, width
-        fine = kinds[0].fine_count
+    def __init__(self, kinds: Sequence[KindColumns], width: int) -> None:
+        self.numbers, self.width = [one.number for one in kinds], width
         columns = np.zeros((len(kinds), width), np.int64)
-        target = np.zeros((fine, len(kinds), width))
-        for place, (kind, start) in enumerate(zip(kinds, starts, strict=True)):
+        weight = np.zeros((kinds[0].kind.fine_count, len(kinds), width))
+        for place, (kind, _, start) in enumerate(kinds):
             columns[place] = start
             columns[place, : len(kind.labels)] += np.arange(len(kind.labels))
-            target[:, place, : len(kind.labels)] = kind.matrix()
-        weight = target.copy()
-        for place, kind in enumerate(kinds):
-            weight[kind.unknown, place, : len(kind.labels)] = kind.prior
-        self.keep({"columns": columns, "weight": weight.transpose(1, 2, 0), "target": target.reshape(fine, -1)})
+            weight[:, place, : len(kind.labels)] = _filled(kind)
+        self.keep({"columns": columns, "weight": weight.transpose(1, 2, 0)})
 
-    def scores(self, coarse: Tensor) -> Tensor:
-        """(kind, batch, label) the scores of the labels in float64."""
-        chosen = coarse.double().index_select(1, self.columns.reshape(-1))
-        return chosen.view(len(coarse), len(self.numbers), self.width).transpose(0, 1)
+    @property
+    def target_count(self) -> int:
+        """How many targets the kinds have: one per label, with padding."""
+        return self.columns.numel()
 
-    def spread(self, labels: Float[Tensor, "kind batch label"]) -> Float[Tensor, "kind batch fine"]:
+    def scores(self, coarse: Float[Tensor, "batch coarse"]) -> Float[Tensor, "kind batch label"]:
+        """The scores of the labels in float64."""
+        return self.by_kind(coarse.double().index_select(1, self.columns.reshape(-1)))
+
+    def by_kind(self, targets: Float[Tensor, "batch target"]) -> Float[Tensor, "kind batch label"]:
+        """The numbers of the targets of these kinds, kind by kind."""
+        return targets.view(len(targets), len(self.numbers), self.width).transpose(0, 1)
+
+    def by_target(self, labels: Float[Tensor, "kind batch label"]) -> Float[Tensor, "batch target"]:
+        """The numbers of the labels as those of the targets."""
+        return labels.transpose(0, 1).reshape(labels.shape[1], self.target_count)
+
+    def to_fine(self, labels: Float[Tensor, "kind batch label"]) -> Float[Tensor, "kind batch fine"]:
         """For each fine label the weighted sum over the labels."""
         if self.width > _FEW_LABELS:
             return torch.bmm(labels, self.weight)
@@ -84,133 +91,181 @@ class Stack(Constants):
             out.addcmul_(labels[:, :, label, None], self.weight[:, label, None])
         return out
 
-    def collect(self, fine: Float[Tensor, "kind batch fine"]) -> Float[Tensor, "kind batch label"]:
+    def to_labels(self, fine: Float[Tensor, "kind batch fine"]) -> Float[Tensor, "kind batch label"]:
         """For each label the weighted sum over the fine labels."""
         return torch.bmm(fine, self.weight.mT)
 
-    def targets(self, fine: Tensor) -> Tensor:
-        """(kind, batch, label) the weights of the links of fine labels."""
-        return self.target.index_select(0, fine).view(len(fine), len(self.numbers), self.width).transpose(0, 1)
+
+def _filled(kind: Kind) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """The weights (fine, label) of a kind; the rows of unknown parents are the prior of its labels."""
+    weight = kind.matrix()
+    weight[kind.unknown] = kind.prior
+    return weight
 
 
-class Weighted(Constants):
-    """All weighted kinds of a graph, in stacks."""
+class WeightTables(Constants):
+    """All kinds of a graph that are summed by weights, in stacks."""
 
-    def __init__(self, kinds: dict[int, Kind], starts: Sequence[int], fine_count: int) -> None:
-        """Stack some kinds.
+    def __init__(self, kinds: Sequence[KindColumns]) -> None:
+        self.kind_count = len(kinds)
+        self.fine_count = kinds[0].kind.fine_count
+        widths = [stack_width(len(one.kind.labels)) for one in kinds]
+        self.stacks = [
+            WeightStack([one for one, own in zip(kinds, widths, strict=True) if own == width], width)
+            for width in sorted(set(widths))
+        ]
 
-        Args:
-            kinds: the weighted kinds by number.
-            starts: the first coarse column of each kind of the graph.
-            fine_count: how many fine labels there are.
-        """
-        widths = {number: -(-len(kind.labels) // _STACK) * _STACK for number, kind in kinds.items()}
-        widths = {number: 2 if len(kinds[number].labels) == 2 else width for number, width in widths.items()}
-        self.fine_count, self.kind_count = fine_count, len(kinds)
-        self.stacks = []
-        for width in sorted(set(widths.values())):
-            numbers = [number for number in kinds if widths[number] == width]
-            stack = Stack(numbers, [kinds[n] for n in numbers], [starts[n] for n in numbers], width)
-            self.stacks.append(stack)
+    @property
+    def target_count(self) -> int:
+        """How many targets all kinds have."""
+        return sum(stack.target_count for stack in self.stacks)
 
-    def place_of(self, number: int) -> tuple[int, int]:
-        """The stack that a kind is in, and its place there."""
-        for place, stack in enumerate(self.stacks):
-            if number in stack.numbers:
-                return place, stack.numbers.index(number)
-        raise KeyError(number)
-
-    def widest(self, coarse: Float[Tensor, "batch coarse"]) -> float:
-        """The largest difference of two scores of a kind; infinite where there is no such number."""
-        widest = 0.0
+    def holds(self, coarse: Float[Tensor, "batch coarse"]) -> bool:
+        """Whether the scores of each kind are close enough together for products of exponentials; not if one is NaN."""
+        spread = 0.0
         for stack in self.stacks if coarse.numel() else []:
-            scores = stack.scores(coarse)
-            widest = max(widest, float((scores.amax(dim=2) - scores.amin(dim=2)).amax()))
-            if widest != widest:
-                return torch.inf
-        return widest
-
-    def takes(self, coarse: Tensor | None) -> bool:
-        """Whether scores are close enough together for these sums."""
-        return coarse is None or self.widest(coarse.detach()) <= _WIDEST
+            scores = stack.scores(coarse.detach())
+            spread = max(spread, float((scores.amax(dim=2) - scores.amin(dim=2)).amax().nan_to_num(nan=torch.inf)))
+        return spread <= _MAX_SPREAD
 
 
-class WeightedBatch:
-    """E and U of a batch, and the sum over the kinds of log S.
+class WeightSums(GraphSums):
+    """The sums of one batch.
 
     Attributes:
-        share: per stack, (kind, batch, label) E.
-        inverse: per stack, (kind, batch, fine) U.
-        log_sums: (batch, fine) the sum of log S over all kinds.
+        share: per stack, E.
+        inverse: per stack, U.
+        log_sums: the sum of log S over all kinds.
+        taken: per stack, V times the factor of the loss, once `gradient` has found it.
     """
 
-    def __init__(self, weighted: Weighted, coarse: Tensor | None, batch: int) -> None:
-        self.weighted = weighted
+    def __init__(
+        self, tables: WeightTables, inner: GroupedSums, coarse: Float[Tensor, "batch coarse"] | None, batch: int
+    ) -> None:
+        super().__init__(inner.dtype)
+        self.tables, self.inner = tables, inner
         self.share: list[Tensor] = []
         self.inverse: list[Tensor] = []
-        device = weighted.stacks[0].weight.device
-        self.log_sums = torch.zeros(batch, weighted.fine_count, dtype=torch.float64, device=device)
-        for stack in weighted.stacks:
+        self.taken: list[Tensor] = []
+        device = tables.stacks[0].weight.device
+        self.log_sums = torch.zeros(batch, tables.fine_count, dtype=torch.float64, device=device)
+        for stack in tables.stacks:
             scores = self.log_sums.new_zeros(len(stack.numbers), batch, stack.width)
             if coarse is not None:
                 scores = stack.scores(coarse)
                 scores = scores - scores.amax(dim=2, keepdim=True)
             lowest = float(scores.amin()) if scores.numel() else 0.0
             share = scores.exp().contiguous()
-            sums = stack.spread(share)
+            sums = stack.to_fine(share)
             self.log_sums += _sum_of_logs(sums, lowest)
             self.share.append(share)
             self.inverse.append(sums.reciprocal_())
 
-    def to_labels(self, values: Float[Tensor, "batch fine"]) -> list[Tensor]:
-        """Per stack, (kind, batch, label) the sum over fine labels of values r."""
-        stacks = zip(self.weighted.stacks, self.share, self.inverse, strict=True)
-        return [stack.collect(values * inverse).mul_(share) for stack, share, inverse in stacks]
+    def joint_scores(
+        self, fine: Float[Tensor, "batch fine"], out: Float[Tensor, "batch fine"] | None = None
+    ) -> Float[Tensor, "batch fine"]:
+        """The sums of logs, and the scores of the other kinds; in float64 whatever the number format."""
+        return self.inner.wide_joint_scores(fine.double() + self.log_sums)
+
+    def begin(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
+        """Keep the probabilities in float64; the other kinds have them in their own number format."""
+        self.probs = probs
+        self.inner_count = targets.column.shape[1] - self.tables.target_count
+        self.inner.begin(probs.to(self.dtype, copy=True), targets.first(self.inner_count))
+
+    def target_probs(self) -> Float[Tensor, "batch term"]:
+        """P of all labels, after the targets of the other kinds."""
+        found = [self.inner.target_probs().double()]
+        for stack, share, inverse in zip(self.tables.stacks, self.share, self.inverse, strict=True):
+            found.append(stack.by_target(stack.to_labels(self.probs * inverse).mul_(share)))
+        return torch.cat(found, dim=1)
+
+    def gradient(
+        self,
+        prob_grads: Float[Tensor, "batch term"],
+        weight: Float[Tensor, "_ term"] | None,
+        scale: float | Float[Tensor, ""],
+    ) -> Float[Tensor, "batch fine"]:
+        """The gradient of the other kinds, and p sum t - V of these."""
+        assert weight is not None  # kinds by weights have one for each label
+        terms = 1 + self.inner_count
+        grad = self.inner.gradient(prob_grads[:, :terms].to(self.dtype), weight[:, :terms], scale)
+        # The weights of targets that underflowed count here; the inverses of their probabilities are 0.
+        self.target_weight = weight[:, terms:].double() * scale
+        own = self.probs * self.target_weight.sum(dim=1, keepdim=True)
+        parts = self._by_stack(prob_grads[:, terms:])
+        for stack, part, share, inverse in zip(self.tables.stacks, parts, self.share, self.inverse, strict=True):
+            taken = stack.to_fine(stack.by_kind(-part.double()) * share).mul_(inverse).mul_(self.probs)
+            self.taken.append(taken)
+            own -= taken.sum(dim=0)
+        return grad.add_(own)
+
+    def _by_stack(self, targets: Float[Tensor, "_ target"]) -> tuple[Float[Tensor, "_ _"], ...]:
+        """The targets of these kinds, stack by stack."""
+        return torch.split(targets, [stack.target_count for stack in self.tables.stacks], dim=1)
+
+    def coarse_gradient(
+        self,
+        grad: Float[Tensor, "batch fine"],
+        as_returned: bool = False,
+        out: Float[Tensor, "batch coarse"] | None = None,
+    ) -> Float[Tensor, "batch coarse"]:
+        """The gradient of the other kinds, and dL/de of these."""
+        found = self.inner.coarse_gradient(grad).double()
+        wide = grad.double()
+        for place, (stack, inverse) in enumerate(zip(self.tables.stacks, self.inverse, strict=True)):
+            values = self.taken[place].add_(wide).mul_(inverse) if self.taken else wide * inverse
+            labels = stack.by_target(stack.to_labels(values).mul_(self.share[place]))
+            if self.taken:
+                labels = labels - self._by_stack(self.target_weight)[place]
+            found.index_add_(1, stack.columns.reshape(-1), labels)
+        return found
+
+    def of_samples(self, sample: Int[Tensor, " sample"]) -> WeightSums:
+        """The same with the sums of logs of these samples."""
+        twin = copy(self)
+        twin.log_sums, twin.inner = self.log_sums[sample], self.inner.of_samples(sample)
+        return twin
+
+    def _place_of(self, target: int) -> tuple[int, int, int]:
+        """The stack, the kind there and the label of a target of these kinds."""
+        target -= self.inner_count
+        for place, stack in enumerate(self.tables.stacks):
+            if target < stack.target_count:
+                return place, *divmod(target, stack.width)
+            target -= stack.target_count
+        raise IndexError(target)
+
+    def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
+        """Log r = log W + log E + log U."""
+        if target < self.inner_count:
+            return self.inner.log_shares(sample, target)
+        stack, kind, label = self._place_of(target)
+        weight = self.tables.stacks[stack].weight[kind, label].log()
+        share = self.share[stack][kind].index_select(0, sample)[:, label, None].log()
+        return weight + share + self.inverse[stack][kind].index_select(0, sample).log()
+
+    def add_shares(self, sample: Int[Tensor, " sample"], target: int, share: Float[Tensor, "sample fine"]) -> None:
+        """What a target takes from the fine labels."""
+        if target < self.inner_count:
+            self.inner.add_shares(sample, target, share)
+            return
+        stack, kind, _ = self._place_of(target)
+        self.taken[stack][kind].index_add_(0, sample, share)
 
 
-def _sum_of_logs(values: Tensor, lowest: float) -> Tensor:
-    """The sum over the first axis of log values; a logarithm is dear, so some values are multiplied first.
+def _sum_of_logs(values: Float[Tensor, "kind batch fine"], lowest: float) -> Float[Tensor, "batch fine"]:
+    """The sum over the kinds of log values; a logarithm is slow, so some values are multiplied first.
 
     Args:
-        values: (kind, batch, fine) positive, of which none is much below exp(lowest).
+        values: positive numbers, of which none is much below exp(lowest).
         lowest: at most 0.
     """
     factors = 1
-    while len(values) > 1 and (2 * factors + 1) * (10.0 - lowest) <= _WIDEST + 10.0 and factors < 8:
+    while len(values) > 1 and (2 * factors + 1) * (10.0 - lowest) <= _MAX_SPREAD + 10.0 and factors < 8:
         half = len(values) // 2
         product = values[:half] * values[half : 2 * half]
         if len(values) % 2:
             product[0] *= values[-1]
         values, factors = product, 2 * factors + 1
     return values.log().sum(dim=0)
-
-
-def weighted_sum(weighted: Weighted, coarse: Float[Tensor, "batch coarse"]) -> Float[Tensor, "batch fine"]:
-    """The sum of log S over all weighted kinds, differentiable."""
-    result: Tensor = _WeightedSum.apply(coarse, weighted)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _WeightedSum(torch.autograd.Function):
-    """d log S_i / d e_c = r_ic."""
-
-    @staticmethod
-    def forward(ctx: Any, coarse: Tensor, weighted: Weighted) -> Tensor:
-        ctx.weighted = weighted
-        ctx.save_for_backward(coarse)
-        return WeightedBatch(weighted, coarse, len(coarse)).log_sums
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        first_derivatives_only()
-        (coarse,) = ctx.saved_tensors
-        found = WeightedBatch(ctx.weighted, coarse, len(coarse)).to_labels(grads[0].double())
-        return put_columns(ctx.weighted, found, coarse.shape[1]).to(coarse.dtype), None
-
-
-def put_columns(weighted: Weighted, values: list[Tensor], count: int) -> Float[Tensor, "batch coarse"]:
-    """Values per stack (kind, batch, label) as columns of coarse labels; 0 for those of other kinds."""
-    out = values[0].new_zeros(values[0].shape[1], count)
-    for stack, value in zip(weighted.stacks, values, strict=True):
-        out.index_add_(1, stack.columns.reshape(-1), value.transpose(0, 1).reshape(len(out), stack.columns.numel()))
-    return out

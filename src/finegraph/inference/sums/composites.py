@@ -13,10 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.inference.sums.kind_groups import KindGroups
-
-_WORTHWHILE = 0.7
-"""Composites are used if they leave at most this share of the row additions."""
+from finegraph.inference.sums.layout import KindGroups
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +29,14 @@ class Composite:
     member_columns: NDArray[np.int64]
 
 
-def composites_of(kinds: Sequence[KindGroups], fine_count: int) -> list[Composite]:
-    """The kinds in composites, in order of their group columns; empty where that does not pay."""
+def composites_of(kinds: Sequence[KindGroups], fine_count: int, max_cost: float) -> list[Composite]:
+    """The kinds in composites, in order of their group columns.
+
+    Args:
+        kinds: the kinds.
+        fine_count: how many fine labels there are.
+        max_cost: the share of the row additions that composites may leave; there are none if they leave more.
+    """
     found: list[Composite] = []
     open_members: list[KindGroups] = []
     key, count, start, cost = np.zeros(fine_count, np.int64), 1, 0, 0
@@ -53,11 +56,11 @@ def composites_of(kinds: Sequence[KindGroups], fine_count: int) -> list[Composit
         key, count = new_key, new_count
     cost += fine_count + count * len(open_members)
     found.append(_composite(open_members, key, start))
-    return found if cost <= _WORTHWHILE * fine_count * len(kinds) else []
+    return found if cost <= max_cost * fine_count * len(kinds) else []
 
 
 def _composite(members: list[KindGroups], group: NDArray[np.int64], start: int) -> Composite:
     """The composite of some kinds, whose combinations are numbered by `group`."""
     example = np.unique(group, return_index=True)[1]
     columns = np.stack([kind.columns[kind.group[example]] for kind in members], axis=1)
-    return Composite(KindGroups(len(example), start + np.arange(len(example)), group), columns)
+    return Composite(KindGroups(-1, len(example), start + np.arange(len(example)), group), columns)

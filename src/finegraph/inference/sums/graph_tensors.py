@@ -1,69 +1,135 @@
-"""A label graph as index tensors, laid out for speed.
+"""A label graph as tensors, and the choice of how to sum over it.
 
 All coarse scores of a batch stand side by side in one matrix, kind after kind: `columns[kind]` is the slice of a kind.
 The tensors of a graph are made once per device and kept as long as the graph, so several heads share them.
+
+The sums of a batch are chosen here, in two steps. Kinds in which most fine labels have weights of their own go by
+weights, unless scores are too far apart for that or a program is being compiled. All other kinds go by rows or by
+columns, whichever is cheaper for the sizes of the graph.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
+from functools import cached_property
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.inference.constants import CPU, Constants, shared
-from finegraph.inference.sums import by_weights as weights
-from finegraph.inference.sums.by_weights import Weighted
+from finegraph.inference.numerics import first_derivatives_only, full_precision, wide
+from finegraph.inference.sums.by_columns import ColumnSums, ColumnTables
+from finegraph.inference.sums.by_rows import RowSums, RowTables
+from finegraph.inference.sums.by_weights import WeightSums, WeightTables, stack_width
+from finegraph.inference.sums.interface import GraphSums, GroupedSums, gathered_sum
 from finegraph.inference.sums.kind_tensors import KindTensors
-from finegraph.inference.sums.layout import Plan
-from finegraph.inference.sums.target_table import Slots
+from finegraph.inference.sums.layout import GroupLayout
+from finegraph.inference.sums.strategy import Strategy, rows_are_used, weights_are_used
+from finegraph.inference.sums.targets import KindColumns, TargetTable
+
+_MANY_KINDS = 64
+"""With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""
+_WEIGHT_PASSES = 8
+"""Sums by weights are wide and used again and again, so their chunks of a batch are smaller by this."""
 
 _keys = itertools.count()
 _by_key: weakref.WeakValueDictionary[int, GraphTensors] = weakref.WeakValueDictionary()
 
 
-class Way(Constants):
-    """One way to carry out all sums over a graph.
+class SumTables(Constants):
+    """The tables of all kinds of a graph: some are summed by weights, the others by rows or by columns.
 
     Attributes:
-        plan: the sums over kinds whose fine labels are in groups.
-        slots: the target slots of these kinds.
-        weighted: the other kinds, which go by products with all their weights; None where there are none.
-        numbers: the number of each kind of the plan in the graph.
-        places: the number of each kind of the plan, by name.
+        layout: the groups of the kinds that are summed by rows or by columns.
+        weights: the kinds that are summed by weights; None if there are none.
+        targets: the targets of the loss.
     """
 
-    def __init__(self, graph: LabelGraph, kinds: list[KindTensors], weighted_names: set[str]) -> None:
-        grouped = [kind for kind in kinds if kind.name not in weighted_names]
-        coarse_count = kinds[-1].columns.stop if kinds else 0
-        self.plan = Plan(grouped, len(graph), coarse_count)
-        self.numbers = [number for number, kind in enumerate(kinds) if kind.name not in weighted_names]
-        self.places = {kind.name: place for place, kind in enumerate(grouped)}
-        starts = [kind.columns.start for kind in kinds]
-        self.slots = Slots(
+    def __init__(self, graph: LabelGraph, kinds: list[KindTensors], by_weights: set[str], strategy: Strategy) -> None:
+        self.device, self.strategy, self.kind_count = CPU, strategy, len(kinds)
+        grouped = [kind for kind in kinds if kind.name not in by_weights]
+        weighted = [kind for kind in kinds if kind.name in by_weights]
+        self.layout = GroupLayout(grouped, len(graph), kinds[-1].columns.stop if kinds else 0)
+        own = [KindColumns(graph.kind(kind.name), kind.number, kind.columns.start) for kind in weighted]
+        own.sort(key=lambda one: stack_width(len(one.kind.labels)))
+        self.weights = WeightTables(own) if own else None
+        self.targets = TargetTable(
             len(graph),
-            [graph.kind(kind.name) for kind in grouped],
-            [kind.columns.start for kind in grouped],
+            [KindColumns(graph.kind(kind.name), kind.number, kind.columns.start) for kind in grouped],
+            [(one, stack_width(len(one.kind.labels))) for one in own],
         )
-        self.weighted: Weighted | None = None
-        if weighted_names:
-            chosen = {number: graph.kind(kind.name) for number, kind in enumerate(kinds) if kind.name in weighted_names}
-            self.weighted = Weighted(chosen, starts, len(graph))
+        self._rows_are_used = [
+            rows_are_used(strategy, self.layout.kinds, len(graph), coarse_scores) for coarse_scores in (False, True)
+        ]
+
+    @cached_property
+    def rows(self) -> RowTables:
+        """The tables of sums by rows."""
+        with torch.inference_mode(False), CPU:
+            return RowTables(self.layout, self.strategy).on(self.device)
+
+    @cached_property
+    def columns(self) -> ColumnTables:
+        """The tables of sums by columns."""
+        with torch.inference_mode(False), CPU:
+            return ColumnTables(self.layout, self.strategy).on(self.device)
+
+    def on(self, device: torch.device) -> SumTables:
+        """The same on a device."""
+        twin = super().on(device)
+        twin.device = device
+        return twin
+
+    def dtype_of(self, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"] | None) -> torch.dtype:
+        """The number format in which sums of these scores are carried out."""
+        double = fine.dtype == torch.float64 or (coarse is not None and coarse.dtype == torch.float64)
+        return torch.float64 if double or self.kind_count > _MANY_KINDS else torch.float32
+
+    def start(self, coarse: Float[Tensor, "batch coarse"] | None, batch: int, dtype: torch.dtype) -> GraphSums:
+        """The sums of one batch.
+
+        Args:
+            coarse: the coarse scores; None if all are 0, as in softmax.
+            batch: how many samples there are.
+            dtype: float32 or float64.
+        """
+        inner: GroupedSums
+        if self.goes_by_rows(coarse is not None, dtype):
+            inner = RowSums(self.layout, self.rows, self.columns, self.strategy, coarse, batch, dtype)
+        else:
+            inner = ColumnSums(self.layout, self.columns, coarse, batch, dtype)
+        return inner if self.weights is None else WeightSums(self.weights, inner, coarse, batch)
+
+    def goes_by_rows(self, coarse_scores: bool, dtype: torch.dtype) -> bool:
+        """Whether kinds that are not summed by weights go by rows rather than by columns."""
+        return self._rows_are_used[coarse_scores] and (dtype == torch.float32 or self.strategy.by == "rows")
+
+    def max_samples(self, coarse_scores: bool, dtype: torch.dtype) -> int | None:
+        """How many samples to take at a time, so that the numbers of a chunk stay in the caches; None for all."""
+        if self.device.type != "cpu":
+            return None
+        size = self.layout.fine_count
+        if self.weights is not None:
+            size *= _WEIGHT_PASSES * (1 + self.weights.kind_count)
+        elif self.goes_by_rows(coarse_scores, dtype):
+            return None
+        return max(1, self.strategy.chunk // size) * torch.get_num_threads()
 
 
 class GraphTensors(Constants):
     """All kinds of a graph as tensors on one device.
 
     Attributes:
-        exact: the sums that hold for all scores, and inside compiled programs.
-        quick: the sums for scores that are not too far apart; None where there are no weighted kinds.
+        by_groups: tables that hold for all scores and inside compiled programs: no kind goes by weights.
+        by_weights: tables for scores that are not too far apart; None if no kind goes by weights.
     """
 
-    def __init__(self, graph: LabelGraph) -> None:
-        super().__init__()
+    def __init__(self, graph: LabelGraph, strategy: Strategy | None = None) -> None:
+        strategy = Strategy() if strategy is None else strategy
         self.graph, self.device = graph, CPU
         self.columns: dict[str, slice] = {}
         start = 0
@@ -71,11 +137,17 @@ class GraphTensors(Constants):
             self.columns[name] = slice(start, start + len(graph.labels(name)))
             start = self.columns[name].stop
         self.coarse_count = start
-        self.kinds = [KindTensors(graph.kind(name), self.columns[name]) for name in graph.kinds]
-        self.position = {name: index for index, name in enumerate(graph.kinds)}
-        self.exact = Way(graph, self.kinds, set())
-        by_weights = {kind.name for kind in self.kinds if weights.pays(kind)}
-        self.quick = Way(graph, self.kinds, by_weights) if by_weights else None
+        self.kinds = [
+            KindTensors(graph.kind(name), number, self.columns[name]) for number, name in enumerate(graph.kinds)
+        ]
+        self.position = {name: number for number, name in enumerate(graph.kinds)}
+        self.by_groups = SumTables(graph, self.kinds, set(), strategy)
+        weighted = {
+            kind.name
+            for kind in self.kinds
+            if weights_are_used(strategy, len(graph), kind.label_count, len(kind.edge_label))
+        }
+        self.by_weights = SumTables(graph, self.kinds, weighted, strategy) if weighted else None
         self._take_key()
 
     def _take_key(self) -> None:
@@ -94,12 +166,36 @@ class GraphTensors(Constants):
         """The tensors with a key; an operator inside a compiled program can be handed a number but no object."""
         return _by_key[key]
 
-    def way(self, coarse_scores: Tensor | None) -> Way:
-        """How to carry out sums for coarse scores."""
-        if self.quick is None or torch.compiler.is_compiling() or (coarse_scores is not None and coarse_scores.is_meta):
-            return self.exact
-        assert self.quick.weighted is not None
-        return self.quick if self.quick.weighted.takes(coarse_scores) else self.exact
+    def tables_for(self, coarse: Float[Tensor, "batch coarse"] | None) -> SumTables:
+        """The tables to use for coarse scores."""
+        if self.by_weights is None or self.by_weights.weights is None or torch.compiler.is_compiling():
+            return self.by_groups
+        if coarse is None:
+            return self.by_weights
+        holds = not coarse.is_meta and self.by_weights.weights.holds(coarse)
+        return self.by_weights if holds else self.by_groups
+
+    def joint_scores(
+        self, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"] | None
+    ) -> Float[Tensor, "batch fine"]:
+        """The joint scores (2) of docs/idea.md, up to a constant per sample; differentiable.
+
+        They share their memory with the fine scores if there is nothing to add.
+
+        Args:
+            fine: the fine scores.
+            coarse: the coarse scores; None if all are 0, as in softmax.
+        """
+        fine = wide(fine)
+        if coarse is None:
+            return fine.to(self.by_groups.dtype_of(fine, None))
+        coarse = wide(coarse)
+        tables = self.tables_for(coarse)
+        if torch.compiler.is_compiling() or fine.is_meta:
+            groups, _ = tables.layout.group_scores(coarse)
+            return gathered_sum(tables.layout, fine, groups).to(tables.dtype_of(fine, coarse))
+        scores: Tensor = _JointScores.apply(fine, coarse, tables)  # type: ignore[no-untyped-call]
+        return scores
 
     def kind(self, name: str) -> KindTensors:
         """The tensors of one kind."""
@@ -118,3 +214,28 @@ class GraphTensors(Constants):
 def graph_tensors(graph: LabelGraph, device: torch.device = CPU) -> GraphTensors:
     """The tensors of a graph on a device, made once and kept as long as the graph."""
     return shared(GraphTensors, graph, device)
+
+
+class _JointScores(torch.autograd.Function):
+    """The joint scores (2) and their closed-form gradient (7)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"], tables: SumTables
+    ) -> Float[Tensor, "batch fine"]:
+        ctx.tables, ctx.fine_type = tables, fine.dtype
+        ctx.save_for_backward(coarse)
+        with full_precision(fine.device):
+            sums = tables.start(coarse, len(fine), tables.dtype_of(fine, coarse))
+            scores = sums.joint_scores(fine).to(sums.dtype)
+            return scores.clone() if scores is fine else scores
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        first_derivatives_only()
+        (coarse,), (grad,) = ctx.saved_tensors, grads
+        if not ctx.needs_input_grad[1]:
+            return grad.to(ctx.fine_type), None, None
+        with full_precision(grad.device):
+            found = ctx.tables.start(coarse, len(grad), grad.dtype).coarse_gradient(grad)
+            return grad.to(ctx.fine_type), found.to(coarse.dtype), None

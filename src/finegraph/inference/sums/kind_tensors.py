@@ -43,9 +43,8 @@ class KindTensors(Constants):
     edge_group: Tensor
     edge_log_weight: Tensor
 
-    def __init__(self, kind: Kind, columns: slice) -> None:
-        super().__init__()
-        self.name, self.columns, self.label_count = kind.name, columns, len(kind.labels)
+    def __init__(self, kind: Kind, number: int, columns: slice) -> None:
+        self.name, self.number, self.columns, self.label_count = kind.name, number, columns, len(kind.labels)
         rows = _distinct_rows(kind)
         self.group_count = self.label_count + rows.count
         self.plain = rows.count == 0

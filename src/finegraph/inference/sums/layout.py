@@ -1,113 +1,160 @@
-"""How sums over the graph are carried out: by bags of rows, or by matrix products and lists.
+"""The groups of all kinds side by side, and what mixed rows make of coarse scores.
 
-Every step of inference and training is one of two sums: from groups down to fine labels (scores) and from fine labels
-up to groups (marginals, gradients). There are two ways to carry them out:
+In every kind each fine label is in one group; see `kind_tensors.py`. A *group column* counts the groups of all kinds:
+first all coarse labels, kind after kind, then all mixed rows. With e the scores of the groups, r the probability of a
+label given its mixed row, and G = dL/de:
 
-    bags       turn the matrices so that labels are rows and samples are columns; then a sum adds whole rows, for all
-               kinds at once. Turning costs two passes over the scores, and each kind very little. See `bags.py`.
-    columns    leave scores as they come. Few labels: one matrix product; many: one gather and one scatter per kind,
-               and training touches only the children of the true label. See `columns.py`.
-
-The choice depends on sizes alone, by a cost model that was measured on an ordinary CPU; a wrong guess costs time, never
-exactness. Bags add float32 only, so float64 always goes by columns.
+    e_row       =  log sum_c g[row, c] exp(f_c)                          r[row, c] = g[row, c] exp(f_c) / exp(e_row)
+    dL/df_c     =  G_c + sum over mixed rows of  r[row, c] G_row         and what dL/dlog r adds
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.constants import CPU, Constants
-from finegraph.inference.sums.by_columns import Columns
-from finegraph.inference.sums.by_rows import Bags
-from finegraph.inference.sums.kind_groups import KindGroups
+from finegraph.inference.constants import Constants
 from finegraph.inference.sums.kind_tensors import KindTensors
 from finegraph.inference.sums.segments import Segments
-from finegraph.inference.sums.strategy import bags_are_cheaper
-
-BAG_TYPES: tuple[torch.dtype, ...] = (torch.float32,)
-"""The number formats that bags are quick in."""
 
 
-class Plan(Constants):
-    """The groups of all kinds, the edges of all mixed rows, and the two ways of summing over them.
-
-    A *group column* counts the groups of all kinds: first all coarse labels, kind after kind, then all mixed rows.
+@dataclass(frozen=True, eq=False)
+class KindGroups:
+    """Which group of a kind each fine label is in.
 
     Attributes:
-        fine_groups: per kind, the group column of each fine label.
-        edge_column: for each edge of a mixed row: the group column of its label.
-        edge_row: for each edge of a mixed row: the group column of the row.
-        edge_log_weight: for each edge of a mixed row: the log of its weight.
-        mixed_rows: the edges of each mixed row, as segments.
-        kind_of_column: the kind of each group column.
+        number: the number of the kind in the graph.
+        label_count: how many labels the kind has; they are its first groups.
+        columns: the group column of each group.
+        group: the group of each fine label, counted within the kind.
     """
 
+    number: int
+    label_count: int
+    columns: NDArray[np.int64]
+    group: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.columns)
+
+    @property
+    def plain(self) -> bool:
+        """Whether every fine label has one known parent."""
+        return self.count == self.label_count
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many fine labels each group has."""
+        return np.bincount(self.group, minlength=self.count)
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """The fine labels sorted by group."""
+        narrow = self.group.astype(np.uint16) if self.count <= 1 << 16 else self.group  # sorted in linear time
+        return np.argsort(narrow, kind="stable")
+
+
+class GroupLayout(Constants):
+    """The groups of some kinds of a graph, and the edges of all their mixed rows.
+
+    Attributes:
+        kinds: the groups of each kind.
+        numbers: the number of each kind in the graph.
+        group_columns: for each kind, the group column of each fine label.
+        kind_of_column: the number of the kind of each group column.
+        edge_column: for each edge of a mixed row, the group column of its label.
+        edge_row: for each edge of a mixed row, the group column of the row.
+        edge_log_weight: for each edge of a mixed row, the log of its weight.
+        mixed_rows: the edges of each mixed row, as segments.
+    """
+
+    kind_of_column: Tensor
     edge_column: Tensor
     edge_row: Tensor
     edge_log_weight: Tensor
-    kind_of_column: Tensor
 
-    def __init__(self, kinds: list[KindTensors], fine_count: int, coarse_count: int) -> None:
-        super().__init__()
-        self.device = CPU
-        self.fine_count, self.kind_count, self.coarse_count = fine_count, len(kinds), coarse_count
+    def __init__(self, kinds: Sequence[KindTensors], fine_count: int, coarse_count: int) -> None:
+        self.fine_count, self.coarse_count = fine_count, coarse_count
         mixed = np.cumsum([0, *(kind.group_count - kind.label_count for kind in kinds)])
-        starts = (self.coarse_count + mixed).tolist()
+        starts = (coarse_count + mixed).tolist()
         self.group_count = int(starts[-1])
-        self.layout = tuple(_groups(kind, start) for kind, start in zip(kinds, starts, strict=False))
-        self.fine_groups = [torch.from_numpy(kind.columns[kind.group]) for kind in self.layout]
+        self.kinds = tuple(_groups(kind, start) for kind, start in zip(kinds, starts, strict=False))
+        self.numbers = [kind.number for kind in self.kinds]
+        self.group_columns = [torch.from_numpy(kind.columns[kind.group]) for kind in self.kinds]
         owner = np.zeros(self.group_count, np.int64)
-        for index, kind_groups in enumerate(self.layout):
-            owner[kind_groups.columns] = index
+        for groups in self.kinds:
+            owner[groups.columns] = groups.number
         self.keep({"kind_of_column": owner})
-        self._by_bags = {
-            coarse_scores: bool(kinds) and bags_are_cheaper(self.layout, fine_count, coarse_scores)
-            for coarse_scores in (False, True)
-        }
-        self._set_edges(kinds, starts)
+        self._keep_edges(kinds, starts)
 
-    def goes_by_bags(self, dtype: torch.dtype, coarse_scores: bool = True) -> bool:
-        """Whether sums of this number format go by bags, with coarse scores or without; by columns otherwise."""
-        return self._by_bags[coarse_scores] and dtype in BAG_TYPES
-
-    @cached_property
-    def bags(self) -> Bags:
-        """The sums by bags."""
-        with torch.inference_mode(False), CPU:
-            return Bags(self.layout, self.fine_count, self.group_count).on(self.device)
-
-    @cached_property
-    def columns(self) -> Columns:
-        """The sums by columns."""
-        with torch.inference_mode(False), CPU:
-            return Columns(self.layout, self.fine_count, self.group_count).on(self.device)
-
-    def on(self, device: torch.device) -> Plan:
-        """The same on a device."""
-        twin = super().on(device)
-        twin.device = device
-        return twin
-
-    def _set_edges(self, kinds: list[KindTensors], starts: list[int]) -> None:
-        """Fill the edges of the mixed rows of all kinds."""
+    def _keep_edges(self, kinds: Sequence[KindTensors], starts: list[int]) -> None:
+        """Keep the edges of the mixed rows of all kinds."""
+        none = np.zeros(0, np.int64)
         column = [kind.columns.start + kind.edge_label.numpy() for kind in kinds]
         row = [start + kind.edge_group.numpy() for kind, start in zip(kinds, starts, strict=False)]
         log_weight = [kind.edge_log_weight.numpy() for kind in kinds]
-        self.keep({"edge_log_weight": np.concatenate([*log_weight, np.zeros(0)])})
-        self.keep({"edge_column": np.concatenate([*column, np.zeros(0, np.int64)]).astype(np.int64)})
-        edge_row: NDArray[np.int64] = np.concatenate([*row, np.zeros(0, np.int64)]).astype(np.int64)
-        self.keep({"edge_row": edge_row})
+        edge_row = np.concatenate([none, *row])
+        self.keep({"edge_log_weight": np.concatenate([np.zeros(0), *log_weight])})
+        self.keep({"edge_column": np.concatenate([none, *column]), "edge_row": edge_row})
         self.mixed_rows = Segments(edge_row - self.coarse_count, self.group_count - self.coarse_count)
+
+    def group_columns_of(self, number: int) -> Int[Tensor, " fine"]:
+        """The group column of each fine label in the kind with this number."""
+        return self.group_columns[self.numbers.index(number)]
+
+    def group_scores(
+        self, coarse: Float[Tensor, "batch coarse"]
+    ) -> tuple[Float[Tensor, "batch group"], Float[Tensor, "batch edge"] | None]:
+        """The score of every group, and log r of the edges of mixed rows; None if there are none.
+
+        With mixed rows both are in float64: small differences of large scores decide between parents.
+        """
+        if not len(self.edge_row):
+            return coarse, None
+        coarse = coarse.double()
+        edges = coarse.index_select(1, self.edge_column) + self.edge_log_weight
+        rows = self.mixed_rows.logsumexp(edges)
+        # A row that evidence has ruled out wholly has no parent at all: its total is minus infinity, and stays so.
+        total = rows.masked_fill(rows.isneginf(), 0.0).index_select(1, self.edge_row - self.coarse_count)
+        return torch.cat([coarse, rows], dim=1), edges - total
+
+    def coarse_gradient(
+        self,
+        groups: Float[Tensor, "batch group"],
+        mixing: Float[Tensor, "batch edge"],
+        mixing_grad: Float[Tensor, "batch edge"] | None,
+    ) -> Float[Tensor, "batch coarse"]:
+        """The gradient for the coarse scores.
+
+        Args:
+            groups: the gradient for the scores of the groups.
+            mixing: log r.
+            mixing_grad: the gradient for log r; None if nothing but the scores depends on it.
+        """
+        share = mixing.exp()
+        edges = groups.double().index_select(1, self.edge_row)
+        if mixing_grad is not None:
+            # log r_c depends on all scores of its row: d log r_c / d f_b = [b = c] - r_b.
+            row = self.edge_row - self.coarse_count
+            rows = share.new_zeros(len(share), self.group_count - self.coarse_count)
+            edges -= rows.index_add_(1, row, mixing_grad.double()).index_select(1, row)
+        edges *= share
+        if mixing_grad is not None:
+            edges += mixing_grad
+        return groups[:, : self.coarse_count].double().index_add_(1, self.edge_column, edges)
 
 
 def _groups(kind: KindTensors, mixed_start: int) -> KindGroups:
     """The groups of a kind, with the group column of each."""
     labels = np.arange(kind.columns.start, kind.columns.stop)
     mixed = mixed_start + np.arange(kind.group_count - kind.label_count)
-    columns = np.concatenate([labels, mixed]).astype(np.int64)
-    return KindGroups(kind.label_count, columns, kind.group.numpy())
+    return KindGroups(kind.number, kind.label_count, np.concatenate([labels, mixed]), kind.group.numpy())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.constants import Constants
-from finegraph.inference.derivatives import first_derivatives_only
+from finegraph.inference.numerics import first_derivatives_only
 
 
 class Segments(Constants):

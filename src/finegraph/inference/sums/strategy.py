@@ -1,51 +1,127 @@
-"""What the ways of summing over a graph cost: the model by which `plan.py` and `columns.py` choose.
+"""Which way of summing over a graph is used: the strategy, and the cost model behind its open choices.
 
-All figures are nanoseconds per fine label and sample of a training step, measured on an ordinary CPU with 128 samples;
-only their ratios matter. A step from fine and coarse scores makes four sums: scores, marginals, gradient, gradients of
-coarse scores. A step from joint scores makes the two in the middle.
+Every way gives the same results; they differ in time and memory alone. All costs are nanoseconds per fine label and
+sample of a training step, measured on an ordinary CPU with 128 samples; only their ratios matter. A step from fine and
+coarse scores makes four sums: joint scores, target probabilities, gradient, coarse gradient. A step from joint scores
+makes the two in the middle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.inference.sums.kind_groups import KindGroups
+from finegraph.inference.sums.layout import KindGroups
 
 _BATCH = 128
-_BAGS = ((750_000, 3.0), (3_000_000, 5.0), (np.inf, 7.5))
-"""Bags: up to so many bytes of scores, a step without sums: the matrices are turned, and no longer fit in caches."""
-_COARSE = 2.5
-"""Bags: per fine and coarse label more where there are coarse scores."""
+_ROWS = ((750_000, 3.0), (3_000_000, 5.0), (np.inf, 7.5))
+"""Rows: a step without sums, by the bytes of the scores: matrices are transposed and may no longer fit in caches."""
+_ROWS_COARSE = 2.5
+"""Rows: per fine and coarse label, added if there are coarse scores."""
 _ADD_ROW = 0.04
-"""Bags: per row to add."""
+"""Rows: per row to add."""
 _COLUMNS = 1.7
 """Columns: a step without sums."""
-_PRODUCT, _LEAST_PRODUCT = 0.037, 1.1
+_PRODUCT, _MIN_PRODUCT = 0.037, 1.1
 """Columns: a matrix product per row of the matrix, and at least, since it reads and writes all scores."""
 _TO_BLOCKS, _FROM_BLOCKS = 0.9, 1.0
 """Columns: to scatter into blocks, and to gather from them."""
 _LIST, _CHILD, _LIST_CALL = 2.2, 4.0, 80_000.0
-"""Columns: a listed kind where there are coarse scores; per child of the true label; and by itself, in all."""
+"""Columns: a listed kind if there are coarse scores; per child of the true label; and per call, in all."""
+_WEIGHT_EDGE, _WEIGHT_PASS, _WEIGHT_PRODUCT = 30.0, 10.0, 0.2
+"""Weights: an edge by lists; against a fine label, and one weight, by products."""
 
 
-def bags_are_cheaper(kinds: Sequence[KindGroups], fine_count: int, coarse_scores: bool) -> bool:
-    """Whether bags cost less than columns, with coarse scores or from joint scores alone."""
-    base = next(cost for size, cost in _BAGS if 4 * _BATCH * fine_count <= size)
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """How to sum over a graph. Fields that are None are left to the cost model."""
+
+    by: Literal["rows", "columns"] | None = None
+    """Labels as rows or as columns. Rows are only ever chosen for float32, in which torch adds them quickly."""
+    weights: bool | None = None
+    """Whether kinds with mixed rows go by products with all their weights."""
+    dense_kinds: int | None = None
+    """Columns: how many kinds go by matrix product, those with the fewest groups first."""
+    blocks: bool | None = None
+    """Columns: whether these products run over blocks of fine labels rather than over all of them."""
+    max_padding: int = 8
+    """Columns: children are kept as a padded table if it has at most so many places per fine label."""
+    max_composite_cost: float = 0.7
+    """Rows: composite kinds are used if they leave at most this share of the row additions."""
+    max_list: int = 64
+    """Rows: longer lists are summed in pieces and then the sums, which keeps rounding errors small."""
+    list_piece: int = 32
+    """Rows: about how many rows a piece has."""
+    max_rows: float = 2.7
+    """Rows: tables with more rows than so many times the fine labels are made for a part of the samples at a time."""
+    min_samples: int = 16
+    """Rows: smaller batches are never divided."""
+    chunk: int = 1 << 21
+    """Columns and weights: a batch is cut into chunks of at most about so many joint scores per thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnChoice:
+    """Which kinds go by matrix product, over all fine labels or over blocks of them.
+
+    Attributes:
+        dense: the places of the kinds that go by product; the others go by lists.
+        block: the block of each fine label: those with the same group in all dense kinds. None if there are so many
+            blocks that the product runs over all fine labels.
+    """
+
+    dense: tuple[int, ...]
+    block: NDArray[np.int64] | None
+
+
+def rows_are_used(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: int, coarse_scores: bool) -> bool:
+    """Whether to sum by rows, with coarse scores or from joint scores alone."""
+    if not kinds or strategy.by is not None:
+        return bool(kinds) and strategy.by == "rows"
+    base = next(cost for size, cost in _ROWS if 4 * _BATCH * fine_count <= size)
     sums = 2 * _ADD_ROW * _row_additions(kinds, fine_count)
-    bags = _BATCH * (base * fine_count + sums)
+    rows = _BATCH * (base * fine_count + sums)
     if coarse_scores:
         groups = sum(kind.count for kind in kinds)
-        bags += _BATCH * (_COARSE * (fine_count + groups) + sums)
-    choice = best_columns(kinds, fine_count)
-    return bags <= _columns_cost(kinds, fine_count, choice.dense, choice.block, coarse_scores)
+        rows += _BATCH * (_ROWS_COARSE * (fine_count + groups) + sums)
+    choice = choose_columns(strategy, kinds, fine_count)
+    return rows <= _columns_cost(kinds, fine_count, choice, coarse_scores)
+
+
+def weights_are_used(strategy: Strategy, fine_count: int, label_count: int, mixed_edges: int) -> bool:
+    """Whether a kind goes by products with all its weights rather than by the edges of its mixed rows."""
+    if strategy.weights is not None:
+        return strategy.weights and mixed_edges > 0
+    products = _WEIGHT_PASS * fine_count + _WEIGHT_PRODUCT * fine_count * label_count
+    return products < _WEIGHT_EDGE * mixed_edges
+
+
+def choose_columns(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: int) -> ColumnChoice:
+    """The cheapest choice that the strategy allows: the kinds with the fewest groups go by product."""
+    order = sorted(range(len(kinds)), key=lambda place: kinds[place].count)
+    candidates = [ColumnChoice((), None)]
+    block: NDArray[np.int64] | None = np.zeros(fine_count, np.int64)
+    for number, place in enumerate(order, start=1):
+        if block is not None:
+            _, block = np.unique(block * kinds[place].count + kinds[place].group, return_inverse=True)
+            block = block if _blocks_are_used(strategy, block, fine_count) else None
+        candidates.append(ColumnChoice(tuple(sorted(order[:number])), block))
+    if strategy.dense_kinds is not None:
+        return candidates[min(strategy.dense_kinds, len(kinds))]
+    return min(candidates, key=lambda choice: _columns_cost(kinds, fine_count, choice, coarse_scores=True))
+
+
+def _blocks_are_used(strategy: Strategy, block: NDArray[np.int64], fine_count: int) -> bool:
+    """Whether there are few enough blocks."""
+    return 4 * (int(block.max()) + 1) <= fine_count if strategy.blocks is None else strategy.blocks
 
 
 def _row_additions(kinds: Sequence[KindGroups], fine_count: int) -> int:
-    """About how many rows a sum by bags adds; see `composites.py`."""
+    """About how many rows a sum by rows adds; see `composites_of`."""
     total, members, combinations = 0, 0, 1
     for count in sorted(kind.count for kind in kinds):
         merged = min(combinations * count, fine_count)
@@ -59,52 +135,17 @@ def _row_additions(kinds: Sequence[KindGroups], fine_count: int) -> int:
     return min(total, fine_count * len(kinds))
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnChoice:
-    """Which kinds go by matrix product, over all fine labels or over blocks of them.
-
-    Attributes:
-        dense: the kinds that go by product; the others by lists.
-        block: the block of each fine label: those with the same group in all dense kinds; None where the blocks are so
-            many that the product runs over all fine labels.
-    """
-
-    dense: tuple[int, ...]
-    block: NDArray[np.int64] | None
-
-
-def best_columns(kinds: Sequence[KindGroups], fine_count: int) -> ColumnChoice:
-    """The cheapest choice: the kinds with the fewest groups go by product, as many as pays."""
-    order = sorted(range(len(kinds)), key=lambda index: kinds[index].count)
-    best, lowest = ColumnChoice((), None), _columns_cost(kinds, fine_count, (), None, True)
-    block: NDArray[np.int64] | None = np.zeros(fine_count, np.int64)
-    for number, index in enumerate(order, start=1):
-        if block is not None:
-            _, block = np.unique(block * kinds[index].count + kinds[index].group, return_inverse=True)
-            block = block if 4 * (block.max() + 1) <= fine_count else None
-        dense = tuple(sorted(order[:number]))
-        cost = _columns_cost(kinds, fine_count, dense, block, True)
-        if cost < lowest:
-            best, lowest = ColumnChoice(dense, block), cost
-    return best
-
-
-def _columns_cost(
-    kinds: Sequence[KindGroups],
-    fine_count: int,
-    dense: tuple[int, ...],
-    block: NDArray[np.int64] | None,
-    coarse_scores: bool,
-) -> float:
+def _columns_cost(kinds: Sequence[KindGroups], fine_count: int, choice: ColumnChoice, coarse_scores: bool) -> float:
     """The cost of columns in nanoseconds for a batch."""
-    groups = sum(kinds[index].count for index in dense)
+    groups = sum(kinds[place].count for place in choice.dense)
     cost, sums = _COLUMNS * fine_count, 4 if coarse_scores else 2
-    if dense and block is None:
-        cost += sums * fine_count * max(_LEAST_PRODUCT, _PRODUCT * groups)
-    elif dense and block is not None:
-        cost += (_TO_BLOCKS + _FROM_BLOCKS * sums / 2) * fine_count + sums * int(block.max() + 1) * _PRODUCT * groups
+    if choice.block is not None:
+        blocks = int(choice.block.max() + 1)
+        cost += (_TO_BLOCKS + _FROM_BLOCKS * sums / 2) * fine_count + sums * blocks * _PRODUCT * groups
+    elif choice.dense:
+        cost += sums * fine_count * max(_MIN_PRODUCT, _PRODUCT * groups)
     calls = 0.0
-    for index in set(range(len(kinds))) - set(dense):
-        cost += _CHILD * int(kinds[index].sizes.max()) + (_LIST * fine_count if coarse_scores else 0.0)
+    for place in set(range(len(kinds))) - set(choice.dense):
+        cost += _CHILD * int(kinds[place].sizes.max()) + (_LIST * fine_count if coarse_scores else 0.0)
         calls += _LIST_CALL
     return _BATCH * cost + calls

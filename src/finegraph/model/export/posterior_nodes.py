@@ -62,11 +62,11 @@ def add_posterior(
     coarse = kinds_given.log
     if coarse_scores is not None:
         coarse = to.node("Add", to.cast(to.turn(coarse_scores), _WIDE), coarse)
-    plan = graph_tensors(graph).exact.plan
+    layout = graph_tensors(graph).by_groups.layout
     groups, mixing = coarse, None
-    if len(plan.edge_row):
+    if len(layout.edge_row):
         groups, mixing = _mixed_rows(to, graph, coarse)
-    for group in plan.fine_groups:
+    for group in layout.group_columns:
         joint = to.node("Add", joint, to.gather(groups, group.numpy()))
     _kinds(to, graph, _finish(to, joint), mixing)
 
@@ -85,11 +85,11 @@ def _read_evidence(to: Writer, evidence: str) -> Evidence:
 
 def _mixed_rows(to: Writer, graph: LabelGraph, coarse: str) -> tuple[str, str]:
     """The scores of all groups, and log r: the log probability of each edge of a mixed row given the row."""
-    plan = graph_tensors(graph).exact.plan
-    row = plan.edge_row.numpy() - plan.coarse_count
-    weights = to.constant(plan.edge_log_weight.numpy()[:, None], _WIDE)
-    edges = to.node("Add", to.gather(coarse, plan.edge_column.numpy()), weights)
-    lists = list_tables(np.arange(len(row)), row, plan.group_count - plan.coarse_count, len(row))
+    layout = graph_tensors(graph).by_groups.layout
+    row = layout.edge_row.numpy() - layout.coarse_count
+    weights = to.constant(layout.edge_log_weight.numpy()[:, None], _WIDE)
+    edges = to.node("Add", to.gather(coarse, layout.edge_column.numpy()), weights)
+    lists = list_tables(np.arange(len(row)), row, layout.group_count - layout.coarse_count, len(row))
     rows = list_log_sum_exp(to, edges, lists, _WIDE)
     mixing = to.node("Sub", edges, to.gather(floored(to, rows, _WIDE), row))
     return to.node("Concat", coarse, rows, axis=0), mixing
@@ -107,16 +107,16 @@ def _finish(to: Writer, joint: str) -> str:
 
 def _kinds(to: Writer, graph: LabelGraph, log_probs: str, mixing: str | None) -> None:
     """The log probabilities of the labels of all kinds side by side."""
-    plan = graph_tensors(graph).exact.plan
-    groups = [group.numpy() for group in plan.fine_groups]
+    layout = graph_tensors(graph).by_groups.layout
+    groups = [group.numpy() for group in layout.group_columns]
     fine = np.tile(np.arange(len(graph)), len(groups))
-    members = list_tables(fine, np.concatenate(groups), plan.group_count, len(graph))
+    members = list_tables(fine, np.concatenate(groups), layout.group_count, len(graph))
     of_groups = list_log_sum_exp(to, log_probs, members, _NARROW)
     if mixing is not None:
-        row, label = plan.edge_row.numpy(), plan.edge_column.numpy()
+        row, label = layout.edge_row.numpy(), layout.edge_column.numpy()
         edges = to.node("Add", to.gather(of_groups, row), to.cast(mixing, _NARROW))
-        item = np.concatenate([np.arange(plan.coarse_count), plan.group_count + np.arange(len(row))])
-        owner = np.concatenate([np.arange(plan.coarse_count), label])
-        lists = list_tables(item, owner, plan.coarse_count, plan.group_count + len(row))
+        item = np.concatenate([np.arange(layout.coarse_count), layout.group_count + np.arange(len(row))])
+        owner = np.concatenate([np.arange(layout.coarse_count), label])
+        lists = list_tables(item, owner, layout.coarse_count, layout.group_count + len(row))
         of_groups = list_log_sum_exp(to, to.node("Concat", of_groups, edges, axis=0), lists, _NARROW)
     to.turn(of_groups, output=KIND_LOG_PROBS)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from finegraph.inference.sums.turned import turned
+from finegraph.inference.sums.by_rows import transposed
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -9,7 +9,7 @@ from finegraph.inference.sums.turned import turned
 def test_rows_become_columns_in_memory_of_their_own(shape, dtype):
     table = torch.randn(shape, dtype=dtype)
     before = table.clone()
-    got = turned(table)
+    got = transposed(table)
     assert got.is_contiguous()
     assert torch.equal(got, table.t())
     got.fill_(-1.0)
@@ -19,8 +19,8 @@ def test_rows_become_columns_in_memory_of_their_own(shape, dtype):
 @pytest.mark.parametrize(
     "view", [lambda x: x.t(), lambda x: x[::2], lambda x: x[:, 1:4], lambda x: x[:1].expand(5, -1)]
 )
-def test_any_view_is_turned(view):
+def test_any_view_is_transposed(view):
     table = view(torch.randn(6, 8))
-    got = turned(table)
+    got = transposed(table)
     assert got.is_contiguous()
     assert torch.equal(got, table.t())
