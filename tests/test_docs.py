@@ -62,9 +62,31 @@ def test_the_names_of_the_idea_stand_where_it_says(row):
     source = (ROOT / path).read_text(encoding="utf-8")
     for name in re.findall(r"`(\w+)`", names):
         assert re.search(rf"(def|class) {name}\b|\b{name}:|self\.{name} =|\b{name}=", source), (name, path)
-    axes = re.findall(r"\w+", shape)
-    known = {"batch", "fine", "coarse", "kind", "feature", "label", "slot", "edge"}
-    assert set(axes) <= known
+    assert set(re.findall(r"\w+", shape)) <= axis_words()
+
+
+def axis_words():
+    """The axis words that docs/idea.md lists."""
+    text = (ROOT / "docs/idea.md").read_text(encoding="utf-8")
+    listed = re.search(r"^Axis words of shapes: (.+?)\n\n", text, flags=re.MULTILINE | re.DOTALL)[1]
+    return set(re.findall(r"\w+", re.sub(r"\(.*?\)", "", listed, flags=re.DOTALL)))
+
+
+def test_shapes_use_the_axis_words_of_the_idea():
+    used = set()
+    for path in (ROOT / "src/finegraph/inference").rglob("*.py"):
+        for shape in re.findall(r"\b(?:Float|Int|Bool|Shaped)\[Tensor, \"(.*?)\"\]", path.read_text(encoding="utf-8")):
+            used |= {word.lstrip("*") for word in shape.split() if word != "_" and not word.isdigit()}
+    assert len(used) > 10
+    assert used <= axis_words()
+
+
+def test_the_loss_carries_out_every_formula_of_the_idea_in_order():
+    idea = (ROOT / "docs/idea.md").read_text(encoding="utf-8")
+    code = (ROOT / "src/finegraph/inference/loss/formulas.py").read_text(encoding="utf-8")
+    numbers = re.findall(r"^    \((\d)\)  ", idea, flags=re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, 8)]
+    assert re.findall(r"# \((\d)\)$", code, flags=re.MULTILINE) == numbers[1:]
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -22,25 +23,39 @@ from finegraph.inference.split import MOST_TOGETHER, Links, factor_of, minimum_n
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.kind_tensors import KindTensors
 
-if TYPE_CHECKING:
-    from finegraph.inference.posterior import Posterior
-
 EVIDENCE = "evidence: "
 """What stands before the name of a kind in the source of a part that is known rather than seen."""
 
 
-def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[Explanation]:
+class PosteriorParts(NamedTuple):
+    """What a posterior is made of, without a gradient and on the CPU, in float64.
+
+    Attributes:
+        log_probs: the log probabilities of the fine labels.
+        fine: the fine scores.
+        coarse: the coarse scores, without evidence.
+        evidence: the log likelihoods of the fine labels and then of all coarse labels; None without evidence.
+    """
+
+    log_probs: Float[Tensor, "batch fine"]
+    fine: Float[Tensor, "batch fine"]
+    coarse: Float[Tensor, "batch coarse"]
+    evidence: Float[Tensor, "batch fine_and_coarse"] | None
+
+
+def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], second: list[int]) -> list[Explanation]:
     """One explanation per sample, of fine label `first[b]` against `second[b]`."""
     if not first:
         return []
     one, two = torch.tensor(first), torch.tensor(second)
-    every = graph_tensors(posterior.graph).each()  # on the CPU, wherever the posterior is
+    tensors = graph_tensors(graph)
+    every = tensors.each()
     with torch.no_grad():
-        _refuse_impossible(posterior, one, two)
+        _refuse_impossible(graph, posterior.log_probs, one, two)
         names, values = ["fine"], []
-        coarse = _coarse_scores(posterior)
-        plain = _plain(posterior.graph, tuple(kind.name for kind in every if kind.plain))
-        fine, kinds = plain.split(posterior.fine_scores.detach().double().cpu(), coarse)
+        coarse = posterior.coarse
+        plain = _plain(graph, tuple(kind.name for kind in every if kind.plain))
+        fine, kinds = plain.split(posterior.fine, coarse)
         values.append(_odds(fine, one.unsqueeze(1), two.unsqueeze(1)))
         names += plain.kinds
         values.append(_odds(kinds, plain.places[one], plain.places[two]))
@@ -49,16 +64,15 @@ def explain(posterior: Posterior, first: list[int], second: list[int]) -> list[E
                 names.append(kind.name)
                 values.append(_group_odds(kind, one, two, coarse))
         if posterior.evidence is not None:
-            evidence = posterior.evidence.double().cpu()
-            known = coarse + evidence[:, len(posterior.graph) :]
+            known = coarse + posterior.evidence[:, len(graph) :]
             for kind in every:
                 names.append(f"{EVIDENCE}{kind.name}")
                 values.append(_group_odds(kind, one, two, known, coarse))
             names.append(f"{EVIDENCE}fine")
-            values.append(_odds(evidence, one.unsqueeze(1), two.unsqueeze(1)))
+            values.append(_odds(posterior.evidence, one.unsqueeze(1), two.unsqueeze(1)))
         rows = torch.cat(values, dim=1).tolist()
     return [
-        _explanation(posterior.tensors, zip(names, row, strict=True), *pair)
+        _explanation(tensors, zip(names, row, strict=True), *pair)
         for row, *pair in zip(rows, first, second, strict=True)
     ]
 
@@ -82,7 +96,9 @@ class _Plain(NamedTuple):
     columns: Tensor
     places: Tensor
 
-    def split(self, fine: Tensor, coarse: Tensor) -> tuple[Tensor, Tensor]:
+    def split(
+        self, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"]
+    ) -> tuple[Float[Tensor, "batch fine"], Float[Tensor, "batch _"]]:
         """Parts of the fine labels and of the labels of these kinds side by side, from fine and all coarse scores."""
         if not self.kinds:
             split = minimum_norm_split([], _finite(fine))
@@ -110,12 +126,20 @@ def _plain(graph: LabelGraph, kinds: tuple[str, ...]) -> _Plain:
     return _Plain(kinds, links, joined, factor_of(links, len(graph)), torch.cat([none, *wanted]), places)
 
 
-def _odds(values: Tensor, one: Tensor, two: Tensor) -> Tensor:
+def _odds(
+    values: Float[Tensor, "batch _"], one: Int[Tensor, "batch place"], two: Int[Tensor, "batch place"]
+) -> Float[Tensor, "batch place"]:
     """What some columns of each sample have more than some others."""
     return values.gather(1, one) - values.gather(1, two)
 
 
-def _group_odds(kind: KindTensors, one: Tensor, two: Tensor, coarse: Tensor, before: Tensor | None = None) -> Tensor:
+def _group_odds(
+    kind: KindTensors,
+    one: Int[Tensor, " batch"],
+    two: Int[Tensor, " batch"],
+    coarse: Float[Tensor, "batch coarse"],
+    before: Float[Tensor, "batch coarse"] | None = None,
+) -> Float[Tensor, "batch 1"]:
     """How much more the groups of the first fine labels have than those of the second, in one kind.
 
     Args:
@@ -137,28 +161,22 @@ def links_of(graph: LabelGraph, kind: str) -> Links:
     return Links(fine, coarse, weight, len(graph.labels(kind)))
 
 
-def _coarse_scores(posterior: Posterior) -> Tensor:
-    """The coarse scores in float64, without evidence."""
-    if posterior.coarse_scores is not None:
-        return posterior.coarse_scores.detach().double().cpu()
-    return torch.zeros(len(posterior.fine_scores), posterior.tensors.coarse_count, dtype=torch.float64)
-
-
-def _finite(scores: Tensor) -> Tensor:
+def _finite(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
     """Scores in which fine labels that were ruled out stand at the lowest finite score, so that they can be split."""
     lowest = scores.masked_fill(scores.isneginf(), torch.inf).amin(dim=1, keepdim=True)
     return torch.where(scores.isneginf(), lowest, scores)
 
 
-def _refuse_impossible(posterior: Posterior, one: Tensor, two: Tensor) -> None:
-    """Raise where a fine label to explain has probability 0, by its score or by evidence."""
-    log_probs = posterior.log_probs().cpu()
+def _refuse_impossible(
+    graph: LabelGraph, log_probs: Float[Tensor, "batch fine"], one: Int[Tensor, " batch"], two: Int[Tensor, " batch"]
+) -> None:
+    """Raise if a fine label to explain has probability 0, by its score or by evidence."""
     for index in (one, two):
         bad = log_probs.gather(1, index.unsqueeze(1)).isneginf().squeeze(1).nonzero()
         if len(bad):
             sample = int(bad[0])
             raise InputError(
-                f"sample {sample}: the fine label {posterior.graph.fine[int(index[sample])]!r} has probability 0, "
+                f"sample {sample}: the fine label {graph.fine[int(index[sample])]!r} has probability 0, "
                 "so there are no log odds to explain; choose fine labels that are possible"
             )
 

@@ -66,7 +66,9 @@ class AllMembers(Constants):
         """The largest value of each group, kind after kind; minus infinity for an empty one."""
         return self._over_members(values, torch.amax)
 
-    def _over_members(self, values: Tensor, reduce: Callable[[Tensor, int], Tensor]) -> Tensor:
+    def _over_members(
+        self, values: Float[Tensor, "batch fine"], reduce: Callable[[Tensor, int], Tensor]
+    ) -> Float[Tensor, "batch group"]:
         if not self.tables:
             return values[:, :0]
         nothing = values.new_full((len(values), 1), -torch.inf)

@@ -25,14 +25,12 @@ from finegraph.errors import EvidenceError, InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.json_file import canonical_json
 from finegraph.inference.answers import Answer, Explanation, Question, Statement
-from finegraph.inference.evidence import log_likelihood
-from finegraph.inference.evidence_probability import evidence_log_prob
-from finegraph.inference.explain import explain
+from finegraph.inference.evidence import evidence_log_prob, log_likelihood
+from finegraph.inference.explain import PosteriorParts, explain
 from finegraph.inference.marginals import Marginals, coarse_log_probs
 from finegraph.inference.numerics import wide
 from finegraph.inference.questions import Effects, best_questions, expected_effects
 from finegraph.inference.statements import rounding_of, sure_statements
-from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 
 MOST_STATES = 1_000_000
@@ -310,7 +308,13 @@ class Posterior:
 
     def explain(self, first: str | Sequence[str], second: str | Sequence[str]) -> list[Explanation]:
         """Why fine label `first` rather than `second`, by kind; each one label, or one per sample."""
-        return explain(self, self._fine_indices("first", first), self._fine_indices("second", second))
+        indices = self._fine_indices("first", first), self._fine_indices("second", second)
+        with torch.no_grad():
+            shape = len(self), self.tensors.coarse_count
+            coarse = self.fine_scores.new_zeros(shape) if self.coarse_scores is None else self.coarse_scores
+            log_probs, fine, coarse = (part.double().cpu() for part in (self.log_probs(), self.fine_scores, coarse))
+            evidence = None if self.evidence is None else self.evidence.double().cpu()
+        return explain(self.graph, PosteriorParts(log_probs, fine, coarse, evidence), *indices)
 
     def _fine_indices(self, what: str, labels: str | Sequence[str]) -> list[int]:
         names = [labels] * len(self) if isinstance(labels, str) else list(labels)
@@ -403,7 +407,9 @@ def _merged(evidence: Mapping[str, object] | None, kinds: Mapping[str, object]) 
     return {**(evidence or {}), **kinds}
 
 
-def _side_by_side(graph: LabelGraph, fine_scores: Tensor, scores: Mapping[str, Tensor]) -> Tensor | None:
+def _side_by_side(
+    graph: LabelGraph, fine_scores: Float[Tensor, "batch fine"], scores: Mapping[str, Tensor]
+) -> Float[Tensor, "batch coarse"] | None:
     """The coarse scores of all kinds in one matrix; zeros for kinds that are left out."""
     for name, value in scores.items():
         expected = (fine_scores.shape[0], len(graph.labels(name)))

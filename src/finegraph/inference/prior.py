@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
@@ -70,13 +70,20 @@ def laplacian_edges(graph: LabelGraph, device: torch.device = CPU) -> LaplacianE
     return shared(LaplacianEdges, graph, device)
 
 
-def _bags(rows: Tensor, item: Tensor, start: Tensor, weight: Tensor) -> Tensor:
+def _bags(
+    rows: Float[Tensor, "_ feature"],
+    item: Int[Tensor, " edge"],
+    start: Int[Tensor, " bag"],
+    weight: Float[Tensor, " edge"],
+) -> Float[Tensor, "bag feature"]:
     """Weighted sums of rows, one per bag."""
     return embedding_bag(item, rows, start, mode="sum", per_sample_weights=weight.to(rows.dtype))
 
 
-def laplacian(edges: LaplacianEdges, fine: Tensor, coarse: Tensor) -> Float[Tensor, ""]:
-    """The prior of two weight matrices (fine x feature, coarse x feature)."""
+def laplacian(
+    edges: LaplacianEdges, fine: Float[Tensor, "fine _"], coarse: Float[Tensor, "coarse _"]
+) -> Float[Tensor, ""]:
+    """The prior of the fine and the coarse weights, one row per label."""
     if fine.shape[1] != coarse.shape[1]:
         raise ShapeError(
             f"the weight prior compares fine and coarse weights, so both need the same features; got {fine.shape[1]} "
@@ -90,7 +97,9 @@ class _Laplacian(torch.autograd.Function):
     """1/2 trace(V' Lap V); the gradient Lap V is found on the way."""
 
     @staticmethod
-    def forward(ctx: Any, fine: Tensor, coarse: Tensor, edges: LaplacianEdges) -> Tensor:
+    def forward(
+        ctx: Any, fine: Float[Tensor, "fine feature"], coarse: Float[Tensor, "coarse feature"], edges: LaplacianEdges
+    ) -> Float[Tensor, ""]:
         with full_precision(fine.device):
             # All rows may be shifted alike; around 0 the sums do not cancel.
             centre = fine.mean(dim=0, keepdim=True)

@@ -22,9 +22,9 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.inference.answers import Question
 from finegraph.inference.constants import shared
-from finegraph.inference.sums.kind_tensors import KindTensors
 from finegraph.inference.marginals import MAX_TOGETHER, AllMembers
 from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.kind_tensors import KindTensors
 
 _NOTHING = 1e-9
 """A gain below this many bits is rounding: the kind is known already, or says nothing about the fine label."""
@@ -111,7 +111,13 @@ def best_questions(tensors: GraphTensors, effects: Effects, count: int) -> list[
     return found
 
 
-def _effects(tensors: GraphTensors, members: AllMembers, fine: Tensor, scores: Tensor | None, risk: float) -> Effects:
+def _effects(
+    tensors: GraphTensors,
+    members: AllMembers,
+    fine: Float[Tensor, "batch fine"],
+    scores: Float[Tensor, "batch coarse"] | None,
+    risk: float,
+) -> Effects:
     """The effects for some of the samples."""
     kinds = tensors.each()
     labels = _labels(kinds, members.logsumexp(fine), members.amax(fine), scores)
@@ -123,14 +129,19 @@ def _effects(tensors: GraphTensors, members: AllMembers, fine: Tensor, scores: T
     sizes = torch.tensor([kind.label_count for kind in kinds], dtype=torch.int64, device=fine.device)
     kind_of = torch.repeat_interleave(torch.arange(len(kinds), device=fine.device), sizes)
 
-    def per_kind(values: Tensor) -> Tensor:
+    def per_kind(values: Float[Tensor, "batch coarse"]) -> Float[Tensor, "batch kind"]:
         return values.new_zeros(len(values), len(kinds)).index_add_(1, kind_of, values)
 
     gain = (per_kind(entropies) - labels.spread).clamp_min_(0.0) / math.log(2.0)
     return Effects(gain, fine.amax(dim=1).exp(), per_kind(labels.best.exp()), per_kind(settled))
 
 
-def _labels(kinds: list[KindTensors], groups: Tensor, best: Tensor, scores: Tensor | None) -> _Labels:
+def _labels(
+    kinds: list[KindTensors],
+    groups: Float[Tensor, "batch group"],
+    best: Float[Tensor, "batch group"],
+    scores: Float[Tensor, "batch coarse"] | None,
+) -> _Labels:
     """From groups, all kinds side by side, to labels."""
     if all(kind.plain for kind in kinds):
         return _Labels(groups, best, groups.new_zeros(len(groups), len(kinds)))
@@ -144,7 +155,12 @@ def _labels(kinds: list[KindTensors], groups: Tensor, best: Tensor, scores: Tens
     return _Labels(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
 
 
-def _labels_of(kind: KindTensors, groups: Tensor, best: Tensor, scores: Tensor) -> _Labels:
+def _labels_of(
+    kind: KindTensors,
+    groups: Float[Tensor, "batch group"],
+    best: Float[Tensor, "batch group"],
+    scores: Float[Tensor, "_ label"],
+) -> _Labels:
     """The same for one kind."""
     if kind.plain:
         return _Labels(groups, best, groups.new_zeros(len(groups), 1))

@@ -100,10 +100,10 @@ def _solve(
     sizes = [bundle.count for bundle in bundles]
     fine_count = right.shape[1]
 
-    def up(values: Tensor) -> Tensor:
+    def up(values: Float[Tensor, "column fine"]) -> Float[Tensor, "column coarse"]:
         return torch.cat([bundle.up(values) for bundle in bundles], dim=1)
 
-    def down(values: Tensor) -> Tensor:
+    def down(values: Float[Tensor, "column coarse"]) -> Float[Tensor, "column fine"]:
         total = values.new_zeros(len(values), fine_count)
         for bundle, part in zip(bundles, torch.split(values, sizes, dim=1), strict=True):
             total += bundle.down(part, fine_count)

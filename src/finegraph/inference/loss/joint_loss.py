@@ -46,6 +46,7 @@ def joint_loss(
         ignore_index: marks what was not observed.
 
     Example:
+        >>> from finegraph import LabelGraph
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
         >>> posterior = Posterior(graph, torch.zeros(2, 3), {"dish": torch.zeros(2, 2)})
         >>> joint_loss(posterior, torch.tensor([0, 2])).item()   # (log 3 + log 3/2 + log 3 + log 3) / 2

@@ -21,9 +21,8 @@ from torch import Tensor
 
 from finegraph.inference.constants import Constants
 from finegraph.inference.sums.by_columns import ColumnTables
-from finegraph.inference.sums.composites import composites_of
 from finegraph.inference.sums.interface import ROUNDING, GroupedSums, largest_size, top_score
-from finegraph.inference.sums.layout import GroupLayout, KindGroups
+from finegraph.inference.sums.layout import GroupLayout, KindGroups, composites_of
 from finegraph.inference.sums.strategy import Strategy
 from finegraph.inference.sums.targets import Targets
 

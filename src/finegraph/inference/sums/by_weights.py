@@ -6,9 +6,9 @@ p = fine probabilities, P = probabilities of the labels, t = weights of the targ
     log sum_c W_ci exp(e_c)  =  log S_i + max e            the last term is the same for all fine labels and left out
     r_ic                     =  W_ci E_c U_i               which parent, given the fine label
     P_c                      =  E_c sum_i p_i U_i W_ci
-    V_i                      =  p_i U_i sum_c W_ci E_c t_c / P_c                       what the targets take from i
-    dL/ds_i                 +=  p_i sum_c t_c - V_i
-    dL/de_c                  =  E_c sum_i W_ci U_i (g_i + V_i) - t_c
+    V_i                      =  U_i sum_c W_ci E_c t_c / P_c                           what the targets take from i
+    dL/ds_i                 +=  p_i (sum_c t_c - V_i)
+    dL/de_c                  =  E_c sum_i W_ci U_i (g_i + p_i V_i) - t_c
 
 With distinct rows there is nothing to share, so this beats lists of edges by far: a few passes over (kind, batch, fine)
 instead of dozens over (batch, edge). Kinds with about as many labels are stacked. All is float64. The other kinds of
@@ -137,6 +137,7 @@ class WeightSums(GraphSums):
         inverse: per stack, U.
         log_sums: the sum of log S over all kinds.
         taken: per stack, V times the factor of the loss, once `gradient` has found it.
+        taken_more: what p V lacks of targets that were found in log space: stack, kind, samples and numbers.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class WeightSums(GraphSums):
         self.share: list[Tensor] = []
         self.inverse: list[Tensor] = []
         self.taken: list[Tensor] = []
+        self.taken_more: list[tuple[int, int, Tensor, Tensor]] = []
         device = tables.stacks[0].weight.device
         self.log_sums = torch.zeros(batch, tables.fine_count, dtype=torch.float64, device=device)
         for stack in tables.stacks:
@@ -186,19 +188,18 @@ class WeightSums(GraphSums):
         weight: Float[Tensor, "_ term"] | None,
         scale: float | Float[Tensor, ""],
     ) -> Float[Tensor, "batch fine"]:
-        """The gradient of the other kinds, and p sum t - V of these."""
+        """The gradient of the other kinds, and p (sum t - V) of these."""
         assert weight is not None  # kinds by weights have one for each label
         terms = 1 + self.inner_count
         grad = self.inner.gradient(prob_grads[:, :terms].to(self.dtype), weight[:, :terms], scale)
         # The weights of targets that underflowed count here; the inverses of their probabilities are 0.
         self.target_weight = weight[:, terms:].double() * scale
-        own = self.probs * self.target_weight.sum(dim=1, keepdim=True)
+        factors = self.target_weight.sum(dim=1, keepdim=True)
         parts = self._by_stack(prob_grads[:, terms:])
         for stack, part, share, inverse in zip(self.tables.stacks, parts, self.share, self.inverse, strict=True):
-            taken = stack.to_fine(stack.by_kind(-part.double()) * share).mul_(inverse).mul_(self.probs)
-            self.taken.append(taken)
-            own -= taken.sum(dim=0)
-        return grad.add_(own)
+            self.taken.append(stack.to_fine(share * stack.by_kind(-part.double())).mul_(inverse))
+            factors = factors - self.taken[-1].sum(dim=0)
+        return grad.add_(self.probs * factors)
 
     def _by_stack(self, targets: Float[Tensor, "_ target"]) -> tuple[Float[Tensor, "_ _"], ...]:
         """The targets of these kinds, stack by stack."""
@@ -213,8 +214,12 @@ class WeightSums(GraphSums):
         """The gradient of the other kinds, and dL/de of these."""
         found = self.inner.coarse_gradient(grad).double()
         wide = grad.double()
+        for values in self.taken:
+            values.mul_(self.probs).add_(wide)
+        for place, kind, sample, more in self.taken_more:
+            self.taken[place][kind].index_add_(0, sample, more)
         for place, (stack, inverse) in enumerate(zip(self.tables.stacks, self.inverse, strict=True)):
-            values = self.taken[place].add_(wide).mul_(inverse) if self.taken else wide * inverse
+            values = self.taken[place].mul_(inverse) if self.taken else wide * inverse
             labels = stack.by_target(stack.to_labels(values).mul_(self.share[place]))
             if self.taken:
                 labels = labels - self._by_stack(self.target_weight)[place]
@@ -251,7 +256,7 @@ class WeightSums(GraphSums):
             self.inner.add_shares(sample, target, share)
             return
         stack, kind, _ = self._place_of(target)
-        self.taken[stack][kind].index_add_(0, sample, share)
+        self.taken_more.append((stack, kind, sample, share))
 
 
 def _sum_of_logs(values: Float[Tensor, "kind batch fine"], lowest: float) -> Float[Tensor, "batch fine"]:

@@ -223,19 +223,21 @@ class _JointScores(torch.autograd.Function):
     def forward(
         ctx: Any, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"], tables: SumTables
     ) -> Float[Tensor, "batch fine"]:
-        ctx.tables, ctx.fine_type = tables, fine.dtype
-        ctx.save_for_backward(coarse)
         with full_precision(fine.device):
             sums = tables.start(coarse, len(fine), tables.dtype_of(fine, coarse))
             scores = sums.joint_scores(fine).to(sums.dtype)
-            return scores.clone() if scores is fine else scores
+        ctx.tables, ctx.types = tables, (fine.dtype, coarse.dtype)
+        # Sums by weights hold a matrix per kind, so they are found once more rather than kept.
+        ctx.sums = sums.without_scores() if isinstance(sums, GroupedSums) else None
+        ctx.save_for_backward(None if ctx.sums is not None else coarse)
+        return scores.clone() if scores is fine else scores
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
         first_derivatives_only()
-        (coarse,), (grad,) = ctx.saved_tensors, grads
+        (coarse,), (grad,), (fine_type, coarse_type) = ctx.saved_tensors, grads, ctx.types
         if not ctx.needs_input_grad[1]:
-            return grad.to(ctx.fine_type), None, None
+            return grad.to(fine_type), None, None
         with full_precision(grad.device):
-            found = ctx.tables.start(coarse, len(grad), grad.dtype).coarse_gradient(grad)
-            return grad.to(ctx.fine_type), found.to(coarse.dtype), None
+            sums = ctx.tables.start(coarse, len(grad), grad.dtype) if ctx.sums is None else ctx.sums
+            return grad.to(fine_type), sums.coarse_gradient(grad).to(coarse_type), None

@@ -218,6 +218,12 @@ class GroupedSums(GraphSums):
         twin.groups = None if self.groups is None else self.groups[sample]
         return twin
 
+    def without_scores(self) -> GroupedSums:
+        """The same without the group scores, which coarse gradients do not need."""
+        twin = copy(self)
+        twin.groups = None
+        return twin
+
     def log_shares(self, sample: Int[Tensor, " sample"], target: int) -> Float[Tensor, "sample fine"]:
         """0 for fine labels in the group of the label itself, log r for those in mixed rows, minus infinity else."""
         layout, count = self.layout, len(sample)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -57,18 +58,18 @@ class KindTensors(Constants):
             self.into_labels = Segments(np.concatenate([np.arange(self.label_count), rows.label]), self.label_count)
 
     @property
-    def possible(self) -> Tensor:
-        """(label) which labels some fine label can have."""
+    def possible(self) -> Bool[Tensor, " label"]:
+        """Which labels some fine label can have."""
         possible = torch.zeros(self.group_count, dtype=torch.bool, device=self.group.device)
         possible[self.group] = True
         possible[self.edge_label[possible[self.label_count + self.edge_group]]] = True
         return possible[: self.label_count]
 
-    def compatible(self, possible: Tensor | None = None) -> Tensor:
-        """(1 or batch, label) how many fine labels can have each label; an unknown parent may be any of the prior.
+    def compatible(self, possible: Bool[Tensor, "batch fine"] | None = None) -> Int[Tensor, "_ label"]:
+        """How many fine labels can have each label; an unknown parent may be any label of the prior.
 
         Args:
-            possible: (batch, fine) the fine labels that count; None for all.
+            possible: the fine labels that count; None for all, which gives one row.
         """
         if possible is None:
             return self.children.unsqueeze(0)
@@ -77,29 +78,31 @@ class KindTensors(Constants):
         mixed = sizes.index_select(1, self.label_count + self.edge_group)
         return sizes[:, : self.label_count].index_add(1, self.edge_label, mixed)
 
-    def union_of_parents(self, fine: Tensor) -> Tensor:
-        """(batch, label) the labels that sets of fine labels (batch, fine) have; none where a parent is unknown."""
+    def union_of_parents(self, fine: Bool[Tensor, "batch fine"]) -> Bool[Tensor, "batch label"]:
+        """The labels that sets of fine labels have; none if a parent is unknown."""
         union = torch.zeros(len(fine), self.group_count, dtype=torch.int64, device=fine.device)
         union.scatter_add_(1, self.group.expand_as(fine), fine.long())
         edges = union.index_select(1, self.label_count + self.edge_group)
         labels = union[:, : self.label_count].index_add(1, self.edge_label, edges) > 0
         return labels & ~(fine & (self.unknown > 0)).any(dim=1, keepdim=True)
 
-    def group_scores(self, scores: Tensor) -> Tensor:
-        """Scores (batch, labels) to scores (batch, groups)."""
+    def group_scores(self, scores: Float[Tensor, "batch label"]) -> Float[Tensor, "batch group"]:
+        """The scores of the groups from those of the labels."""
         if self.plain:
             return scores
         return torch.cat([scores.double(), self.mixed_rows.logsumexp(self._edge_scores(scores))], dim=1)
 
-    def label_log_probs(self, group_log_probs: Tensor, scores: Tensor | None) -> Tensor:
-        """Log probabilities of the groups (batch, groups) to those of the labels (batch, labels)."""
+    def label_log_probs(
+        self, group_log_probs: Float[Tensor, "batch group"], scores: Float[Tensor, "_ label"] | None
+    ) -> Float[Tensor, "batch label"]:
+        """The log probabilities of the labels from those of the groups."""
         if self.plain:
             return group_log_probs
         edges = self.edge_log_probs(group_log_probs.new_zeros(1, self.label_count) if scores is None else scores)
         mixed = group_log_probs.index_select(1, self.label_count + self.edge_group) + edges
         return self.into_labels.logsumexp(torch.cat([group_log_probs[:, : self.label_count], mixed], dim=1))
 
-    def edge_log_probs(self, scores: Tensor) -> Tensor:
+    def edge_log_probs(self, scores: Float[Tensor, "_ label"]) -> Float[Tensor, "_ edge"]:
         """For each edge of a mixed row, the log probability of its label given the row: r of docs/idea.md."""
         edges = self._edge_scores(scores)
         total = self.mixed_rows.logsumexp(edges)
@@ -107,16 +110,23 @@ class KindTensors(Constants):
         given = edges - total.masked_fill(total.isneginf(), 0.0).index_select(1, self.edge_group)
         return given.to(scores.dtype)
 
-    def group_likelihoods(self, likelihoods: Tensor, scores: Tensor) -> Tensor:
-        """Log likelihoods of the labels (batch, labels) to those of the groups (batch, groups): means over each row."""
+    def group_likelihoods(
+        self, likelihoods: Float[Tensor, "_ label"], scores: Float[Tensor, "_ label"]
+    ) -> Float[Tensor, "_ group"]:
+        """The log likelihoods of the groups from those of the labels: means over each row."""
         if self.plain:
             return likelihoods
         edges = self.edge_log_probs(scores) + likelihoods.index_select(1, self.edge_label)
         rows = self.mixed_rows.logsumexp(edges)
         return torch.cat([likelihoods.expand(len(rows), -1), rows], dim=1)
 
-    def sample_labels(self, group: Tensor, scores: Tensor, generator: torch.Generator | None) -> Tensor:
-        """A label for each group (draw, batch), drawn by its probability given the group."""
+    def sample_labels(
+        self,
+        group: Int[Tensor, "draw batch"],
+        scores: Float[Tensor, "batch label"],
+        generator: torch.Generator | None,
+    ) -> Int[Tensor, "draw batch"]:
+        """A label for each group, drawn by its probability given the group."""
         if self.plain:
             return group
         # Each mixed row is a stretch of the running sum over all edges; a point in it is drawn and looked up.
@@ -133,11 +143,13 @@ class KindTensors(Constants):
         label = self.edge_label[edge.clamp_max(len(self.edge_label) - 1)].t()
         return torch.where(group < self.label_count, group, label)
 
-    def choices(self, fine: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def choices(
+        self, fine: Int[Tensor, " state"], scores: Float[Tensor, "batch label"]
+    ) -> tuple[Int[Tensor, " choice"], Int[Tensor, " choice"], Float[Tensor, "batch choice"]]:
         """Each fine label with each label that it can have.
 
         Returns:
-            The position in `fine`, the label, and the log probability (batch, choice) of the label given the fine one.
+            The position in `fine`, the label, and the log probability of the label given the fine one.
         """
         group = self.group[fine]
         mixed = group >= self.label_count
@@ -153,7 +165,7 @@ class KindTensors(Constants):
         given = torch.where(mixed[position], self.edge_log_probs(scores)[:, edge], 0.0)
         return position, label, given
 
-    def _edge_scores(self, scores: Tensor) -> Tensor:
+    def _edge_scores(self, scores: Float[Tensor, "_ label"]) -> Float[Tensor, "_ edge"]:
         # In float64: small differences of large scores decide between parents.
         return scores.double().index_select(1, self.edge_label) + self.edge_log_weight
 

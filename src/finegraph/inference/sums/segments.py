@@ -55,12 +55,12 @@ class Segments(Constants):
         restore = np.argsort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
         self.keep({"owner": owner, "restore": restore})
 
-    def logsumexp(self, values: Float[Tensor, "batch items"]) -> Float[Tensor, "batch lists"]:
+    def logsumexp(self, values: Float[Tensor, "batch item"]) -> Float[Tensor, "batch list"]:
         """The log of the sum of exponentials of each list; minus infinity for an empty one."""
         result: Tensor = _SegmentLogSumExp.apply(values, self)  # type: ignore[no-untyped-call]
         return result
 
-    def reduce(self, values: Float[Tensor, "batch items"]) -> Float[Tensor, "batch lists"]:
+    def reduce(self, values: Float[Tensor, "batch item"]) -> Float[Tensor, "batch list"]:
         """`logsumexp` without its closed-form gradient."""
         batch = values.shape[0]
         nothing = values.new_full((batch, 1), -torch.inf)
@@ -82,7 +82,7 @@ class _SegmentLogSumExp(torch.autograd.Function):
     """d out[list] / d value[item] = exp(value - out) for the list that owns the item: one gather, no scatter."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, segments: Segments) -> Tensor:
+    def forward(ctx: Any, values: Float[Tensor, "batch item"], segments: Segments) -> Float[Tensor, "batch list"]:
         out = segments.reduce(values)
         ctx.save_for_backward(values, out)
         ctx.segments = segments
@@ -92,7 +92,7 @@ class _SegmentLogSumExp(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         first_derivatives_only()
         values, out = ctx.saved_tensors
-        owner: Int[Tensor, " items"] = ctx.segments.owner
+        owner: Int[Tensor, " item"] = ctx.segments.owner
         place = owner.clamp_min(0)
         share = (values - out.index_select(1, place)).exp_()
         # Minus infinity minus itself is not a number, but such an item has no share; nor has one without an owner.
