@@ -8,6 +8,7 @@ import pytest
 
 import finegraph as fg
 from finegraph.cli import demo as demo_command
+from finegraph.cli import next_commands
 from finegraph.cli.main import run
 from finegraph.data.menu import Menu
 from finegraph.errors import RunFolderError
@@ -111,25 +112,25 @@ def test_next_commands_are_as_one_types_them_here(monkeypatch, tmp_path):
     script.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.argv", [".venv/bin/finegraph", "demo"])  # as make calls it
-    assert demo_command.own_command() == ".venv/bin/finegraph"
+    assert next_commands.own_command() == ".venv/bin/finegraph"
     monkeypatch.setattr("sys.argv", [str(script), "demo"])
-    assert demo_command.own_command() == ".venv/bin/finegraph"
+    assert next_commands.own_command() == ".venv/bin/finegraph"
     monkeypatch.setenv("PATH", str(script.parent))
-    assert demo_command.own_command() == "finegraph"
+    assert next_commands.own_command() == "finegraph"
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.argv", [str(tmp_path / "__main__.py"), "demo"])  # python -m finegraph
-    assert demo_command.own_command() == f"{sys.executable} -m finegraph"
+    assert next_commands.own_command() == f"{sys.executable} -m finegraph"
 
 
 def test_a_page_is_opened_by_what_is_there(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert demo_command.opener() == ""
+    assert next_commands.opener() == ""
     (tmp_path / "xdg-open").write_text("#!/bin/sh\n")
     (tmp_path / "xdg-open").chmod(0o755)
-    assert demo_command.opener() == "xdg-open "
+    assert next_commands.opener() == "xdg-open "
     monkeypatch.setattr("sys.platform", "win32")
-    assert demo_command.opener() == "start "
+    assert next_commands.opener() == "start "
 
 
 def test_what_serving_needs_is_said_where_it_is_missing(demo, monkeypatch, capsys):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from finegraph.cli.next_commands import missing_pages, opener, own_command, print_next
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
-from finegraph.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -123,47 +121,16 @@ def _next(to: Console, demo: Demo) -> None:
 
     own, run = own_command(), quote(f"{demo.folder}/bipartite")
     photo, restaurant = quote(demo.question.photo), quote(f"restaurant={demo.question.known}")
-    _heading(to, f"Next (all of this took {demo.seconds:.0f} s)")
     commands = (
         (f"{opener()}{quote(demo.report)}", "the report, in a browser"),
-        (f"{own} serve {run} --samples {quote(demo.folder + '/menu/photos')}", f"the same as a web page{_missing()}"),
+        (
+            f"{own} serve {run} --samples {quote(demo.folder + '/menu/photos')}",
+            f"the same as a web page{missing_pages()}",
+        ),
         (f"{own} predict {run} {photo} --given {restaurant}", "ask, and say what you know"),
         (f"{own} train FOLDER --run runs/mine", "your own photos: a folder per class, or a manifest"),
     )
-    for command, what in commands:
-        to.print(printable(f"  {command}"), soft_wrap=True)
-        to.print(printable(f"      {what}"), style="dim", soft_wrap=True)
-
-
-def own_command() -> str:
-    """How this program is called here: by its name where that finds it, by its path where not, as after `make demo`."""
-    from shlex import quote
-
-    name = "finegraph"
-    found, called = shutil.which(name), Path(sys.argv[0])
-    if called.stem != name or not called.exists():
-        return name if found else f"{quote(sys.executable)} -m {name}"
-    if found and Path(found).samefile(called):
-        return name
-    here = called.absolute()
-    return quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
-
-
-def opener() -> str:
-    """What opens a page in a browser on this system, with a space; nothing where there is no such command."""
-    name = {"darwin": "open", "win32": "start"}.get(sys.platform, "xdg-open")
-    return f"{name} " if sys.platform == "win32" or shutil.which(name) else ""
-
-
-def _missing() -> str:
-    """What to install before pages can be served; nothing where all is there."""
-    from finegraph.web.extra import check_extra
-
-    try:
-        check_extra()
-    except MissingExtraError as error:
-        return f"; {error}"
-    return ""
+    print_next(to, commands, f"Next (all of this took {demo.seconds:.0f} s)")
 
 
 def _heading(to: Console, text: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from finegraph.cli.next_commands import model_commands, own_command, print_next
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
@@ -25,7 +27,10 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="The photos; by default those that the run was trained with.")
     ] = None,
-    split: Annotated[str, typer.Option(help="The split to evaluate on, or all.")] = "test",
+    split: Annotated[
+        str | None,
+        typer.Option(help="The split to evaluate on, held-out or all; by default test, else what was held out."),
+    ] = None,
     views: Annotated[int, typer.Option(metavar="1|10", help="How many views of each photo to average.")] = 1,
     box: Annotated[
         bool | None,
@@ -101,13 +106,16 @@ def evaluate(
     else:
         _print(console(), found)
     _name_bad(found.result)
+    if not as_json:
+        print_next(console(), _next(str(run), found, details))
 
 
 def _print(to: Console, found: RunEvaluation) -> None:
     """The evaluation for people."""
     result = found.result
     unlabelled = result.photos - result.labelled
-    parts = [f"{count(result.photos, 'photo')} of {printable(str(result.data))}, {printable(str(result.split))}"]
+    which = "held out in training" if found.held_out else str(result.split)
+    parts = [f"{count(result.photos, 'photo')} of {printable(str(result.data))}, {printable(which)}"]
     parts += [f"{unlabelled:,} of them without a fine label"] * (unlabelled > 0)
     parts += ["10 views each"] * (result.views == 10)
     parts += ["cut to their boxes"] * result.box
@@ -118,9 +126,29 @@ def _print(to: Console, found: RunEvaluation) -> None:
     _print_calibration(to, found)
     _print_unknown(to, result)
     _print_retrieval(to, result)
+    if found.gone:
+        to.print(f"note: {count(found.gone, 'photo')} that were held out are not there any more")
     if found.trained_on:
         to.print(f"note: {count(found.trained_on, 'photo')} of these were trained on, so the figures flatter the model")
     to.print(f"kept in {printable(str(found.folder))}")
+
+
+def _next(run: str, found: RunEvaluation, details: bool) -> list[tuple[str, str]]:
+    """What to do with an evaluation."""
+    commands = []
+    if details:
+        from finegraph.errors import InputError
+        from finegraph.reports.run_results import find_evaluation
+
+        try:
+            named = (
+                "" if find_evaluation(run).name == found.folder.name else f" --evaluation {quote(found.folder.name)}"
+            )
+        except InputError:  # there are several, and none is the one to show
+            named = f" --evaluation {quote(found.folder.name)}"
+        page = "one page: confusions, examples, calibration"
+        commands.append((f"{own_command()} report {quote(run)}{named}", page))
+    return [*commands, *model_commands(run)]
 
 
 def _figures(result: EvaluationResult) -> list[tuple[str, str]]:
@@ -166,7 +194,7 @@ def _print_calibration(to: Console, found: RunEvaluation) -> None:
     """What was fitted."""
     fit = found.result.temperature_fit
     if fit is None:
-        to.print(f"temperature {found.result.temperature:.3g}")
+        to.print(f"temperature {found.result.temperature:.3g}{_fitted_before(found)}")
         return
     saved = ", saved with the model" if found.saved else ""
     to.print(
@@ -174,6 +202,15 @@ def _print_calibration(to: Console, found: RunEvaluation) -> None:
         f"{printable(str(found.result.calibrated_on))} (negative log-likelihood there {fit.nll_before:.3f} -> "
         f"{fit.nll_after:.3f}){saved}"
     )
+
+
+def _fitted_before(found: RunEvaluation) -> str:
+    """Where the temperature of the model comes from."""
+    before = found.fitted_before
+    if before is None:
+        return ", not calibrated" if found.result.temperature == 1.0 else ""
+    which = "these photos" if found.fitted_on_these else f"{count(before['photos'], 'photo')} of {before['split']}"
+    return printable(f", fitted before on {which}")
 
 
 def _print_unknown(to: Console, result: EvaluationResult) -> None:

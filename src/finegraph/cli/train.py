@@ -6,13 +6,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED, UsageError
-from finegraph.cli.terminal import console, print_json, printable
+from finegraph.cli.terminal import print_json
 from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import TrainSettings, check_used, read_settings, setting_type
 
@@ -76,29 +75,9 @@ def _train(
         if as_json:
             print_json(result)
         else:
-            print_result(result)
-            if report and result.finished:
-                _print_report(result)
+            print_result(result, report=report)
     if not result.finished:
         raise typer.Exit(INTERRUPTED)
-
-
-def _print_report(result: TrainResult) -> None:
-    """Where the report is, or why there is none."""
-    if result.report is not None:
-        console().print(f"report: {printable(result.report)}")
-    elif result.report_fault is not None:
-        run, split = quote(result.run), quote(result.validated_on or "")
-        console(stderr=True).print(
-            printable(
-                f"no report: {result.report_fault}; the model is complete, try again with: "
-                f"finegraph evaluate {run} --split {split}, then finegraph report {run}"
-            )
-        )
-    else:
-        console(stderr=True).print(
-            "no report: there are no validation photos to judge the model on; hold some out with --val-share 0.2"
-        )
 
 
 def _use_threads(threads: int | None) -> None:

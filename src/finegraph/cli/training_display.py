@@ -13,10 +13,13 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from finegraph.cli.next_commands import model_commands, opener, own_command, print_next
 from finegraph.cli.progress import Progress, progress
 from finegraph.cli.terminal import console, count, print_table, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from finegraph.workflows.train import TrainResult
     from finegraph.workflows.training_data import TrainingData
 
@@ -48,11 +51,18 @@ class TrainingDisplay:
 
     def data(self, data: TrainingData, folder: str) -> None:
         """The photos were listed, and the run folder made."""
-        held = f", {count(len(data.val), 'photo')} to validate on" if data.val is not None else ""
+        held = f", {count(len(data.val), 'photo')} to validate on" if data.val is not None and not data.held_out else ""
         kinds = ", ".join(f"{name} {len(data.graph.labels(name)):,}" for name in data.graph.kinds[:6])
         more = f" and {len(data.graph.kinds) - 6} more kinds" if len(data.graph.kinds) > 6 else ""
         self.note(f"{count(len(data.train), 'photo')} of {count(len(data.train.labels), 'label')} to train on{held}")
+        if data.held_out and data.val is not None:
+            self.note(
+                f"{count(len(data.val), 'photo')} of {count(len(data.val.labels), 'label')} held out to judge it on, "
+                "copies kept together; --val-share 0 trains on all"
+            )
         self.note(f"{count(len(data.graph), 'fine label')}" + (f"; {kinds}{more}" if kinds else "; no kinds"))
+        for note in data.notes:
+            self.note(note)
         self.note(f"run folder: {folder}")
 
     def stage(self, name: str, done: int, total: int) -> None:
@@ -133,8 +143,13 @@ class _StepBar:
             )
 
 
-def print_result(result: TrainResult) -> None:
-    """The end of a run for people."""
+def print_result(result: TrainResult, *, report: bool = True) -> None:
+    """The end of a run for people.
+
+    Args:
+        result: what the run gave.
+        report: whether a report was asked for.
+    """
     to = console()
     if not result.finished:
         to.print(f"stopped and saved; go on with: finegraph train --run {printable(quote(result.run))} --resume")
@@ -144,7 +159,8 @@ def print_result(result: TrainResult) -> None:
             (_NAMES.get(name, name.removeprefix("kinds.")), _figure(name, value))
             for name, value in result.figures.items()
         ]
-        print_table(to, ("on validation photos", ""), rows, right=(1,))
+        judged = f"on the {count(result.held_out, 'photo')} held out" if result.held_out else "on validation photos"
+        print_table(to, (judged, ""), rows, right=(1,))
     if result.bad:
         to.print(f"left out as they cannot be read: {count(len(result.bad), 'photo')}")
         for line in result.bad[:20]:
@@ -153,12 +169,62 @@ def print_result(result: TrainResult) -> None:
         weight = {f"{value:.3g}" for value in result.strengths["kind_weight"].values()}
         kinds = f", weight of each kind {' / '.join(sorted(weight))}" if weight else ""
         to.print(f"strength of the prior {result.strengths['l2']:.3g}{kinds}")
+    _print_calibration(to, result)
     to.print(f"{count(result.photos, 'photo')} in {_clock(result.seconds)}; model: {printable(result.model or '')}")
-    run = printable(quote(result.run))
-    judged = result.report is not None and result.to_evaluate == result.validated_on  # the report is of these photos
-    split = "" if result.to_evaluate in (None, "test") else f" --split {quote(result.to_evaluate)}"
-    evaluate = "" if result.to_evaluate is None or judged else f"finegraph evaluate {run}{printable(split)}   or: "
-    to.print(f"next: {evaluate}finegraph predict {run} PHOTO")
+    if report:
+        _print_report(to, result)
+    print_next(to, _next(result))
+
+
+def _print_calibration(to: Console, result: TrainResult) -> None:
+    """How sure the model is, or why nobody knows."""
+    if result.calibration is not None:
+        fit = result.calibration.temperature
+        to.print(
+            f"calibrated on these photos: temperature {fit.temperature:.3g}, negative log-likelihood "
+            f"{fit.nll_before:.4f} -> {fit.nll_after:.4f}"
+        )
+    elif result.calibration_fault is not None:
+        to.print(printable(f"not calibrated: {result.calibration_fault}"))
+    elif result.validated_on is None:
+        to.print(
+            "not calibrated: no photos were held out, so probabilities may be too sure and no photo is marked as none "
+            f"of the classes; {_HOLD_OUT}"
+        )
+
+
+_HOLD_OUT = "hold some out with --val-share 0.2"
+
+
+def _print_report(to: Console, result: TrainResult) -> None:
+    """Where the report is, or why there is none."""
+    if result.report is not None:
+        to.print(f"report: {printable(result.report)}")
+    elif result.report_fault is not None:
+        run, split = quote(result.run), quote(result.validated_on or "")
+        console(stderr=True).print(
+            printable(
+                f"no report: {result.report_fault}; the model is complete, try again with: "
+                f"finegraph evaluate {run} --split {split}, then finegraph report {run}"
+            )
+        )
+    else:
+        console(stderr=True).print(f"no report: there are no validation photos to judge the model on; {_HOLD_OUT}")
+
+
+def _next(result: TrainResult) -> list[tuple[str, str]]:
+    """What to do with a new model."""
+    commands = []
+    if result.report is not None:
+        commands.append((f"{opener()}{quote(result.report)}", "the report of the validation photos, in a browser"))
+    evaluate = f"{own_command()} evaluate {quote(result.run)}"
+    if result.to_evaluate is None:
+        commands.append((f"{evaluate} --data OTHER_PHOTOS", "how good it is, on photos that it was not trained on"))
+    else:
+        held_out = result.held_out and result.to_evaluate == result.validated_on
+        which = "photos held out" if held_out else f"photos of {result.to_evaluate}"
+        commands.append((evaluate, f"how good it is, on the {which}: accuracy per kind, sure answers"))
+    return [*commands, *model_commands(result.run)]
 
 
 _NAMES = {"top1": "top-1", "nll": "negative log-likelihood"}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +19,7 @@ import numpy as np
 from finegraph.data.check_labels import label_findings
 from finegraph.data.duplicates import find_duplicates
 from finegraph.data.findings import Finding
-from finegraph.data.fingerprints import Fingerprint, fingerprint
+from finegraph.data.fingerprints import Fingerprint, fingerprints
 from finegraph.data.images import MOST_PIXELS
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import ImageFileError
@@ -100,7 +99,7 @@ def check_samples(
         by_file.setdefault(sample.path, []).append(sample)
     prints: dict[Path, Fingerprint] = {}
     findings: list[Finding] = []
-    for done, (path, result) in enumerate(_open_all(list(by_file), workers, most_pixels), start=1):
+    for done, (path, result) in enumerate(fingerprints(list(by_file), workers, most_pixels), start=1):
         if isinstance(result, ImageFileError):
             findings.append(Finding(rule="bad-file", severity="error", message=result.reason, files=(str(path),)))
         else:
@@ -125,22 +124,6 @@ def check_samples(
         counts=counts,
         findings=tuple(findings),
     )
-
-
-def _open_all(paths: list[Path], workers: int, most_pixels: int) -> Iterator[tuple[Path, Fingerprint | ImageFileError]]:
-    """Each file with what it is recognised by, or why it cannot be read, in the order of the files."""
-
-    def open_one(path: Path) -> Fingerprint | ImageFileError:
-        try:
-            return fingerprint(path, most_pixels)
-        except ImageFileError as error:
-            return error
-
-    if workers <= 1:
-        yield from ((path, open_one(path)) for path in paths)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        yield from zip(paths, pool.map(open_one, paths), strict=True)
 
 
 def _picture_findings(path: Path, samples: list[Sample], one: Fingerprint) -> Iterator[Finding]:

@@ -11,14 +11,15 @@ next neighbours only, so that the time stays about linear.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.data.fingerprints import Fingerprint
+from finegraph.data.fingerprints import Fingerprint, fingerprints
 
 MOST_BITS = 3
 """In how many bits of the look two versions of one picture may differ."""
@@ -59,6 +60,28 @@ def find_duplicates(prints: Sequence[Fingerprint]) -> list[Duplicates]:
         members = sorted(number for first in alike for number in groups[first])
         found.append(Duplicates("re-encoded", tuple(members)))
     return sorted(found, key=lambda one: (one.members[0], one.form))
+
+
+def same_photos(
+    paths: Iterable[Path], workers: int = 1, progress: Callable[[int, int], None] | None = None
+) -> list[list[Path]]:
+    """Open photos and find the groups of those that are the same; photos that cannot be read are in none.
+
+    Args:
+        paths: the files.
+        workers: how many threads decode.
+        progress: is told how many of how many photos are done.
+    """
+    files = list(dict.fromkeys(paths))
+    read: list[Path] = []
+    prints: list[Fingerprint] = []
+    for done, (path, found) in enumerate(fingerprints(files, workers), start=1):
+        if isinstance(found, Fingerprint):
+            read.append(path)
+            prints.append(found)
+        if progress is not None:
+            progress(done, len(files))
+    return [[read[number] for number in group.members] for group in find_duplicates(prints)]
 
 
 def _alike(prints: list[Fingerprint]) -> list[list[int]]:

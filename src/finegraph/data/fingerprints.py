@@ -11,6 +11,8 @@ Cost: the file is read once and decoded once, JPEGs at a fraction of their size.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +74,27 @@ def fingerprint(path: Path, most_pixels: int = MOST_PIXELS) -> Fingerprint:
         decoded.format,
         decoded.mode,
     )
+
+
+def fingerprints(
+    paths: Sequence[Path], workers: int = 1, most_pixels: int = MOST_PIXELS
+) -> Iterator[tuple[Path, Fingerprint | ImageFileError]]:
+    """Each file with what it is recognised by, or why it cannot be read, in the order of the files."""
+
+    def open_one(path: Path) -> Fingerprint | ImageFileError:
+        try:
+            return fingerprint(path, most_pixels)
+        except ImageFileError as error:
+            return error
+
+    if workers <= 1:
+        yield from ((path, open_one(path)) for path in paths)
+        return
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield from zip(paths, pool.map(open_one, paths), strict=True)
+    finally:  # whoever stops early does not wait for the others
+        pool.shutdown(cancel_futures=True)
 
 
 def look_of(picture: Image.Image) -> int:

@@ -1,19 +1,24 @@
 """Which photos to train on and which to validate on, and smaller draws of them.
 
 Draws depend on the seed and on the names of the photos alone, not on their number: adding a class changes nothing for
-the others, and a larger draw contains the smaller ones.
+the others, and a larger draw contains the smaller ones. Photos that are the same are held out together or not at all.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataError
 
 DEFAULT_VAL = "val"
+_FEWEST = 3
+"""Classes with fewer photos keep them all, unless a share is named."""
+_SMALL = 100
+"""Of so many photos of a class a fifth is held out by default, of the others a tenth."""
 
 
 def choose_splits(
@@ -42,19 +47,46 @@ def choose_splits(
     return hold_out(training, share, seed) if share else (training, None)
 
 
-def hold_out(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:
+def hold_out(
+    samples: Samples, share: float | None, seed: int, same: Iterable[Collection[Path]] = ()
+) -> tuple[Samples, Samples]:
     """Cut a share of each class off, rounded to the nearest number of photos, but never all of a class.
 
     A photo with several boxes is several samples. They stay together, so that no photo is on both sides.
 
+    Args:
+        samples: the photos; those without a fine label are not held out.
+        share: the part of each class. None for a fifth of its first hundred photos and a tenth of the others, at least
+            one, but none of a class with fewer than three: the figures of a small class are worth less than its photos.
+        seed: where the chance comes from.
+        same: groups of photos that are the same. They stay together too; a group that is more than is held out of a
+            class is not held out.
+
     Raises:
-        DataError: there is no class of which that is a photo.
+        DataError: there is no class of which the share is a photo.
     """
+    photos = {
+        label: list(dict.fromkeys(samples[place].path for place in places))
+        for label, places in _by_class(samples, seed).items()
+    }
+    labels: dict[Path, list[str]] = {}
+    for label, own in photos.items():
+        for path in own:
+            labels.setdefault(path, []).append(label)
+    groups = _groups(same)
+    room = {label: _held_count(len(own), share) for label, own in photos.items()}
     held: set[Path] = set()
-    for places in _by_class(samples, seed).values():
-        photos = list(dict.fromkeys(samples[place].path for place in places))
-        held.update(photos[: min(int(share * len(photos) + 0.5), len(photos) - 1)])
-    if not held:
+    seen: set[Path] = set()
+    for own in photos.values():
+        for path in own:
+            if path not in seen:
+                group = groups.get(path, {path})
+                seen |= group
+                needed = Counter(label for one in group for label in labels.get(one, ()))
+                if all(room[label] >= number for label, number in needed.items()):
+                    held |= group
+                    room.update((label, room[label] - number) for label, number in needed.items())
+    if not held and share is not None:
         most = max(samples.counts().values(), default=0)
         raise DataError(
             f"val_share: expected a share that is at least a photo of some class, got {share:g}; the largest class has "
@@ -64,6 +96,24 @@ def hold_out(samples: Samples, share: float, seed: int) -> tuple[Samples, Sample
         _keep(samples, lambda place: samples[place].path not in held),
         _keep(samples, lambda place: samples[place].path in held),
     )
+
+
+def _held_count(photos: int, share: float | None) -> int:
+    """How many photos of a class are held out."""
+    if share is not None:
+        return min(int(share * photos + 0.5), photos - 1)
+    if photos < _FEWEST:
+        return 0
+    return max(1, int(min(photos, _SMALL) / 5 + max(0, photos - _SMALL) / 10 + 0.5))
+
+
+def _groups(same: Iterable[Collection[Path]]) -> dict[Path, set[Path]]:
+    """The photos that stay with each photo; groups that share a photo are one."""
+    found: dict[Path, set[Path]] = {}
+    for group in same:
+        whole = set(group).union(*(found[path] for path in group if path in found))
+        found.update(dict.fromkeys(whole, whole))
+    return found
 
 
 def draw_per_class(samples: Samples, count: int, seed: int) -> Samples:

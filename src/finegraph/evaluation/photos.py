@@ -29,6 +29,8 @@ from finegraph.model.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, 
 
 DEFAULT_KEPT = 0.95
 """The share of known photos that a threshold is to keep."""
+CALIBRATION = "calibration"
+"""Among the facts of a model: what its temperature and its threshold were fitted on."""
 
 
 class Evaluation(NamedTuple):
@@ -121,6 +123,7 @@ def calibrate_photos(
     score: str = DEFAULT_SCORE,
     kept: float = DEFAULT_KEPT,
     progress: Progress | None = None,
+    known: Features | None = None,
     **options: Unpack[PhotoOptions],
 ) -> CalibrationFit:
     """Fit a temperature, and choose a threshold for unknown photos, on photos that were not trained with.
@@ -131,6 +134,7 @@ def calibrate_photos(
         score: the score of unknown photos, one of `UNKNOWN_SCORES`.
         kept: the share of photos of known classes that the threshold is to keep.
         progress: is told how many of how many photos are done.
+        known: the features of the centre of each photo, where they were computed already.
         **options: how photos are looked at; see `PhotoSettings`.
 
     Raises:
@@ -142,7 +146,7 @@ def calibrate_photos(
     fine, _ = targets_of(samples, classifier.graph)
     scores: list[Scores] = [np.zeros(0)]
     bad: list[BadPhoto] = []
-    for batch in photo_batches(classifier, samples, settings, bad, progress):
+    for batch in photo_batches(classifier, samples, settings, bad, progress, known):
         search.add(batch.posterior, fine[batch.numbers].to(batch.posterior.fine_scores.device))
         scores.append(unknown_scores(batch.posterior, score, views=settings.views).cpu().numpy())
     temperature = search.fit()
@@ -150,14 +154,21 @@ def calibrate_photos(
     return CalibrationFit(temperature=temperature, unknown=rule, bad_photos=tuple(bad))
 
 
-def calibrated(classifier: PhotoClassifier, fit: CalibrationFit) -> PhotoClassifier:
-    """The same classifier with what was fitted."""
+def calibrated(classifier: PhotoClassifier, fit: CalibrationFit, split: str) -> PhotoClassifier:
+    """The same classifier with what was fitted, and with the fact that it was, on a split."""
+    temperature = fit.temperature
+    facts = {
+        "split": split,
+        "photos": temperature.photos,
+        "nll_before": temperature.nll_before,
+        "nll_after": temperature.nll_after,
+    }
     return PhotoClassifier(
         classifier.network,
         classifier.views,
-        temperature=fit.temperature.temperature,
+        temperature=temperature.temperature,
         unknown=fit.unknown,
-        about=classifier.about,
+        about={**classifier.about, CALIBRATION: facts},
     )
 
 

@@ -2,6 +2,7 @@
 
     runs/NAME/config.toml      the resolved settings, written once
               labels.json      what was read from a label store, where the run was trained from one
+              photos.json      which photos are trained on and which are held out, where the run chose them
               log.jsonl        what happened, line by line
               metrics.csv      a row per epoch
               checkpoints/     what is needed to go on
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _CONFIG = "config.toml"
 _LABELS = "labels.json"
+_PHOTOS = "photos.json"
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,11 @@ class RunFolder:
         return self.path / _LABELS
 
     @property
+    def photos_file(self) -> Path:
+        """Which photos are trained on and which are held out."""
+        return self.path / _PHOTOS
+
+    @property
     def log_file(self) -> Path:
         """What happened, one JSON object per line."""
         return self.path / "log.jsonl"
@@ -179,7 +186,7 @@ class RunFolder:
 
     def forget_if_nothing_came_of_it(self) -> None:
         """Remove the folder of a run that holds nothing but what it began with, so that its name can be used again."""
-        if {name for name in os.listdir(self.path) if not _is_leftover(name)} <= {_CONFIG, _LABELS}:
+        if {name for name in os.listdir(self.path) if not _is_leftover(name)} <= {_CONFIG, _LABELS, _PHOTOS}:
             shutil.rmtree(self.path)
 
     def write_config(self, settings: Mapping[str, object]) -> None:

@@ -43,8 +43,12 @@ class TrainSettings:
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
     train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
     val_split: str | None = _setting(None, "the split to validate on; by default `val` where there is one")
-    val_share: float = _setting(
-        0.0, "the share of each class to hold out where there is no such split", least=0, below=1
+    val_share: float | None = _setting(
+        None,
+        "the share of each class to hold out where there is no such split; by default about a fifth of a source "
+        "without splits, and none of others",
+        least=0,
+        below=1,
     )
     photos_per_class: int | None = _setting(None, "train on so many photos of each class, drawn by the seed", least=1)
     box: bool = _setting(False, "cut photos to their boxes")

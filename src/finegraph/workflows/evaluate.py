@@ -11,17 +11,24 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
-from finegraph.data.sources import read_samples
-from finegraph.data.splits import DEFAULT_VAL, choose_splits, draw_per_class
+from finegraph.data.sources import parse_source, read_samples
+from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
 from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photo_batches import PhotoOptions, Told
-from finegraph.evaluation.photos import DEFAULT_KEPT, calibrate_photos, calibrated, evaluate_photos, refuse_known
+from finegraph.evaluation.photos import (
+    CALIBRATION,
+    DEFAULT_KEPT,
+    calibrate_photos,
+    calibrated,
+    evaluate_photos,
+    refuse_known,
+)
 from finegraph.model.features.engines import EngineName
 from finegraph.model.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -31,12 +38,20 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import PHOTOS_DIGEST, FoundDetails, gather_details
 from finegraph.workflows.evaluation_folder import check_name, default_name, write_evaluation
 from finegraph.workflows.evaluation_retrieval import judged_retrieval
+from finegraph.workflows.held_out import Parts, parts_of_run
 from finegraph.workflows.similar_photos import FeatureSettings, place_of_features
 from finegraph.workflows.stored_labels import is_store, labels_of_run
 from finegraph.workflows.training_data import photos_digest, uses_image_labels
 
 ALL = "all"
 """In place of a split: every photo."""
+HELD_OUT = "held-out"
+"""In place of a split: what training was validated on, a split of the source or photos that it held out."""
+TEST = "test"
+_ELSE = (
+    "train again with some held out, evaluate on a source of other photos, or on 'all', which flatters the model with "
+    "photos that it was trained on"
+)
 Progress = Callable[[int, int], None]
 
 
@@ -50,6 +65,11 @@ class RunEvaluation:
         calibration: what was fitted, where something was.
         saved: whether the model was saved with it.
         trained_on: how many of the photos the model was trained on; the figures are that much better than they should.
+        held_out: whether these are the photos that training held out, where the source has no split of them.
+        gone: how many of those are not there any more.
+        fitted_before: what the model's temperature and threshold were fitted on before, as the model says; None where
+            they were not, or were fitted now.
+        fitted_on_these: whether that was on these very photos.
     """
 
     folder: Path
@@ -57,13 +77,17 @@ class RunEvaluation:
     calibration: CalibrationFit | None
     saved: bool
     trained_on: int = 0
+    held_out: bool = False
+    gone: int = 0
+    fitted_before: dict[str, Any] | None = None
+    fitted_on_these: bool = False
 
 
 def evaluate_run(
     run: str | os.PathLike[str],
     *,
     data: str | None = None,
-    split: str = "test",
+    split: str | None = None,
     views: Literal[1, 10] = 1,
     box: bool | None = None,
     name: str | None = None,
@@ -86,7 +110,8 @@ def evaluate_run(
     Args:
         run: a run folder or a model folder.
         data: the source of the photos; by default the one that the run was trained with.
-        split: the photos to evaluate on; `all` for every photo.
+        split: the photos to evaluate on; `held-out` for those that training was validated on, `all` for every photo. By
+            default `test`, else what training was validated on; of another source without splits, every photo.
         views: 1 for the centre of each photo, 10 for the average over ten views.
         box: whether photos are cut to their boxes; by default as in training.
         name: of the evaluation; by default made of the split and what is special.
@@ -118,16 +143,18 @@ def evaluate_run(
         check_name(place.evaluations, name)
     source = _source(place, data)
     samples = read_samples(source)
-    trained_with = place.settings if data is None else None
+    trained_with = place.settings if data is None or _is_source_of(data, place.settings) else None
     if trained_with is not None:
         if trained_with.graph is not None and is_store(trained_with.graph):
             samples = labels_of_run(place.model.absolute().parent, trained_with.graph).on(samples, source)
         if not uses_image_labels(trained_with):
             samples = samples.without_kinds()
-    evaluated = _chosen(samples, split, trained_with)
-    fitted_on = None if calibrate is None else _chosen(samples, calibrate, trained_with)
-    train = _training_photos(samples, trained_with)
-    trained_on = {sample.path for sample in train}
+    parts = _parts_of(place, samples, trained_with)
+    split, evaluated = _chosen(samples, split, trained_with, parts)
+    fitted_on = None
+    if calibrate is not None:
+        calibrate, fitted_on = _chosen(samples, calibrate, trained_with, parts)
+    trained_on = {sample.path for sample in parts.train}
     if fitted_on is not None:
         _refuse_overlap(fitted_on, evaluated)
         _refuse_trained(fitted_on, trained_on)
@@ -135,8 +162,9 @@ def evaluate_run(
         evaluated.require_boxes()
     foreign = None if unknown is None else read_samples(unknown)
     classifier = PhotoClassifier.load(place.model, device)
-    if trained_with is not None and any(_held_out(part, samples, trained_with) for part in (split, calibrate)):
-        _refuse_changed(classifier, train, samples)
+    held_out = parts.held_out and split == DEFAULT_VAL
+    if held_out or (parts.held_out and calibrate == DEFAULT_VAL):
+        _refuse_changed(classifier, parts, samples)
     targets_of(evaluated, classifier.graph)  # labels that the graph does not have show now, not after the calibration
     if foreign is not None:
         refuse_known(foreign, classifier)
@@ -148,7 +176,7 @@ def evaluate_run(
     fit = None
     if fitted_on is not None:
         fit = calibrate_photos(classifier, fitted_on, score=score, kept=kept, progress=told.part(0), **options)
-        classifier = calibrated(classifier, fit)
+        classifier = calibrated(classifier, fit, str(calibrate))
     start = 0 if fitted_on is None else len(fitted_on)
     collector = DetailCollector(classifier.graph, draw_order(evaluated)) if details else None
     found = evaluate_photos(
@@ -163,8 +191,18 @@ def evaluate_run(
     folder = write_evaluation(place.evaluations, name, stem, found, evaluated, classifier, fit, kept_details)
     if save_calibration:
         classifier.save(place.model)
-    known = sum(sample.path in trained_on for sample in evaluated)
-    return RunEvaluation(folder=folder, result=found.result, calibration=fit, saved=save_calibration, trained_on=known)
+    before = None if fit is not None else classifier.about.get(CALIBRATION)
+    return RunEvaluation(
+        folder=folder,
+        result=found.result,
+        calibration=fit,
+        saved=save_calibration,
+        trained_on=sum(sample.path in trained_on for sample in evaluated),
+        held_out=held_out,
+        gone=parts.gone if held_out else 0,
+        fitted_before=before,
+        fitted_on_these=before is not None and trained_with is not None and before.get("split") == split,
+    )
 
 
 @dataclass(frozen=True)
@@ -234,25 +272,25 @@ def _refuse_overlap(fitted_on: Samples, evaluated: Samples) -> None:
         )
 
 
-def _training_photos(samples: Samples, settings: TrainSettings | None) -> Samples:
-    """The photos that the model was trained on, as far as they are known."""
+def _is_source_of(data: str, settings: TrainSettings | None) -> bool:
+    """Whether a source is the one that a run was trained with, though it may be written in another way."""
+    if settings is None or not settings.data:
+        return False
+    (layout, path), (own_layout, own_path) = parse_source(data), parse_source(settings.data)
+    return layout == own_layout and path.resolve() == own_path.resolve()
+
+
+def _parts_of(place: _Place, samples: Samples, settings: TrainSettings | None) -> Parts:
+    """The photos that the model was trained and validated on, as far as they are known."""
     if settings is None or (samples.splits and settings.train_split not in samples.splits):
-        return Samples(())
-    train = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)[0]
-    if settings.photos_per_class is not None:
-        train = draw_per_class(train, settings.photos_per_class, settings.seed)
-    return train
+        return Parts(train=Samples(()), val=None)
+    return parts_of_run(place.model.absolute().parent)(samples, settings)
 
 
-def _held_out(split: str | None, samples: Samples, settings: TrainSettings) -> bool:
-    """Whether a split is what training held out of its own photos."""
-    return split == DEFAULT_VAL and split not in samples.splits and settings.val_share > 0
-
-
-def _refuse_changed(classifier: PhotoClassifier, train: Samples, samples: Samples) -> None:
-    """Raise where it cannot be told any more which photos training held out."""
+def _refuse_changed(classifier: PhotoClassifier, parts: Parts, samples: Samples) -> None:
+    """Raise where it cannot be told any more which photos training held out: earlier versions kept no list of them."""
     known = classifier.about.get(PHOTOS_DIGEST)
-    if known is not None and known != photos_digest(train):
+    if not parts.listed and known is not None and known != photos_digest(parts.train):
         raise DataError(
             f"{samples.source}: the list of photos is not the one that the model was trained with, so it is not known "
             "which of them were held out; bring that list back, or evaluate on a source of other photos"
@@ -281,24 +319,47 @@ def _source(place: _Place, data: str | None) -> str:
     return place.settings.data
 
 
-def _chosen(samples: Samples, split: str, settings: TrainSettings | None) -> Samples:
-    """The photos of a split.
+def _chosen(samples: Samples, split: str | None, settings: TrainSettings | None, parts: Parts) -> tuple[str, Samples]:
+    """The name of a split and its photos.
 
-    What training held out of its photos to validate on is the split `val`, where the source has none of that name.
+    Args:
+        samples: all photos of the source.
+        split: what was asked for; None for the photos that are the best to judge the model on.
+        settings: of the run, where the source is its own.
+        parts: what the run was trained and validated on.
     """
+    validated = DEFAULT_VAL if settings is None else settings.val_split or DEFAULT_VAL
+    if split is None:
+        split = _best_to_judge(samples, settings, parts, validated)
+    if split == HELD_OUT and split not in samples.splits:
+        split = validated
+        if parts.val is None:
+            raise DataError(f"{samples.source}: training held no photos out; {_ELSE}")
     if split in samples.splits:
-        return samples.split(split)
+        return split, samples.split(split)
     if split == ALL:
-        return samples
-    if settings is not None and _held_out(split, samples, settings):
-        held = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)[1]
-        if held is not None:
-            return held
+        return split, samples
+    if split == DEFAULT_VAL and parts.held_out and parts.val is not None:
+        if not len(parts.val):
+            raise DataError(f"{samples.source}: none of the {parts.gone:,} photos that were held out is there any more")
+        return split, parts.val
     if not samples.splits:
-        shared = settings is not None and settings.val_share > 0
-        which = "'val', which was held out" if shared else f"{ALL!r} of them, or on a source of other photos"
+        which = f"{HELD_OUT!r}, the photos that training held out" if parts.val is not None else f"{ALL!r} of them"
         raise DataError(f"{samples.source}: the photos are in no splits, so there is no {split!r}; evaluate on {which}")
-    return samples.split(split)
+    return split, samples.split(split)
+
+
+def _best_to_judge(samples: Samples, settings: TrainSettings | None, parts: Parts, validated: str) -> str:
+    """Test photos; else those that training was validated on; else all of a source that training did not use."""
+    if TEST in samples.splits:
+        return TEST
+    if parts.val is not None:
+        return validated
+    if settings is None and not samples.splits:
+        return ALL
+    if settings is None:
+        return TEST  # which the source does not have, and says so
+    raise DataError(f"{samples.source}: there are no {TEST} photos, and training held none out; {_ELSE}")
 
 
 def _completed(

@@ -26,16 +26,19 @@ from numpy.typing import NDArray
 from finegraph._version import __version__
 from finegraph.data.dataset import MISSING, targets_of
 from finegraph.data.samples import Sample, Samples
+from finegraph.data.splits import DEFAULT_VAL
 from finegraph.data.storage.durable import synced_file, write_all
 from finegraph.errors import FinegraphError
 from finegraph.evaluation.details import Details
 from finegraph.evaluation.photo_pack import Pack, pack_photos
+from finegraph.evaluation.photos import CALIBRATION
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.graph import LabelGraph
 from finegraph.graph.text_file import write_text
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_pictures import evaluated_pictures, training_pictures
+from finegraph.workflows.held_out import parts_of_run
 from finegraph.workflows.similar_photos import (
     FeatureSettings,
     Similar,
@@ -104,7 +107,7 @@ def gather_details(
     if known is not None:
         train = known.trained.samples
     if settings is not None and data is not None and data.val is not None:
-        notes += _chosen_by(settings, samples, data.val)
+        notes += _chosen_by(settings, classifier.about, samples, data.val)
     arrays = {**results.arrays(), **details.arrays()}
     gallery = details.gallery.tolist()
     similar: Similar | None = None
@@ -191,7 +194,7 @@ def _training_photos(settings: TrainSettings | None, run: Path | None, notes: li
     try:
         if run is not None and settings.graph is not None and is_store(settings.graph):
             stored = labels_of_run(run, settings.graph)
-        return read_training_data(settings, stored)
+        return read_training_data(settings, stored, parts_of_run(run))
     except (FinegraphError, OSError) as error:
         notes.append(f"The list of the training photos cannot be read any more: {error}")
         return None
@@ -208,7 +211,7 @@ def _changed(about: Mapping[str, Any], train: Samples) -> list[str]:
     ]
 
 
-def _chosen_by(settings: TrainSettings, samples: Samples, val: Samples) -> list[str]:
+def _chosen_by(settings: TrainSettings, about: Mapping[str, Any], samples: Samples, val: Samples) -> list[str]:
     """A note where the evaluated photos had a say in what the model is."""
     what = ""
     if settings.tune == "all" and settings.numbers().epochs > 1:
@@ -217,12 +220,20 @@ def _chosen_by(settings: TrainSettings, samples: Samples, val: Samples) -> list[
         what = "the strengths of the priors"
     validated = {sample.path for sample in val}
     count = sum(sample.path in validated for sample in samples)
-    if not what or not count:
+    if not count:
         return []
     which = "These photos" if count == len(samples) else f"{count:,} of these photos"
-    return [
-        f"{which} also chose {what} in training, so the figures may be better than on photos that had no part in it."
-    ]
+    notes = []
+    if what:
+        notes.append(
+            f"{which} also chose {what} in training, so the figures may be better than on photos that had no part "
+            "in it."
+        )
+    if about.get(CALIBRATION, {}).get("split") == (settings.val_split or DEFAULT_VAL):
+        notes.append(
+            f"{which} also set the temperature, so likelihood and calibration may be a little better than on others."
+        )
+    return notes
 
 
 def _training_counts(train: Samples, graph: LabelGraph, notes: list[str]) -> dict[str, Any] | None:

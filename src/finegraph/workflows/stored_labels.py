@@ -13,7 +13,6 @@ cells.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -23,13 +22,12 @@ from typing import TYPE_CHECKING
 
 from finegraph.data.samples import Samples
 from finegraph.data.sources import is_manifest, names_layout, parse_source, source_graph
-from finegraph.data.storage.durable import reason_of, write_new
-from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import InputError, RunFolderError
 from finegraph.graph import LabelGraph
 from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.image_labels import count_image_labels
 from finegraph.graph.json_file import canonical_json, graph_from_json
+from finegraph.training.kept_json import read_kept, write_kept
 from finegraph.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -224,14 +222,8 @@ def keep_labels(run: RunFolder, stored: StoredLabels) -> None:
     """
     photos = {photo: dict(kinds) for photo, kinds in stored.photos.items()}
     renamed = {"renamed": dict(stored.renamed)} if stored.renamed else {}
-    data = seal({**_LABELS_FORMAT, "graph": canonical_json(stored.graph), "photos": photos, **renamed})
-    try:
-        with contextlib.suppress(FileExistsError):
-            write_new(run.labels_file, data)
-    except OSError as error:
-        raise RunFolderError(
-            f"{run.labels_file}: cannot be written: {reason_of(error)}; it needs {len(data):,} bytes"
-        ) from error
+    content = {"graph": canonical_json(stored.graph), "photos": photos, **renamed}
+    write_kept(run.labels_file, _LABELS_FORMAT, content)
 
 
 def kept_labels(run: RunFolder) -> StoredLabels | None:
@@ -240,17 +232,9 @@ def kept_labels(run: RunFolder) -> StoredLabels | None:
     Raises:
         RunFolderError: the copy is damaged, or of a later version.
     """
-    path = run.labels_file
-    try:
-        content = unseal(path.read_bytes())
-    except FileNotFoundError:
+    content = read_kept(run.labels_file, _LABELS_FORMAT, "the labels that this run was trained from")
+    if content is None:
         return None
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {reason_of(error)}") from error
-    except ValueError as error:
-        raise RunFolderError(f"{path}: expected the labels that this run was trained from: {error}") from error
-    if {name: content.get(name) for name in _LABELS_FORMAT} != _LABELS_FORMAT:
-        raise RunFolderError(f"{path}: expected {_LABELS_FORMAT}, got another form; a later finegraph may read it")
     graph, photos, renamed = content.get("graph"), content.get("photos"), content.get("renamed", {})
     assert isinstance(graph, str), "sealed by `keep_labels`"
     assert isinstance(photos, dict), "sealed by `keep_labels`"

@@ -15,6 +15,7 @@ import torch
 from finegraph._version import __version__
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import FinegraphError, SettingsError
+from finegraph.evaluation import CalibrationFit
 from finegraph.model.find_model import CONFIG
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn import Network
@@ -23,6 +24,7 @@ from finegraph.training.loop import Watcher
 from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import BAD_TRAINING, PHOTOS_DIGEST
+from finegraph.workflows.held_out import ChooseParts, keep_parts, new_parts, parts_of_run
 from finegraph.workflows.similar_photos import TrainingFeatures
 from finegraph.workflows.stored_labels import (
     StoredLabels,
@@ -34,6 +36,7 @@ from finegraph.workflows.stored_labels import (
     shown_place,
     version_of,
 )
+from finegraph.workflows.train_calibration import CalibratedModel, calibrate_trained
 from finegraph.workflows.train_report import Trained, report_trained
 from finegraph.workflows.training_data import (
     TrainingData,
@@ -67,8 +70,11 @@ class TrainResult:
         finished: whether it came to its end; if not, it can be resumed.
         photos: how many photos were trained on.
         validated_on: the split to validate on, or `val` for photos that were held out; None where there are none.
+        held_out: how many photos were held out of those to train on, where there is no split to validate on.
         to_evaluate: a split to evaluate on, `test` or else what was validated on; None where there is none.
-        figures: on the validation photos; empty where there are none.
+        figures: on the validation photos, before calibration; empty where there are none.
+        calibration: what was fitted on the validation photos and is saved with the model; None where nothing was.
+        calibration_fault: why nothing could be fitted, where there are validation photos.
         strengths: of the priors that the head was fitted with, where the head alone was tuned.
         bad: photos that could not be read.
         seconds: how long it took.
@@ -81,8 +87,11 @@ class TrainResult:
     finished: bool
     photos: int
     validated_on: str | None
+    held_out: int
     to_evaluate: str | None
     figures: dict[str, float]
+    calibration: CalibrationFit | None
+    calibration_fault: str | None
     strengths: dict[str, Any] | None
     bad: list[str]
     seconds: float
@@ -116,13 +125,15 @@ def train_run(
     settings = with_whole_paths(settings.resolve())
     device = choose_device(settings.device)
     with joined_ranks(device.type) as ranks:
+        stage = _stages(watcher, ranks)
         settings, stored = _read_store(settings, run if resume else None, ranks)
-        data = read_training_data(settings, stored)
+        quick = replace(settings, workers=settings.workers or torch.get_num_threads())
+        data = read_training_data(quick, stored, _parts(run if resume else None, ranks, stage))
         torch.manual_seed(settings.seed)  # the head's first weights
         network = make_network(settings, data.graph)  # before the folder: without weights there is no run
         folder = _run_folder(settings, run, resume, ranks)
-        if ranks.first and stored is not None:
-            keep_labels(folder, stored)
+        if ranks.first:
+            _keep(folder, settings, stored, data)
         with folder.lock() if ranks.first else nullcontext():
             if ranks.first:
                 watcher.data(data, str(folder.path))
@@ -131,26 +142,46 @@ def train_run(
                         f"photos show what their classes exclude in {', '.join(data.counted[:5])}: the links of "
                         f"{len(data.counted)} kinds became weights, by how often each label is seen"
                     )
-            quick = replace(settings, workers=settings.workers or torch.get_num_threads())
+            split = settings.val_split or DEFAULT_VAL if data.val is not None else None
             try:
-                result, classifier, known = _train(quick, network, data, folder, ranks, device, watcher, resume)
+                result, model, known = _train(quick, network, data, folder, ranks, device, watcher, resume, split)
             except FinegraphError:
                 if ranks.first and not resume:
                     folder.forget_if_nothing_came_of_it()
                 raise
         ranks.wait()
-    held_out = settings.val_split or DEFAULT_VAL if data.val is not None else None
-    if report and result["finished"] and ranks.first and held_out is not None:
-        trained = Trained(folder=folder, settings=quick, classifier=classifier, data=data, split=held_out, known=known)
-        result |= _report(trained, device, _stages(watcher, ranks))
+    if report and result["finished"] and ranks.first and split is not None:
+        classifier, judged = (None, None) if model is None else (model.classifier, model.judged)
+        trained = Trained(
+            folder=folder, settings=quick, classifier=classifier, data=data, split=split, known=known, judged=judged
+        )
+        result |= _report(trained, device, stage)
     return TrainResult(
         **result,
         run=str(folder.path),
         photos=len(data.train),
-        validated_on=held_out,
-        to_evaluate="test" if "test" in data.splits else held_out,
+        validated_on=split,
+        held_out=len(data.val) if data.held_out and data.val is not None else 0,
+        to_evaluate="test" if "test" in data.splits else split,
+        calibration=None if model is None else model.fit,
+        calibration_fault=None if model is None else model.fault,
         seconds=monotonic() - began,
     )
+
+
+def _parts(run: str | os.PathLike[str] | None, ranks: Ranks, stage: Stage) -> ChooseParts:
+    """What chooses the photos: of a run that goes on, or else of a new one."""
+    if run is not None:
+        return parts_of_run(Path(run))
+    return lambda samples, settings: new_parts(samples, settings, ranks, stage("photos compared"))
+
+
+def _keep(folder: RunFolder, settings: TrainSettings, stored: StoredLabels | None, data: TrainingData) -> None:
+    """Keep in the run what it is trained from and would be another thing tomorrow."""
+    if stored is not None:
+        keep_labels(folder, stored)
+    if data.held_out and data.val is not None:
+        keep_parts(folder, settings.data, data.train, data.val)
 
 
 def _train(
@@ -162,10 +193,11 @@ def _train(
     device: torch.device,
     watcher: TrainWatcher,
     resume: bool,
-) -> tuple[dict[str, Any], PhotoClassifier | None, TrainingFeatures | None]:
-    """Train, and save the model; returns the rest of the result, the model where it is new, and known features."""
+    split: str | None,
+) -> tuple[dict[str, Any], CalibratedModel | None, TrainingFeatures | None]:
+    """Train, calibrate, and save the model; returns the rest of the result, the model where it is new, and features."""
     views = make_views(settings, network)
-    classifier, known = None, None
+    model, known = None, None
     result: dict[str, Any] = {"model": None, "finished": True, "figures": {}, "strengths": None, "bad": []}
     bad: dict[str, str] = {}
     if settings.tune == "head":
@@ -191,8 +223,11 @@ def _train(
         # A model that is there already may have been calibrated since.
         about = _about(settings, data, result, bad)
         classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about)
-        classifier.save(folder.model)
-    return result, classifier, known
+        judged = None if known is None else known.judged
+        stage = _stages(watcher, ranks)
+        model = calibrate_trained(classifier, data, settings, split, judged, device, stage)
+        model.classifier.save(folder.model)
+    return result, model, known
 
 
 def _report(trained: Trained, device: torch.device, stage: Stage) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 The photos are judged as `evaluate_run` does it, and the evaluation is kept with the run. But nothing is read or
 computed twice: the list of photos, the network and, where the head alone was tuned, the features of all photos are
 still there. Cost: the small pictures, and a second for the rest; where the whole network was trained also the network
-on the validation photos and, to find similar ones, on the training photos.
+on the training photos, to find similar ones.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 
 from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photos import evaluate_photos
+from finegraph.model.features import Features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
@@ -40,6 +41,7 @@ class Trained:
         data: the photos.
         split: what the validation photos are called.
         known: the features of the photos, where the head alone was tuned.
+        judged: those of the validation photos, as they are, where the model is new.
     """
 
     folder: RunFolder
@@ -48,6 +50,7 @@ class Trained:
     data: TrainingData
     split: str
     known: TrainingFeatures | None
+    judged: Features | None
 
 
 def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str | None:
@@ -81,7 +84,7 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
         samples,
         details=collector,
         progress=stage(f"photos of {trained.split}"),
-        known=None if known is None else known.judged,
+        known=trained.judged,
         workers=trained.settings.workers,
         on_bad_file=trained.settings.on_bad_file,
     )

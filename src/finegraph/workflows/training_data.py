@@ -9,12 +9,12 @@ from typing import Any
 
 from finegraph.data.samples import Samples
 from finegraph.data.sources import names_layout, parse_source, read_samples, source_graph
-from finegraph.data.splits import choose_splits, draw_per_class
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.held_out import ChooseParts, new_parts
 from finegraph.workflows.stored_labels import StoredLabels, read_stored
 
 
@@ -26,23 +26,30 @@ class TrainingData:
         train: the photos to train on.
         val: the photos to validate on, if there are any.
         graph: their labels.
+        held_out: whether the latter were held out of the photos to train on, rather than being a split of the source.
         splits: all splits of the source.
         counted: kinds whose links became weights, since photos show what their classes exclude.
+        notes: what was odd in the source, such as files that were passed over.
     """
 
     train: Samples
     val: Samples | None
     graph: LabelGraph
+    held_out: bool = False
     splits: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def read_training_data(settings: TrainSettings, stored: StoredLabels | None = None) -> TrainingData:
+def read_training_data(
+    settings: TrainSettings, stored: StoredLabels | None = None, choose: ChooseParts = new_parts
+) -> TrainingData:
     """Read the photos' list and the graph that settings name.
 
     Args:
         settings: what to read.
         stored: what was read from a label store, where the settings name one; by default it is read now.
+        choose: which photos are trained on and which are validated on; by default those of a new run.
 
     Raises:
         SettingsError: the settings name no photos.
@@ -62,15 +69,22 @@ def read_training_data(settings: TrainSettings, stored: StoredLabels | None = No
         samples.require_boxes()
     if settings.kinds is not None:
         graph = graph.only(settings.kinds)
-    train, val = choose_splits(samples, settings.train_split, settings.val_split, settings.val_share, settings.seed)
-    if settings.photos_per_class is not None:
-        train = draw_per_class(train, settings.photos_per_class, settings.seed)
+    parts = choose(samples, settings)
+    train = parts.train
     if not len(train):
         which = f" with a label in {settings.data}" if settings.photos_per_class else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
     own = stored.graph_for(graph, train)
     counted = tuple(name for name in graph.kinds if own.kind(name) != graph.kind(name))
-    return TrainingData(train=train, val=val, graph=own, splits=samples.splits, counted=counted)
+    return TrainingData(
+        train=train,
+        val=parts.val,
+        graph=own,
+        held_out=parts.held_out,
+        splits=samples.splits,
+        counted=counted,
+        notes=samples.notes,
+    )
 
 
 def photos_digest(photos: Samples) -> str:

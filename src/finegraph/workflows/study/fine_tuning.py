@@ -54,6 +54,7 @@ def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str
         "seed": cell.seed,
         "box": cell.box,
         "on_bad_file": study.on_bad_file,
+        "val_share": 0.0,  # the study has parted the photos itself
     }
     if cell.head == "softmax-marginal" and "kind_weight" not in study.training:
         own["kind_weight"] = 1.0 / max(len(kinds), 1)

@@ -1,0 +1,71 @@
+"""What to do next, as one types it here: the last lines of a command."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from finegraph.cli.terminal import printable
+from finegraph.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_next(to: Console, commands: Iterable[tuple[str, str]], heading: str = "Next") -> None:
+    """Print commands, each with what it does below it, so that both can be long.
+
+    Args:
+        to: where they are printed.
+        commands: each command with what it does.
+        heading: the line above them.
+    """
+    from rich.text import Text
+
+    to.print()
+    to.print(Text(printable(heading), style="bold"))
+    for command, what in commands:
+        to.print(printable(f"  {command}"), soft_wrap=True)
+        to.print(printable(f"      {what}"), style="dim", soft_wrap=True)
+
+
+def model_commands(run: str) -> tuple[tuple[str, str], ...]:
+    """How to ask a model."""
+    own = f"{own_command()} "
+    return (
+        (f"{own}predict {quote(run)} PHOTO", "ask about a photo"),
+        (f"{own}serve {quote(run)}", f"the same as a web page{missing_pages()}"),
+    )
+
+
+def own_command() -> str:
+    """How this program is called here: by its name where that finds it, by its path where not, as after `make demo`."""
+    name = "finegraph"
+    found, called = shutil.which(name), Path(sys.argv[0])
+    if called.stem != name or not called.exists():
+        return name if found else f"{quote(sys.executable)} -m {name}"
+    if found and Path(found).samefile(called):
+        return name
+    here = called.absolute()
+    return quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
+
+
+def opener() -> str:
+    """What opens a page in a browser on this system, with a space; nothing where there is no such command."""
+    name = {"darwin": "open", "win32": "start"}.get(sys.platform, "xdg-open")
+    return f"{name} " if sys.platform == "win32" or shutil.which(name) else ""
+
+
+def missing_pages() -> str:
+    """What to install before pages can be served; nothing where all is there."""
+    from finegraph.web.extra import check_extra
+
+    try:
+        check_extra()
+    except MissingExtraError as error:
+        return f"; {error}"
+    return ""

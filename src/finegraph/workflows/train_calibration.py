@@ -1,0 +1,80 @@
+"""Calibrating a model at the end of its training, on the photos that it was validated on.
+
+So probabilities, and the rule for photos of none of the classes, are right without a further command. Cost: where the
+head alone was tuned all features are there already, and it takes a moment; where the whole network was trained, the
+network once more on the validation photos, whose features the report then takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from finegraph.errors import InputError
+from finegraph.evaluation.photos import CalibrationFit, calibrate_photos, calibrated
+from finegraph.model.features import Features, extract_features
+from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.training_data import TrainingData
+from finegraph.workflows.tune_head import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedModel:
+    """A model at the end of its training.
+
+    Attributes:
+        classifier: the model, calibrated where that could be done.
+        fit: what was fitted; None where nothing was.
+        fault: why nothing could be fitted, where there are validation photos.
+        judged: the features of the validation photos, as they are; None where there are no such photos.
+    """
+
+    classifier: PhotoClassifier
+    fit: CalibrationFit | None = None
+    fault: str | None = None
+    judged: Features | None = None
+
+
+def calibrate_trained(
+    classifier: PhotoClassifier,
+    data: TrainingData,
+    settings: TrainSettings,
+    split: str | None,
+    judged: Features | None,
+    device: torch.device,
+    stage: Stage,
+) -> CalibratedModel:
+    """Fit a temperature and a threshold for unknown photos on the validation photos.
+
+    Args:
+        classifier: the new model.
+        data: the photos.
+        settings: of the training.
+        split: what the validation photos are called; None where there are none.
+        judged: their features, where they are known.
+        device: where the network computes.
+        stage: is told how many of how many photos are done, by the name of the stage.
+
+    Raises:
+        ImageFileError: a validation photo cannot be read any more, where that is an error.
+    """
+    if split is None or data.val is None or not len(data.val):
+        return CalibratedModel(classifier=classifier)
+    classifier.network.to(device).eval()
+    if judged is None:
+        judged = extract_features(
+            classifier.network,
+            data.val,
+            classifier.views,
+            cache=False,
+            threads=settings.workers,
+            on_bad_file=settings.on_bad_file,
+            progress=stage(f"photos of {split}"),
+        )
+    try:
+        fit = calibrate_photos(classifier, data.val, known=judged)
+    except InputError as error:  # none of them has a fine label, or one that the model holds for impossible
+        return CalibratedModel(classifier=classifier, fault=str(error), judged=judged)
+    return CalibratedModel(classifier=calibrated(classifier, fit, split), fit=fit, judged=judged)
