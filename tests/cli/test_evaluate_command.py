@@ -28,7 +28,15 @@ def test_table(finegraph, run, tmp_path):
     assert kinds["kind"] == ["accuracy", "calibration", "error", "photos"]
     assert kinds["framed"] == [f"{result.kinds['framed']:.1%}", f"{result.calibration['framed'].error:.1%}", "6"]
     assert lines[14].startswith(f"sure answers at a risk of 5.0%: for {result.sure.coverage:.1%} of the photos")
-    assert lines[15:] == ["temperature 1", f"kept in {run}/evaluations/test"]
+    assert lines[15:19] == ["temperature 1, not calibrated", f"kept in {run}/evaluations/test", "", "Next"]
+    assert [line.split("finegraph ")[-1] for line in lines[19::2]] == [
+        f"report {run}",
+        f"predict {run} PHOTO",
+        f"serve {run}",
+    ]
+    again = finegraph("evaluate", run, "--name", "other")
+    assert f"finegraph report {run} --evaluation other\n" in again.out
+    assert "finegraph report" not in finegraph("evaluate", run, "--no-details").out
 
 
 def test_json_is_the_result(finegraph, run):

@@ -37,7 +37,14 @@ def test_a_model_in_one_command(finegraph, manifest, tmp_path):
     assert result.code == 0, result.err
     assert "35 photos of 5 labels to train on, 10 photos to validate on" in result.err
     assert "top-1" in result.out
-    assert f"next: finegraph predict {run} PHOTO" in result.out  # the report is of the validation photos already
+    assert "calibrated on these photos: temperature " in result.out
+    for words in (
+        "report.html",
+        f"finegraph evaluate {run}",
+        f"finegraph predict {run} PHOTO",
+        f"finegraph serve {run}",
+    ):
+        assert words in result.out[result.out.index("Next") :]
     again = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)
     assert again.code == 3
     assert "this run exists already" in again.err
@@ -59,7 +66,7 @@ def test_without_a_report(finegraph, manifest, tmp_path):
     own = ("--network", "tiny", "--weights", "none")
     result = finegraph("train", manifest, *own, "--run", tmp_path / "one", "--no-report")
     assert (result.code, "report:" in result.out + result.err) == (0, False)
-    assert f"next: finegraph evaluate {tmp_path / 'one'} --split val" in result.out
+    assert f"finegraph evaluate {tmp_path / 'one'}\n      how good it is, on the photos of val" in result.out
     again = finegraph("train", "--run", tmp_path / "one", "--resume", "--no-report", "--json")
     assert json.loads(again.out)["report"] is None
     assert not (tmp_path / "one" / "evaluations").exists()
@@ -107,7 +114,7 @@ def test_a_report_that_fails_in_any_way_leaves_the_model(finegraph, manifest, tm
     assert (run / "model" / "config.json").exists()
     again = finegraph("train", "--run", run, "--resume")
     assert f"finegraph evaluate '{run}' --split val, then finegraph report '{run}'" in again.err
-    assert f"next: finegraph evaluate '{run}' --split val   or: finegraph predict '{run}' PHOTO" in again.out
+    assert f"finegraph evaluate '{run}'\n" in again.out
 
 
 def test_settings_come_from_a_file_and_flags_win(finegraph, manifest, tmp_path):

@@ -92,3 +92,46 @@ def test_the_boxes_of_a_photo_stay_on_one_side():
     assert len(train) + len(val) == len(samples)
     assert len(val) == 2 * (3 + 2)
     assert not {sample.path for sample in train} & {sample.path for sample in val}
+
+
+@pytest.mark.parametrize(
+    ("size", "held"),
+    [(1, 0), (2, 0), (3, 1), (7, 1), (8, 2), (20, 4), (100, 20), (104, 20), (105, 21), (200, 30), (1000, 110)],
+)
+def test_by_default_a_fifth_of_the_first_hundred_and_a_tenth_of_the_rest(size, held):
+    train, val = hold_out(Samples(photos({"a": size, "b": 20})), None, seed=0)
+    assert val.counts().get("a", 0) == held
+    assert train.counts()["a"] == size - held
+
+
+def test_classes_too_small_to_hold_any_out():
+    train, val = hold_out(Samples(photos({"a": 2, "b": 1})), None, seed=0)
+    assert (len(train), len(val)) == (3, 0)
+
+
+class TestPhotosThatAreTheSame:
+    def groups(self, *groups):
+        return [[Path("photos") / name for name in group] for group in groups]
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_stay_on_one_side(self, seed):
+        samples = Samples(photos({"a": 20, "b": 20}))
+        same = self.groups([f"a/{n}.jpg" for n in range(3)], ["a/7.jpg", "b/3.jpg"], ["b/3.jpg", "b/4.jpg"])
+        train, val = hold_out(samples, None, seed, same)
+        assert (len(train), len(val)) == (32, 8)
+        for group in (same[0], [*same[1], *same[2]]):  # those that share a photo are one
+            names_held = {path for path in group if path in {one.path for one in val}}
+            assert names_held in (set(), set(group))
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_more_than_is_held_out_are_trained_on(self, seed):
+        same = self.groups([f"a/{n}.jpg" for n in range(9)])
+        _, val = hold_out(Samples(photos({"a": 10})), None, seed, same)
+        assert names(val) == {"a/9.jpg"}
+        whole = self.groups(["a/0.jpg", "a/1.jpg"])
+        with pytest.raises(DataError, match="val_share"):
+            hold_out(Samples(photos({"a": 2})), 0.5, seed, whole)
+
+    def test_change_nothing_where_there_are_none(self):
+        samples = Samples(photos({"a": 30, "b": 11, "c": 4}))
+        assert hold_out(samples, 0.3, 5, []) == hold_out(samples, 0.3, 5)

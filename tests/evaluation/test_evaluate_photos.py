@@ -121,7 +121,8 @@ def test_calibration(classifier, manifest, test_photos, monkeypatch):
     spoilt = PhotoClassifier(classifier.network, classifier.views, temperature=9.0)
     fit = calibrate_photos(classifier, val, score="energy", kept=0.75, engine="torch")
     assert calibrate_photos(spoilt, val, score="energy", kept=0.75, engine="torch") == fit
-    ready = calibrated(spoilt, fit)
+    ready = calibrated(spoilt, fit, "val")
+    assert ready.about["calibration"]["split"] == "val"
     assert (ready.temperature, ready.unknown) == (fit.temperature.temperature, fit.unknown)
     on_val = evaluate_photos(ready, val, engine="torch").result
     assert on_val.nll == pytest.approx(fit.temperature.nll_after, rel=1e-3)

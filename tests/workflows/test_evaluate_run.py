@@ -97,8 +97,9 @@ class TestPhotos:
             shutil.copy(sample.path, other / sample.label)
         found = evaluate_run(run, data=str(other), split="all")
         assert (found.folder.name, found.result.photos, found.result.data) == ("all", 16, str(other))
+        assert evaluate_run(run, data=str(other)).result.split == "all"
         with pytest.raises(DataError, match="the photos are in no splits, so there is no 'test'; evaluate on 'all'"):
-            evaluate_run(run, data=str(other))
+            evaluate_run(run, data=str(other), split="test")
 
     def test_unknown_split(self, run):
         with pytest.raises(UnknownNameError, match=r"unknown split 'tests' in .*; did you mean 'test'"):
@@ -116,8 +117,8 @@ class TestPhotos:
         found = evaluate_run(run, split="val")
         with (found.folder / "samples.csv").open(newline="") as file:
             assert [row["path"] for row in csv.DictReader(file)] == [str(sample.path) for sample in held]
-        with pytest.raises(UnknownNameError, match="unknown split 'val'"):
-            evaluate_run(run, data=str(manifest), split="val")
+        again = evaluate_run(run, data=f"manifest:{manifest}", split="val")  # the same source, written in another way
+        assert (again.result.photos, again.held_out, again.trained_on) == (len(held), True, 0)
 
     def test_bad_photos(self, run, manifest):
         bad = read_samples(manifest).split("test")[3].path

@@ -16,7 +16,7 @@ from finegraph.labelling import LabelStore
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.reports.run_results import read_run
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows import similar_photos
+from finegraph.workflows import similar_photos, train_calibration, train_report
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.train import resume_settings, train_run
 from finegraph.workflows.training_data import read_training_data
@@ -74,7 +74,8 @@ def test_the_same_as_an_evaluation_afterwards(manifest, tmp_path):
 
 
 def test_no_photo_goes_through_the_network_again(manifest, tmp_path, monkeypatch):
-    monkeypatch.setattr(photo_batches, "extract_features", None)
+    for module in (photo_batches, train_calibration):
+        monkeypatch.setattr(module, "extract_features", None)
     result = train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
     assert result.report is not None
 
@@ -88,7 +89,7 @@ def test_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path):
     assert read_run(tmp_path / "run", "run").result.top1 == pytest.approx(result.figures["top1"])
     assert "training photos" in watcher.stages
     found = read_run(tmp_path / "run", "run")
-    assert found.about["notes"] == []
+    assert found.about["notes"] == [SET]
     assert (found.arrays["similar"] >= 0).all()
 
 
@@ -164,20 +165,22 @@ def test_bad_photos_of_a_network_that_was_trained_as_a_whole(tmp_path):
 
 
 def test_photos_that_were_added_since(tmp_path):
-    """What a list says now is not what was trained with; which photos were held out of it cannot be told any more."""
+    """A run knows its photos; without its lists, as before there were any, it cannot be told which were held out."""
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", val=0)
     train_run(settings(manifest, val_share=0.3), Quiet(), run=tmp_path / "run", report=True)
     again = evaluate_run(tmp_path / "run", split="val")
-    assert read_run(tmp_path / "run", "run", again.folder.name).about["notes"] == []
+    assert read_run(tmp_path / "run", "run", again.folder.name).about["notes"] == [SET]
     shutil.copy(manifest.parent / "grey-0.png", manifest.parent / "new.png")
     with manifest.open("a") as file:
         file.write("new.png,grey,train,grey\n")
+    assert evaluate_run(tmp_path / "run", split="val").result.photos == again.result.photos
+    (tmp_path / "run" / "photos.json").unlink()  # as in a run of an earlier version
     with pytest.raises(DataError, match="not known which of them were held out; bring that list back, or evaluate on"):
         evaluate_run(tmp_path / "run", split="val")
     found = evaluate_run(tmp_path / "run", data=str(manifest), split="all")
-    [note] = read_run(tmp_path / "run", "run", found.folder.name).about["notes"]
-    assert note.startswith("The list of training photos has changed: the model was trained with 25, and 26")
+    notes = read_run(tmp_path / "run", "run", found.folder.name).about["notes"]
+    assert notes[0].startswith("The list of training photos has changed: the model was trained with 25, and 26")
 
 
 def test_similar_photos_that_are_not_waited_for(manifest, tmp_path, monkeypatch):
@@ -190,9 +193,10 @@ def test_similar_photos_that_are_not_waited_for(manifest, tmp_path, monkeypatch)
     result = train_run(own, Quiet(), run=tmp_path / "run", report=True)
     assert result.report == str(tmp_path / "run/report.html")
     assert read_run(tmp_path / "run", "run").about["notes"] == [
-        "Similar training photos are left out: looking for them was stopped."
+        SET,
+        "Similar training photos are left out: looking for them was stopped.",
     ]
-    monkeypatch.setattr(photo_batches, "extract_features", stopped)
+    monkeypatch.setattr(train_report, "evaluate_photos", stopped)
     result = train_run(own, Quiet(), run=tmp_path / "other", report=True)
     assert (result.finished, result.report) == (True, None)
     assert result.report_fault == "it was stopped; evaluate the run to have one"
@@ -207,10 +211,11 @@ def test_a_label_store_that_is_gone(manifest, tmp_path):
     again = evaluate_run(tmp_path / "run", split="val")
     first, second = (read_run(tmp_path / "run", "run", name) for name in ("val", again.folder.name))
     assert second.about["training"]["photos"] == 35
-    assert (second.about["notes"], second.about) == ([], first.about)
+    assert (second.about["notes"], second.about) == ([SET], first.about)
     np.testing.assert_allclose(second.arrays["similar_distances"], first.arrays["similar_distances"], atol=1e-5)
 
 
+SET = "These photos also set the temperature, so likelihood and calibration may be a little better than on others."
 CHOSE = "These photos also chose {} in training, so the figures may be better than on photos that had no part in it."
 
 

@@ -60,6 +60,8 @@ class TrainingDisplay:
                 f"{count(len(data.val), 'photo')} of {count(len(data.val.labels), 'label')} held out to judge it on, "
                 "copies kept together; --val-share 0 trains on all"
             )
+        elif data.val is None and not data.splits:
+            self.note("no photos are held out to judge it on: no class has three, or none are wanted")
         self.note(f"{count(len(data.graph), 'fine label')}" + (f"; {kinds}{more}" if kinds else "; no kinds"))
         for note in data.notes:
             self.note(note)
@@ -193,7 +195,7 @@ def _print_calibration(to: Console, result: TrainResult) -> None:
         )
 
 
-_HOLD_OUT = "hold some out with --val-share 0.2"
+_HOLD_OUT = "hold some out with --val-share 0.2, or 0.5 of classes of two photos"
 
 
 def _print_report(to: Console, result: TrainResult) -> None:
