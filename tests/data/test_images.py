@@ -204,7 +204,11 @@ def broken_files():
         "text.png": (b"hello there, this is text", r"no photo of a known format \(JPEG, PNG, .*\)$"),
         "icon.jpg": (b"\0\0\1\0\1\0\x10\x10" + b"\0" * 60, "no photo of a known format"),
         "drawing.jpg": (b"%!PS-Adobe-3.0 EPSF-3.0\n", "no photo of a known format"),
-        "phone.jpg": (b"\0\0\0\x18ftypheic\0\0\0\0", "a HEIC or AVIF photo, convert it to JPEG"),
+        "phone.jpg": (
+            b"\0\0\0\x18ftypmp42\0\0\0\0",
+            "may be a HEIC or AVIF photo: pip install .*, or convert it",
+        ),
+        "cut off.heic": (b"\0\0\0\x18ftypheic\0\0\0\0", "the photo is broken: "),
     }
 
 
@@ -224,7 +228,7 @@ def test_bad_files_are_named_with_the_reason(tmp_path, unchanged, name):
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(ImageFileError, match=r"no\.jpg: there is no such file"):
         read_image(tmp_path / "no.jpg")
-    with pytest.raises(ImageFileError, match="the file cannot be read: Is a directory"):
+    with pytest.raises(ImageFileError, match="expected a file, got a folder"):
         read_image(tmp_path)
     with pytest.raises(ImageFileError, match="the file cannot be read: embedded null byte"):
         read_image("a\0.jpg")

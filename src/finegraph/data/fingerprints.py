@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from finegraph.data.images import MOST_PIXELS, decode_image, unreadable
+from finegraph.data.images import MOST_PIXELS, decode_image, read_photo
 from finegraph.errors import ImageFileError
 
 _SIDE = 16
@@ -59,10 +59,7 @@ def fingerprint(path: Path, most_pixels: int = MOST_PIXELS) -> Fingerprint:
     Raises:
         ImageFileError: it cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise ImageFileError(path, unreadable(error)) from error
+    data = read_photo(path)
     decoded = decode_image(data, path, at_least=(_DECODED, _DECODED), most_pixels=most_pixels)
     small = decoded.picture.resize((_DECODED, _DECODED), Image.Resampling.BILINEAR)
     return Fingerprint(

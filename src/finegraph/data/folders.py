@@ -3,9 +3,9 @@
     photos/ramen/001.jpg              label "ramen", no split
     photos/train/noodles/ramen/1.jpg  label "ramen", split "train"; the folders between are kinds of the graph
 
-The lowest folders are the fine labels, as in `graph_from_folders`, which reads the same layout. Hidden files, files
-that are not called like photos, and folders without photos are passed over; a link that leads back is a fault. Cost:
-two listings of each folder; no photo is opened.
+The lowest folders are the fine labels, as in `graph_from_folders`, which reads the same layout. Hidden files and
+folders without photos are passed over, and so are files that are not called like photos, which are counted by their
+endings; a link that leads back is a fault. Cost: two listings of each folder; no photo is opened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Literal
 
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataFileError, InputError
-from finegraph.graph.builders.folders import check_clashes, check_leaves, find_leaves, has_splits, is_photo
+from finegraph.graph.builders.folders import check_clashes, check_leaves, find_leaves, has_splits
+from finegraph.graph.builders.photo_files import is_photo, passed_over
 from finegraph.graph.builders.text_files import SourceFaults
 
 
@@ -41,7 +42,8 @@ def read_folders(
         raise InputError(f"fine must be 'name' or 'path', got {fine!r}")
     root = Path(root)
     faults = SourceFaults(f"the folder {root}", DataFileError)
-    found = find_leaves(root, faults)
+    others: list[str] = []
+    found = find_leaves(root, faults, others)
     split = has_splits(found, splits)
     check_leaves({parts[1:] if split else parts: root.joinpath(*parts) for parts in reversed(found)}, faults)
     faults.raise_if_any()
@@ -54,4 +56,4 @@ def read_folders(
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if not entry.name.startswith(".") and is_photo(entry)]
         samples += [Sample(folder / name, label, parts[0] if split else None) for name in names]
-    return Samples(samples, str(root))
+    return Samples(samples, str(root), passed_over(others))

@@ -9,9 +9,12 @@ small picture is needed is decoded at a half, a quarter or an eighth of its size
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import stat
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,12 +23,14 @@ from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  # the las
 from finegraph.data.samples import Box
 from finegraph.errors import ImageFileError, ImageTooLargeError, InputError
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""The formats that are tried, the frequent ones first."""
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
+"""The formats that are tried, the frequent ones first; the last two only where what reads them is installed."""
 OpenFile = io.BytesIO | io.BufferedReader
 MOST_PIXELS = 200_000_000
 """Photos with more pixels than this are refused unless the caller allows them."""
 
+_BOXES = b"ftyp"
+"""What HEIC and AVIF have after the first four bytes."""
 _ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -74,13 +79,60 @@ def read_image(
     Raises:
         ImageFileError: the file cannot be read, is no photo, is broken, too large, or has nothing inside the box.
     """
+    with open_photo(path) as file:
+        return decode_image(file, path, box, at_least=at_least, most_pixels=most_pixels).picture
+
+
+def open_photo(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open the file of a photo: a plain file, as a pipe or a device could keep its reader waiting for ever.
+
+    Raises:
+        ImageFileError: there is no such file, it is none, or it cannot be read.
+    """
+    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
     try:
-        with open(path, "rb") as file:
-            return decode_image(file, path, box, at_least=at_least, most_pixels=most_pixels).picture
+        handle = os.open(path, flags)  # does not wait for a writer, unlike `open`
     except (OSError, ValueError) as error:
-        if isinstance(error, ImageFileError):
-            raise
+        if isinstance(error, FileNotFoundError) and os.path.islink(path):
+            raise ImageFileError(path, f"it is a link to {os.readlink(path)!r}, which is not there") from error
         raise ImageFileError(path, unreadable(error)) from error
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        what = next((words for test, words in _NO_FILES if test(mode)), "something else")
+        raise ImageFileError(path, f"expected a file, got {what}")
+    return os.fdopen(handle, "rb")
+
+
+_NO_FILES = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def read_photo(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of the file of a photo; see `open_photo`."""
+    with open_photo(path) as file:
+        try:
+            return file.read()
+        except OSError as error:
+            raise ImageFileError(path, unreadable(error)) from error
+
+
+@cache
+def load_formats() -> None:
+    """Make the formats known that need a package, where it is installed; it is called when a photo needs one.
+
+    Where memory is about to be limited it is called before, as the decoder's code takes some.
+    """
+    with contextlib.suppress(ImportError):  # Pillow before 11.3
+        import PIL.AvifImagePlugin  # noqa: F401  # registers its format
+    with contextlib.suppress(ImportError):
+        from pillow_heif import register_heif_opener
+
+        register_heif_opener(decode_threads=1)  # photos are decoded in threads, or processes, already
 
 
 def decode_image(
@@ -142,17 +194,22 @@ def _open(file: OpenFile, path: str | os.PathLike[str]) -> Image.Image:
     prefix = file.read(16)
     if not prefix:
         raise ImageFileError(path, "the file is empty")
+    if prefix[4:8] == _BOXES:
+        load_formats()
     for name in FORMATS:
         factory, accept = Image.OPEN.get(name, (None, None))
         if factory is not None and (accept is None or accept(prefix) is True or accept(prefix) == 1):
             file.seek(0)
             return factory(file, "")
-    raise ImageFileError(path, f"this is no photo of a known format ({', '.join(FORMATS)}){_guess(prefix)}")
+    known = ", ".join(name for name in FORMATS if name in Image.OPEN)
+    raise ImageFileError(path, f"this is no photo of a known format ({known}){_guess(prefix)}")
 
 
 def _upright(image: Image.Image, path: str | os.PathLike[str], box: Box | None, size: tuple[int, int]) -> Decoded:
     """The pixels of an opened image of a size, which is larger than its pixels where it is decoded smaller."""
     image.load()
+    if image.width * image.height > size[0] * size[1]:  # HEIC says its size twice
+        raise ImageFileError(path, f"the photo is broken: it has more pixels than the {size[0]} x {size[1]} it says")
     mode = image.mode
     picture, turn = _to_rgb(image, path), _turn(image)
     if turn is not None:
@@ -175,7 +232,9 @@ def _guess(prefix: bytes) -> str:
     for signs, words in known:
         if start.startswith(signs):
             return words
-    return "; it is a HEIC or AVIF photo, convert it to JPEG" if prefix[4:8] == b"ftyp" else ""
+    if prefix[4:8] != _BOXES:
+        return ""
+    return "; it may be a HEIC or AVIF photo: pip install 'finegraph[heif]', or convert it to JPEG"
 
 
 def _draft(image: Image.Image, box: Box | None, at_least: tuple[int, int]) -> None:

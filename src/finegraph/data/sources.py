@@ -57,7 +57,7 @@ def read_samples(source: str | os.PathLike[str]) -> Samples:
     layout, path = parse_source(source)
     found = LAYOUTS[layout][0](path)
     if not len(found):
-        raise DataError(f"{os.fspath(source)}: expected photos, found none")
+        raise DataError("; ".join((f"{os.fspath(source)}: expected photos, found none", *found.notes)))
     return found
 
 

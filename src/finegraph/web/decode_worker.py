@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from PIL.Image import Image
 
-from finegraph.data.images import OpenFile, decode_image, unreadable
+from finegraph.data.images import OpenFile, decode_image, load_formats, unreadable
 from finegraph.data.resizing import middle, resized
 from finegraph.data.roots import PhotoRoot
 from finegraph.errors import ImageFileError, ImageTooLargeError
@@ -233,5 +233,6 @@ def work(source: IO[bytes], sink: IO[bytes]) -> None:
 
 if __name__ == "__main__":
     widen_pipe()
+    load_formats()
     limit_process(int(sys.argv[1]))
     work(sys.stdin.buffer, sys.stdout.buffer)

@@ -22,6 +22,7 @@ EXTRAS = {
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "features several times as fast, and exporting models"),
     "track": (("tensorboard",), "logs for TensorBoard while training"),
     "mat": (("scipy",), "reading the .mat files of Stanford Cars"),
+    "heif": (("pillow-heif",), "reading the HEIC photos of phones"),
     "label": (("sqlalchemy", *_WEB), "the labelling page"),
     "postgres": (("psycopg",), "labels of a team in a PostgreSQL database"),
     "networks": (

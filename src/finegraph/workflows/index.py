@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from finegraph.data.images import unreadable
+from finegraph.data.images import read_photo
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import ImageFileError, IndexFolderError, ModelFolderError
 from finegraph.model.features import Features, extract_features
@@ -252,10 +252,10 @@ class _Job:
             return False
         segment = self.writer.segment(place)
         try:
-            key = photo_key(sample.path.read_bytes(), sample.box if self.boxes else None)
-        except OSError as error:
+            key = photo_key(read_photo(sample.path), sample.box if self.boxes else None)
+        except ImageFileError:
             if self.options["on_bad_file"] == "error":
-                raise ImageFileError(sample.path, unreadable(error)) from error
+                raise
             return False
         if bytes(segment.arrays["keys"][place.row].tobytes()) != key:
             return False

@@ -16,7 +16,7 @@ from pathlib import Path
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.sources import LAYOUTS, read_samples
 from finegraph.errors import DataError, ImageFileError, unknown_name
-from finegraph.graph.builders.folders import is_photo
+from finegraph.graph.builders.photo_files import is_photo, passed_over
 
 Identity = tuple[str, Box | None]
 
@@ -82,7 +82,7 @@ def _of_source(source: str) -> Iterable[Sample]:
         return read_samples(source)
     if path.is_dir():
         return _of_folder(path)
-    if not path.exists():
+    if not os.path.lexists(path):  # whoever opens a link to nothing says so
         if os.sep in source or path.suffix:
             raise ImageFileError(source, "there is no such file")
         return read_samples(source)  # whose error says what a source may be
@@ -97,5 +97,6 @@ def _of_folder(folder: Path) -> Iterable[Sample]:
         return read_samples(folder)
     photos = [Sample(folder / entry.name) for entry in visible if is_photo(entry)]
     if not photos:
-        raise DataError(f"{folder}: expected photos, or a folder per class; got a folder without photos")
+        others = "".join(f"; {note}" for note in passed_over(entry.name for entry in visible))
+        raise DataError(f"{folder}: expected photos, or a folder per class; got a folder without photos{others}")
     return photos

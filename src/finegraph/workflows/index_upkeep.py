@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from finegraph.data.images import unreadable
-from finegraph.errors import IndexFolderError, InputError, unknown_name
+from finegraph.data.images import read_photo
+from finegraph.errors import ImageFileError, IndexFolderError, InputError, unknown_name
 from finegraph.model.features.keys import photo_key
 from finegraph.search.array_file import read_bytes
 from finegraph.search.columns import Segment
@@ -228,9 +228,9 @@ def _check_photos(
         for row in segment.live.tolist():
             photo = segment.path(row)
             try:
-                key = photo_key(Path(photo).read_bytes(), segment.box(row))
-            except OSError as error:
-                missing.append(f"{photo}: {unreadable(error)}")
+                key = photo_key(read_photo(photo), segment.box(row))
+            except ImageFileError as error:
+                missing.append(str(error))
             else:
                 if key != bytes(segment.arrays["keys"][row].tobytes()):
                     changed.append(photo)

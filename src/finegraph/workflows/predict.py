@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from finegraph.data.images import open_photo
 from finegraph.errors import DataError, ImageFileError, InputError, UnknownNameError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.graph.builders.folders import is_photo
+from finegraph.graph.builders.photo_files import is_photo, passed_over
 from finegraph.inference.evidence import FINE
 from finegraph.model import PhotoClassifier, Prediction
 
@@ -80,8 +81,7 @@ def predict_photos(
     files = photos_of(photos)
     if on_bad_file == "error":
         for file in files:  # a slip of the pen shows at once, not after the photos before it
-            if not os.path.exists(file):
-                raise ImageFileError(file, "there is no such file")
+            open_photo(file).close()
     classifier = PhotoClassifier.load(model)
     evidence = parse_given(classifier.graph, given)
     answers = classifier.predict(
@@ -115,9 +115,13 @@ def photos_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
             photos.append(os.fspath(path))
             continue
         with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and is_photo(entry))
+            visible = [entry for entry in entries if not entry.name.startswith(".")]
+        names = sorted(entry.name for entry in visible if is_photo(entry))
         if not names:
-            raise DataError(f"{os.fspath(path)}: expected a photo or a folder of photos, got a folder without photos")
+            others = "".join(f"; {note}" for note in passed_over(one.name for one in visible if not one.is_dir()))
+            raise DataError(
+                f"{os.fspath(path)}: expected a photo or a folder of photos, got a folder without photos{others}"
+            )
         photos += [os.path.join(path, name) for name in names]
     if not photos:
         raise DataError("expected at least one photo, got none")

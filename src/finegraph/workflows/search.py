@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from finegraph.data.images import unreadable
-from finegraph.errors import ImageFileError, InputError, unknown_name
+from finegraph.data.images import read_photo
+from finegraph.errors import InputError, unknown_name
 from finegraph.inference.evidence import FINE
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -271,7 +270,4 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, st
 
 def _keys(file: str) -> PhotoKeys:
     """The fingerprints of a photo; a slip of the pen shows before the model is loaded."""
-    try:
-        return PhotoKeys(Path(file).read_bytes())
-    except OSError as error:
-        raise ImageFileError(file, unreadable(error)) from error
+    return PhotoKeys(read_photo(file))

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 from finegraph.errors import EmptyGraphError, GraphError, InputError
+from finegraph.graph.builders.photo_files import PHOTO_SUFFIXES, is_photo
 from finegraph.graph.builders.text_files import SourceFaults
 from finegraph.graph.columns import Cell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import name_fault
-
-PHOTO_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""The endings of the names of photos, in small letters; other files do not make a folder a fine label."""
 
 _Parts = tuple[str, ...]
 _SHOWN = 10
@@ -78,8 +76,14 @@ def graph_from_folders(
     return LabelGraph(["/".join(parts) if fine == "path" else parts[-1] for parts in leaves], columns)
 
 
-def find_leaves(root: Path, faults: SourceFaults) -> list[_Parts]:
-    """The folders that hold photos, as the parts of their paths from `root` on, sorted."""
+def find_leaves(root: Path, faults: SourceFaults, others: list[str] | None = None) -> list[_Parts]:
+    """The folders that hold photos, as the parts of their paths from `root` on, sorted.
+
+    Args:
+        root: where to look.
+        faults: folders that cannot be read or understood are noted here.
+        others: the names of files that are no photos are put here.
+    """
     leaves: list[_Parts] = []
     # A folder is entered once below each top folder, so links cannot lead round for ever, and yet one split may be a
     # link to another.
@@ -98,38 +102,37 @@ def find_leaves(root: Path, faults: SourceFaults) -> list[_Parts]:
                 message = f"is a link to {other!r}, which is read already"
                 faults.of(path).add("folder-twice", message, hint="remove the link")
                 continue
-            below, photos = _list_folder(path)
+            below, photos, rest = _list_folder(path)
         except OSError as error:
             faults.of(path).add("unreadable-folder", f"cannot be read: {error.strerror or type(error).__name__}")
             continue
         waiting += [(*parts, name) for name in below]
         if photos:
             leaves.append(parts)
+        if others is not None:
+            others += rest
     return sorted(leaves)
 
 
-def _list_folder(path: Path) -> tuple[list[str], bool]:
-    """The folders in a folder, and whether it holds photos itself."""
-    below, photos = [], False
+def _list_folder(path: Path) -> tuple[list[str], bool, list[str]]:
+    """The folders in a folder, whether it holds photos itself, and the names of its other files."""
+    below, photos, others = [], False, []
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             if entry.is_dir():
                 below.append(entry.name)
-            elif not photos:
-                photos = is_photo(entry)
-    return below, photos
+            elif is_photo(entry):
+                photos = True
+            else:
+                others.append(entry.name)
+    return below, photos, others
 
 
 def has_splits(found: Sequence[_Parts], splits: Collection[str]) -> bool:
     """Whether all the top folders with photos part the photos, rather than being a level."""
     return bool(found) and all(parts and parts[0] in splits for parts in found)
-
-
-def is_photo(entry: os.DirEntry[str]) -> bool:
-    """Whether a file that is not hidden has the name of a photo."""
-    return os.path.splitext(entry.name)[1].lower() in PHOTO_SUFFIXES and entry.is_file()
 
 
 def check_leaves(folders: dict[_Parts, Path], faults: SourceFaults) -> None:

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from finegraph.data.images import decode_image, unreadable
+from finegraph.data.images import decode_image, read_photo
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import ImageFileError
@@ -114,9 +114,9 @@ class Work:
         box = sample.box if self.views.box else None
         outcome = Outcome(sample, b"", [], [])
         try:
-            content = sample.path.read_bytes()
-        except (OSError, ValueError) as error:
-            outcome.error = ImageFileError(sample.path, unreadable(error))
+            content = read_photo(sample.path)
+        except ImageFileError as error:
+            outcome.error = error
             return outcome, None
         outcome.key = photo_key(content, box)
         outcome.rows = [source.cache.get(outcome.key) for source in self.sources]
