@@ -92,7 +92,7 @@ def test_systems_that_do_not_tell_the_place_of_an_open_file_compare_files(root, 
 def test_pipes_and_folders_are_no_files_and_nothing_waits_for_them(root):
     os.mkfifo(root / "pipe.png")
     for name in ("pipe.png", "a"):
-        with pytest.raises(ImageFileError, match="expected a file, got a folder, a pipe or a device"):
+        with pytest.raises(ImageFileError, match=r"expected a file, got a (folder|named pipe)"):
             PhotoRoot(root).open(root / name)
 
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from finegraph.data.images import open_photo
 from finegraph.errors import ImageFileError
 
 LEADS_OUT = "it is a link that leads out of the folder of its photos; put the photo itself there"
-NO_FILE = "expected a file, got a folder, a pipe or a device"
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-"""A pipe that nobody writes to is opened without waiting, and then refused."""
 
 
 class PhotoRoot:
@@ -45,19 +42,16 @@ class PhotoRoot:
         """Open a file that lies inside.
 
         Raises:
-            ImageFileError: it lies elsewhere, or is no file.
-            OSError: it cannot be opened.
+            ImageFileError: it lies elsewhere, is no file, or cannot be opened.
         """
-        descriptor = os.open(path, _FLAGS)
+        file = open_photo(path)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ImageFileError(path, NO_FILE)
-            if not _is_inside(_place_of(descriptor, path), self._real):
+            if not _is_inside(_place_of(file.fileno(), path), self._real):
                 raise ImageFileError(path, LEADS_OUT)
-            return os.fdopen(descriptor, "rb")
         except BaseException:
-            os.close(descriptor)
+            file.close()
             raise
+        return file
 
 
 def paths_outside(paths: Iterable[Path], folder: str | os.PathLike[str]) -> frozenset[Path]:

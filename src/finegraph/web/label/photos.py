@@ -15,9 +15,8 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from PIL import Image
 
-from finegraph.data.images import decode_image, unreadable
+from finegraph.data.images import decode_image
 from finegraph.data.roots import PhotoRoot
-from finegraph.errors import ImageFileError
 from finegraph.web.label.json_routes import JsonRouter
 from finegraph.web.label.photo_numbers import PhotoNumbers
 
@@ -64,11 +63,8 @@ def thumbnail(photo: SessionPhoto, side: int) -> bytes:
     Raises:
         ImageFileError: the file is missing, broken, too large, or lies outside the folder of the photos.
     """
-    try:
-        with PhotoRoot(photo.root).open(photo.path) as file:
-            picture = decode_image(file, photo.path, at_least=(side, side), most_pixels=MOST_PIXELS).picture
-    except OSError as error:
-        raise ImageFileError(photo.path, unreadable(error)) from error
+    with PhotoRoot(photo.root).open(photo.path) as file:
+        picture = decode_image(file, photo.path, at_least=(side, side), most_pixels=MOST_PIXELS).picture
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=85)
