@@ -5,6 +5,9 @@ import hashlib
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -437,7 +440,7 @@ def test_a_failure_at_any_step_leaves_the_old_model(saved, monkeypatch, step):
     assert answers(fg.load(folder)) == answers(tiny.classifier(seed=5))
 
 
-def test_what_killed_savings_left_is_removed_in_time(saved):
+def test_what_killed_savings_left_is_removed_and_others_are_not(saved):
     model, folder = saved
     old, new, foreign = (
         folder.with_name(name) for name in (f".model.{'0' * 16}.saving", f".model.{'1' * 16}.saving", ".model.x")
@@ -445,11 +448,38 @@ def test_what_killed_savings_left_is_removed_in_time(saved):
     for path in (old, new, foreign):
         path.mkdir()
         (path / "model.safetensors").write_bytes(b"half")
+    with replacing._locked(new):  # another process saves into it
+        model.save(folder)
+        assert sorted(os.listdir(folder.parent)) == sorted(["model", new.name, foreign.name])
+    replacing.remove_leftovers(folder)
+    assert sorted(os.listdir(folder.parent)) == sorted(["model", foreign.name])
+
+
+def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
+    """A process is killed between two files of a model; whoever saves next finds no trace of it."""
+    model, folder = saved
+    program = (
+        "import os, signal, sys; from pathlib import Path; from finegraph.model import replacing\n"
+        "replacing._sync = lambda folder: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "replacing.replace_folder(Path(sys.argv[1]), {'a': b'half'})"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(os.listdir(folder.parent)) == 2
+    model.save(folder)
+    assert os.listdir(folder.parent) == ["model"]
+
+
+def test_without_locks_age_decides(saved, monkeypatch):
+    model, folder = saved
+    monkeypatch.setattr(replacing, "fcntl", None)
+    old, new = (folder.with_name(f".model.{digit * 16}.saving") for digit in "01")
+    for path in (old, new):
+        path.mkdir()
     long_ago = time.time() - 2 * replacing.LEFT_OVER
     os.utime(old, (long_ago, long_ago))
-    os.utime(foreign, (long_ago, long_ago))
     model.save(folder)
-    assert sorted(os.listdir(folder.parent)) == sorted(["model", new.name, foreign.name])
+    assert sorted(os.listdir(folder.parent)) == sorted(["model", new.name])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

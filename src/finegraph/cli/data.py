@@ -10,6 +10,7 @@ import typer
 
 from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
+from finegraph.cli.interrupts import AGAIN, GOES_ON, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
 
@@ -53,7 +54,7 @@ def check(
     """
     from finegraph.workflows.data import check_data
 
-    with progress("photos") as told:
+    with interruptible(f"nothing was written; {AGAIN}"), progress("photos") as told:
         result = check_data(source, graph, table=csv, workers=workers, progress=told)
     if as_json:
         print_json({**asdict(result), "errors": result.errors, "warnings": result.warnings})
@@ -80,7 +81,7 @@ def menu(
     """
     from finegraph.workflows.menu import write_menu
 
-    with progress("photos") as told:
+    with interruptible(f"the photos drawn so far are kept; {GOES_ON}"), progress("photos") as told:
         result = write_menu(out, size, seed=seed, workers=workers, progress=told)
     if as_json:
         print_json(result)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from finegraph.cli.interrupts import interruptible
 from finegraph.cli.next_commands import missing_pages, opener, own_command, print_next
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
@@ -32,8 +33,10 @@ def demo(
     from finegraph.cli.training_display import TrainingDisplay
     from finegraph.workflows.demo import run_demo
 
-    with TrainingDisplay(quiet=True) as display:
-        found = run_demo(_new_folder() if out is None else out, display)
+    folder = _new_folder() if out is None else out
+    kept = f"what was drawn and trained so far is in {folder}; finegraph demo starts again in a new folder"
+    with interruptible(kept), TrainingDisplay(quiet=True) as display:
+        found = run_demo(folder, display)
     if as_json:
         print_json(_document(found))
     else:

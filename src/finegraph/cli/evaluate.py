@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from finegraph.cli.interrupts import AGAIN, interruptible
 from finegraph.cli.next_commands import model_commands, own_command, print_next
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
@@ -82,7 +83,8 @@ def evaluate(
     from finegraph.workflows.evaluate import evaluate_run
 
     options: dict[str, Any] = {"views": views, "on_bad_file": on_bad_file}
-    with progress("photos") as told:
+    left = f"no evaluation was written; {AGAIN}, with the features that are stored"
+    with interruptible(left), progress("photos") as told:
         found = evaluate_run(
             run,
             data=data,

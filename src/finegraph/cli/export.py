@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from finegraph.cli.interrupts import AGAIN, interruptible
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def export(
     from finegraph.cli.progress import progress
     from finegraph.workflows.export import export_model
 
-    with progress("photos") as told:
+    with interruptible(f"no file was written, an earlier one is as it was; {AGAIN}"), progress("photos") as told:
         result = export_model(run, output, check=check or (), progress=told)
     if as_json:
         print_json(result.to_dict())

@@ -13,6 +13,7 @@ import typer
 
 from finegraph.cli import exit_codes
 from finegraph.cli.commands import Command, DefaultGroup
+from finegraph.cli.interrupts import GOES_ON, interruptible
 from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from finegraph.workflows.index_upkeep import IndexFacts
 
 MAKE = "make"
+_KEPT = f"the photos that are in the index are kept; {GOES_ON}"
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="An index folder.")]
 Photos = Annotated[
@@ -74,7 +76,7 @@ def make(
 
     way = "exact" if exact else "approximate" if approximate else "auto"
     options: dict[str, Any] = {"on_bad_file": on_bad_file}
-    with progress("photos") as told:
+    with interruptible(_KEPT), progress("photos") as told:
         report = make_index(
             model, photos, output, way=way, project=project, split=split, workers=workers, progress=told, **options
         )
@@ -100,7 +102,7 @@ def add(
     from finegraph.workflows.index import add_photos
 
     options: dict[str, Any] = {"on_bad_file": on_bad_file}
-    with progress("photos") as told:
+    with interruptible(_KEPT), progress("photos") as told:
         report = add_photos(index, photos, model=model, split=split, workers=workers, progress=told, **options)
     _print_report(report, as_json)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from finegraph.cli.interrupts import AGAIN, interruptible
 from finegraph.cli.terminal import console, count, print_json, printable
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def predict(
     from finegraph.workflows.predict import predict_photos
 
     options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk, "questions": questions}
-    with progress("photos") as told:
+    with interruptible(f"no answer is kept; {AGAIN}"), progress("photos") as told:
         result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=told, **options)  # type: ignore[arg-type]
     if as_json:
         print_json(result.to_dict())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from finegraph.cli.interrupts import AGAIN, interruptible
 from finegraph.cli.terminal import console, count, print_json, printable
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def report(
     """
     from finegraph.workflows.report import write_report
 
-    written = write_report(runs, out, evaluation=evaluation, figures=figures, title=title)
+    with interruptible(f"no page was written, an earlier one is as it was; {AGAIN}"):
+        written = write_report(runs, out, evaluation=evaluation, figures=figures, title=title)
     if as_json:
         print_json(written)
     else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED
+from finegraph.cli.interrupts import GOES_ON, interruptible
 from finegraph.cli.progress import Progress, progress
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
 from finegraph.errors import DataError, ImageFileError
@@ -58,11 +59,8 @@ def study(
     from finegraph.workflows.study.run import run_study
 
     try:
-        with StudyDisplay(quiet=as_json) as display:
+        with interruptible(f"the cells that are done are kept; {GOES_ON}"), StudyDisplay(quiet=as_json) as display:
             outcome = run_study(read, folder, display)
-    except KeyboardInterrupt:
-        console(stderr=True).print("stopped; the same command goes on, with the cell that was not done")
-        raise
     except ImageFileError as error:
         raise DataError(
             f'{error}\nMend, replace or remove the photo, or have such photos left out with on_bad_file = "skip" in '

@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from finegraph.cli.exit_codes import INTERRUPTED, UsageError
+from finegraph.cli.interrupts import AGAIN, interruptible
 from finegraph.cli.terminal import print_json
 from finegraph.training.recipes import RECIPES
 from finegraph.training.settings import TrainSettings, check_used, read_settings, setting_type
@@ -59,18 +61,21 @@ def _train(
         raise UsageError("Missing argument 'SOURCE': the photos to train on")
 
     from finegraph.cli.training_display import TrainingDisplay, print_result
-    from finegraph.workflows.train import resume_settings, train_run
 
-    if resume:
-        if run is None:
-            raise typer.BadParameter("name the run to resume with --run", param_hint="--resume")
-        settings = resume_settings(run, values)
-    else:
-        settings = TrainSettings.from_dict(values)
-        check_used(values)
-    _use_threads(settings.threads)
-    with TrainingDisplay(quiet=as_json) as display:
-        result: TrainResult = train_run(settings, display, run=run, resume=resume, report=report)
+    display = TrainingDisplay(quiet=as_json)
+    with interruptible(lambda: _kept(display.folder or (str(run) if resume else None))):
+        from finegraph.workflows.train import resume_settings, train_run
+
+        if resume:
+            if run is None:
+                raise typer.BadParameter("name the run to resume with --run", param_hint="--resume")
+            settings = resume_settings(run, values)
+        else:
+            settings = TrainSettings.from_dict(values)
+            check_used(values)
+        _use_threads(settings.threads)
+        with display:
+            result: TrainResult = train_run(settings, display, run=run, resume=resume, report=report)
     if display.speaks:
         if as_json:
             print_json(result)
@@ -78,6 +83,13 @@ def _train(
             print_result(result, report=report)
     if not result.finished:
         raise typer.Exit(INTERRUPTED)
+
+
+def _kept(run: str | None) -> str:
+    """What an interrupted training leaves."""
+    if run is None:
+        return f"no run was begun; {AGAIN}"
+    return f"what was computed so far is kept; go on with: finegraph train --run {quote(run)} --resume"
 
 
 def _use_threads(threads: int | None) -> None:

@@ -36,6 +36,8 @@ class TrainingDisplay:
         self._shown: tuple[str, Progress] | None = None
         self._steps: _StepBar | None = None
         self._columns: tuple[str, ...] = ()
+        self.folder: str | None = None
+        """The run folder, once it is there."""
 
     def __enter__(self) -> TrainingDisplay:
         return self
@@ -51,6 +53,7 @@ class TrainingDisplay:
 
     def data(self, data: TrainingData, folder: str) -> None:
         """The photos were listed, and the run folder made."""
+        self.folder = folder
         held = f", {count(len(data.val), 'photo')} to validate on" if data.val is not None and not data.held_out else ""
         kinds = ", ".join(f"{name} {len(data.graph.labels(name)):,}" for name in data.graph.kinds[:6])
         more = f" and {len(data.graph.kinds) - 6} more kinds" if len(data.graph.kinds) > 6 else ""

@@ -3,6 +3,9 @@
 The files go into a hidden folder beside the target, each is brought to the disk, and then the two folders change names
 in one step of the file system. Where that step does not exist (other systems than Linux), the old folder is first moved
 aside and then deleted; a crash between the two moves leaves it there, whole, under a name that says so.
+
+Whoever saves holds a lock on the hidden folder, which ends with the process. So what a killed saving left is known for
+what it is, and the next start removes it.
 """
 
 from __future__ import annotations
@@ -14,11 +17,16 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
 LEFT_OVER = 600.0
-"""Seconds after which a hidden folder of an earlier, killed saving is taken for rubbish."""
+"""Seconds after which a hidden folder is taken for that of a killed saving, where folders cannot be locked."""
 _AT_FDCWD = -100
 _EXCHANGE = 2
 
@@ -30,17 +38,25 @@ def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
         OSError: it could not be done; the old folder is as it was.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target)
     new = target.with_name(f".{target.name}.{secrets.token_hex(8)}.saving")
-    try:
-        new.mkdir()
+    with contextlib.ExitStack() as stack:
+        with _locked(target.parent):  # nobody takes the folder for rubbish before it is locked itself
+            _sweep(target)
+            new.mkdir()
+            stack.callback(shutil.rmtree, new, ignore_errors=True)  # by then the old folder, or what a failure left
+            stack.enter_context(_locked(new))
         for name, data in files.items():
             _write(new / name, data)
         _sync(new)
         _put(new, target)
         _sync(target.parent)
-    finally:  # by now this is either the old folder or what is left of a failure
-        shutil.rmtree(new, ignore_errors=True)
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove what savings of a folder left that were killed; one that is under way is left alone."""
+    if target.parent.is_dir():
+        with _locked(target.parent):
+            _sweep(target)
 
 
 def _put(new: Path, target: Path) -> None:
@@ -96,5 +112,40 @@ def _sweep(target: Path) -> None:
     left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.saving")
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(target.parent)):
-            if left.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFT_OVER:
+            if left.fullmatch(entry.name) and _is_left(Path(entry.path)):
                 shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_left(folder: Path) -> bool:
+    """Whether nobody saves into a hidden folder any more."""
+    if fcntl is None:
+        return time.time() - folder.stat(follow_symlinks=False).st_mtime > LEFT_OVER
+    try:
+        with _locked(folder, wait=False):
+            return True
+    except BlockingIOError:
+        return False
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a folder, where the system has such locks.
+
+    Raises:
+        BlockingIOError: another process has it, and is not waited for.
+    """
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise
+        except OSError:  # a file system without locks
+            if not wait and time.time() - os.fstat(handle).st_mtime <= LEFT_OVER:
+                raise BlockingIOError from None
+        yield
+    finally:
+        os.close(handle)

@@ -18,6 +18,7 @@ from finegraph.errors import FinegraphError, SettingsError
 from finegraph.evaluation import CalibrationFit
 from finegraph.model.find_model import CONFIG
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.model.replacing import remove_leftovers
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
@@ -136,6 +137,7 @@ def train_run(
             _keep(folder, settings, stored, data)
         with folder.lock() if ranks.first else nullcontext():
             if ranks.first:
+                remove_leftovers(folder.model)
                 watcher.data(data, str(folder.path))
                 if data.counted:
                     watcher.note(

@@ -120,6 +120,15 @@ def refusal(tensors, file, name=NAME, **options):
     return str(caught.value)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_named(network, file, value):
+    tensors = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    tensors["_conv_stem.weight"][0, 0, 0, 0] = value
+    message = refusal(tensors, file)
+    assert "1 of " in message
+    assert "parameters hold NaN or infinity (_conv_stem.weight); the training that made them went wrong" in message
+
+
 def test_missing_and_unexpected_names_are_listed(network, file):
     renamed = {f"module.{name}": value for name, value in network.state_dict().items()}
     message = refusal(renamed, file)

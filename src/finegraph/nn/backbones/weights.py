@@ -108,6 +108,13 @@ def load_weights(backbone: Backbone, path: str | os.PathLike[str]) -> None:
     if faults:
         what = type(backbone).__name__
         raise WeightsError(f"{path}: these are not weights of this {what}: {'; '.join(faults)}")
+    broken = [name for name, value in kept.items() if value.is_floating_point() and not bool(value.isfinite().all())]
+    if broken:
+        names = _few([name[len(backbone.inner) :] for name in broken])
+        raise WeightsError(
+            f"{path}: {len(broken)} of {len(own)} parameters hold NaN or infinity ({names}); the training that made "
+            "them went wrong, or the file is damaged: take another one"
+        )
     # A copy of the network's own type: the file may hold half precision, share memory, or be a view of the disk.
     copies = {name: torch.empty(value.shape, dtype=value.dtype).copy_(kept[name]) for name, value in own.items()}
     backbone.load_state_dict(copies, assign=any(value.is_meta for value in own.values()))

@@ -1,0 +1,50 @@
+"""What Ctrl-C leaves: one line that says what is kept and what goes on, and the exit code of an interruption."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from finegraph.cli.exit_codes import INTERRUPTED
+from finegraph.cli.terminal import console, printable
+
+AGAIN = "the same command starts again"
+GOES_ON = "the same command goes on"
+
+
+@contextmanager
+def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
+    """Let a long command end well when it is interrupted, by Ctrl-C or by SIGTERM.
+
+    Args:
+        kept: what is kept and which command goes on; asked for when it is known only then.
+    """
+    before = _take_termination()
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = kept if isinstance(kept, str) else kept()
+        console(stderr=True).print(printable(f"stopped; {words}"), soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _take_termination() -> signal.Handlers | None:
+    """Let SIGTERM be an interruption; returns what it was, None where it stays as it is."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return None  # somebody else has it, or the process was started to ignore it
+    try:
+        signal.signal(signal.SIGTERM, _interrupt)
+    except ValueError:  # not the main thread: signals go elsewhere
+        return None
+    return signal.SIG_DFL
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
