@@ -79,7 +79,9 @@ def test_folders_pass_over_what_is_no_photo(tmp_path):
     (tmp_path / ".cache" / "a.jpg").write_bytes(b"x")
     (tmp_path / "nothing").mkdir()
     names = [sample.path.name for sample in read_folders(tmp_path)]
-    assert names == ["Upper.JPG", "a1.jpg", "a2.jpg", "a3.jpg", "w1.jpg", "w2.jpg", "w3.jpg"]
+    # A link that leads nowhere is called like a photo: whoever opens it says what is wrong.
+    assert names == ["Upper.JPG", "a1.jpg", "a2.jpg", "a3.jpg", "gone.jpg", "w1.jpg", "w2.jpg", "w3.jpg"]
+    assert read_folders(tmp_path).notes == ("1 .txt file is no photo and is passed over",)
 
 
 def test_a_link_that_leads_back_is_a_fault(tmp_path):

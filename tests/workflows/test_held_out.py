@@ -233,7 +233,9 @@ def test_a_calibration_that_cannot_be_fitted_leaves_the_model(photos, tmp_path):
         held = path.stem == "0"
         rows.append(f"{path.relative_to(tmp_path)},{'' if held else path.parent.name},{'val' if held else 'train'}")
     (tmp_path / "images.csv").write_text("\n".join(rows) + "\n")
-    result = train_run(settings(tmp_path / "images.csv"), Silent(), run=tmp_path / "run")
+    (tmp_path / "graph.csv").write_text("\n".join(["fine", *SIZES]) + "\n")
+    own = settings(tmp_path / "images.csv", graph=str(tmp_path / "graph.csv"))
+    result = train_run(own, Silent(), run=tmp_path / "run")
     assert result.finished
     assert (result.calibration, PhotoClassifier.load(tmp_path / "run").temperature) == (None, 1.0)
     assert "expected photos with a fine label to fit it on, got none" in result.calibration_fault

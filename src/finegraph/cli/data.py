@@ -127,7 +127,7 @@ def _print_check(to: Console, result: DataCheck) -> None:
 def _print_findings(to: Console, findings: tuple[Finding, ...]) -> None:
     """Findings on a terminal, each with its severity in front."""
     styles = ["bold red" if one.severity == "error" else "bold yellow" for one in findings]
-    print_pairs(to, [(one.severity, one.text()) for one in findings], styles)
+    print_pairs(to, [(one.severity, one.text().removeprefix(f"{one.severity}: ")) for one in findings], styles)
     to.print()
 
 

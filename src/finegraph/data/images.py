@@ -201,6 +201,7 @@ def _open(file: OpenFile, path: str | os.PathLike[str]) -> Image.Image:
         if factory is not None and (accept is None or accept(prefix) is True or accept(prefix) == 1):
             file.seek(0)
             return factory(file, "")
+    load_formats()
     known = ", ".join(name for name in FORMATS if name in Image.OPEN)
     raise ImageFileError(path, f"this is no photo of a known format ({known}){_guess(prefix)}")
 

@@ -71,7 +71,7 @@ def test_what_is_no_photo_is_passed_over(root):
     )
     (root / "fruit" / "empty").mkdir()
     (root / "fruit" / "folder.jpg").mkdir()
-    (root / "fruit" / "dead.jpg").symlink_to("nowhere")
+    (root / "fruit" / "apple" / "pink lady" / "dead.jpg").symlink_to("nowhere")
     assert graph_from_folders(root) == expected
 
 
@@ -168,7 +168,9 @@ def test_links_to_folders_are_followed(tmp_path):
 
 def test_nothing_to_read(tmp_path):
     make(tmp_path, "a/notes.txt")
-    with pytest.raises(EmptyGraphError, match=r"expected folders with photos under .*, found none; photos end in .bmp"):
+    with pytest.raises(
+        EmptyGraphError, match=r"expected folders with photos under .*, found none; photos end in .*.bmp"
+    ):
         graph_from_folders(tmp_path)
     with pytest.raises(GraphFileError, match="nowhere: cannot be read: No such file or directory"):
         graph_from_folders(tmp_path / "nowhere")

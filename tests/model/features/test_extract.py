@@ -195,7 +195,7 @@ def test_bad_photos(tmp_path, policy):
         "008.png",
     ]
     assert [(error.path[-7:], error.reason.split(";")[0]) for error in found.bad] == [
-        ("002.png", "this is no photo of a known format (JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM)"),
+        ("002.png", "this is no photo of a known format (JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM, AVIF, HEIF)"),
         ("005.png", "there is no such file"),
         ("007.png", found.bad[2].reason),
     ]
