@@ -132,7 +132,7 @@ def test_an_interruption_says_how_to_go_on(finegraph, file, manifest, tmp_path, 
     graph = manifest.parent / "graph.csv"
     stopped = finegraph("study", file, "--data", manifest, "--graph", graph, "--out", tmp_path / "out")
     assert stopped.code == 130
-    assert "stopped; the same command goes on" in stopped.err
+    assert "stopped; the cells that are done are kept; the same command goes on" in stopped.err
 
 
 def test_a_bad_photo_comes_with_the_setting_that_leaves_it_out(finegraph, file, manifest, tmp_path):
