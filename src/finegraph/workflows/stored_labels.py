@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from finegraph.data.samples import Samples
 from finegraph.data.sources import is_manifest, names_layout, parse_source, source_graph
-from finegraph.errors import InputError, RunFolderError
+from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.image_labels import count_image_labels
