@@ -1,5 +1,6 @@
 """What the documents say holds: their sessions run as printed, and what they name is there."""
 
+import ast
 import doctest
 import importlib
 import pkgutil
@@ -99,11 +100,49 @@ def test_links_and_files_that_are_named_exist(document):
 
 
 def test_public_names_are_what_all_says():
-    for name in finegraph.__all__:
-        assert getattr(finegraph, name) is not None
-    assert dir(finegraph) == sorted(finegraph.__all__)
+    tree = ast.parse((ROOT / "src/finegraph/__init__.py").read_text(encoding="utf-8"))
+    for_type_checkers = {
+        (node.module, alias.name)
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        for alias in node.names
+    }
+    loaded = {(module, name) for module, names in finegraph._HOME.items() for name in names}
+    assert for_type_checkers == loaded
+    assert sorted(finegraph.__all__) == sorted(["__version__", *(name for _, name in loaded)])
+    for module, name in loaded:
+        assert getattr(finegraph, name) is getattr(importlib.import_module(module), name)
+    assert set(finegraph.__all__) <= set(dir(finegraph))
     with pytest.raises(AttributeError, match="no attribute 'LabelGraf'"):
         _ = finegraph.LabelGraf
+
+
+def functions_with_arguments():
+    """The functions whose docstrings list arguments: where they are, what is listed, and what the signature has."""
+    for path in sorted((ROOT / "src/finegraph").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            listed = re.search(r"^Args:\n((?:    .*\n?|\n)+)", ast.get_docstring(node) or "", flags=re.MULTILINE)
+            if listed:
+                names = re.findall(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*):", listed[1], flags=re.MULTILINE)
+                given = node.args
+                signature = [one.arg for one in [*given.posonlyargs, *given.args]]
+                signature += [f"*{given.vararg.arg}"] if given.vararg else []
+                signature += [one.arg for one in given.kwonlyargs]
+                signature += [f"**{given.kwarg.arg}"] if given.kwarg else []
+                yield (
+                    f"{path.relative_to(ROOT)}:{node.lineno} {node.name}",
+                    [name for several in names for name in several.split(", ")],
+                    [name for name in signature if name not in ("self", "cls", "ctx")],
+                )
+
+
+def test_docstrings_list_the_arguments_of_the_signature():
+    found = list(functions_with_arguments())
+    assert len(found) > 100
+    assert [(where, listed, given) for where, listed, given in found if listed != given] == []
 
 
 def test_names_in_the_documents_exist():

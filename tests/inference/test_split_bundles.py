@@ -14,8 +14,8 @@ def test_bundles_of_kinds_change_nothing(monkeypatch, most):
     kinds = [links_of(graph, kind) for kind in graph.kinds]
     scores = 10 * torch.randn(3, len(graph), dtype=torch.float64, generator=torch.manual_seed(0))
     together = split.minimum_norm_split(kinds, scores)
-    assert len(split._bundles(kinds, split.MOST_TOGETHER // 4)) == 1
-    monkeypatch.setattr(split, "MOST_TOGETHER", most * 4)
+    assert len(split._bundles(kinds, split.MAX_TOGETHER // 4)) == 1
+    monkeypatch.setattr(split, "MAX_TOGETHER", most * 4)
     assert len(split._bundles(kinds, most)) > 1
     found = split.minimum_norm_split(kinds, scores)
     torch.testing.assert_close(found.fine, together.fine)
@@ -43,9 +43,9 @@ def test_large_graphs_have_no_factor(monkeypatch):
     graph = sample_menu()
     kinds = [links_of(graph, kind) for kind in graph.kinds]
     count = sum(kind.count for kind in kinds)
-    monkeypatch.setattr(split, "_MOST_LABELS", count - 1)
+    monkeypatch.setattr(split, "_MAX_LABELS", count - 1)
     assert split.factor_of(kinds, len(graph)) is None
-    monkeypatch.setattr(split, "_MOST_LABELS", count)
-    monkeypatch.setattr(split, "_MOST_CELLS", count * len(graph) - 1)
+    monkeypatch.setattr(split, "_MAX_LABELS", count)
+    monkeypatch.setattr(split, "_MAX_CELLS", count * len(graph) - 1)
     assert split.factor_of(kinds, len(graph)) is None
     assert split.factor_of([], len(graph)) is None

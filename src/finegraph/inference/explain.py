@@ -19,7 +19,7 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference.answers import Explanation, Part
-from finegraph.inference.split import MOST_TOGETHER, Links, factor_of, minimum_norm_split, side_by_side
+from finegraph.inference.split import MAX_TOGETHER, Links, factor_of, minimum_norm_split, side_by_side
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.kind_tensors import KindTensors
 
@@ -103,7 +103,7 @@ class _Plain(NamedTuple):
         if not self.kinds:
             split = minimum_norm_split([], _finite(fine))
             return split.fine, coarse[:, :0]
-        few = len(self.joined.fine) * (len(fine) + 1) <= MOST_TOGETHER
+        few = len(self.joined.fine) * (len(fine) + 1) <= MAX_TOGETHER
         links = [self.joined] if few else self.links
         parts = torch.split(coarse.index_select(1, self.columns), [one.count for one in links], dim=1)
         scores = fine

@@ -47,7 +47,7 @@ class AllMembers(Constants):
         start = 0
         for kind in kinds:
             tables = kind.members.tables
-            # `restore` has for each group its place among the rows of the tables; turned round, the group of each row.
+            # `restore` has for each group its place among the rows of the tables; inverted, the group of each row.
             groups = torch.split(torch.argsort(kind.members.restore) + start, [len(table) for table in tables])
             for table, own in zip(tables, groups, strict=True):
                 by_width.setdefault(table.shape[1], []).append(table)

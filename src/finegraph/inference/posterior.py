@@ -33,8 +33,8 @@ from finegraph.inference.questions import Effects, best_questions, expected_effe
 from finegraph.inference.statements import rounding_of, sure_statements
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 
-MOST_STATES = 1_000_000
-"""How many states `enumerate_joint` lists at the most."""
+MAX_STATES = 1_000_000
+"""The number of states that `enumerate_joint` lists at most."""
 
 
 class JointScores(NamedTuple):
@@ -174,7 +174,7 @@ class Posterior:
         return fine if kind is None else self.kind_log_probs(kind, fine)
 
     def kind_log_probs(self, kind: str, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch label"]:
-        """`log_probs(kind)` for who has the log probabilities of the fine labels, `log_probs()`, already."""
+        """`log_probs(kind)` from the log probabilities of the fine labels, if already computed."""
         tensors = self.tensors.kind(kind)
         scores = self._kind_scores()
         own = None if scores is None else wide(scores[:, tensors.columns]).to(fine.dtype)
@@ -275,7 +275,7 @@ class Posterior:
 
         Args:
             risk: how often a statement may be wrong.
-            marginals: those of this posterior, for who has them already.
+            marginals: those of this posterior, if already computed.
         """
         _check_risk("answer", risk)
         marginals = self.marginals() if marginals is None else marginals
@@ -289,7 +289,7 @@ class Posterior:
         the fine label, are not listed.
 
         Args:
-            count: how many are listed at the most.
+            count: how many to list at most.
             risk: how often a settled answer may be wrong.
         """
         effects = self.expected_effects(risk)
@@ -354,8 +354,8 @@ class Posterior:
                     else wide(scores[:, kind.columns])
                 )
                 row, label, given = kind.choices(states[:, 0], own)
-                if len(row) > MOST_STATES:
-                    raise InputError(f"the joint has over {MOST_STATES:,} states, too many to list; ask for marginals")
+                if len(row) > MAX_STATES:
+                    raise InputError(f"the joint has over {MAX_STATES:,} states, too many to list; ask for marginals")
                 states = torch.cat([states[row], label.unsqueeze(1)], dim=1)
                 log_probs = log_probs.index_select(1, row) + given
         columns = states.t()

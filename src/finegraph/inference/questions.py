@@ -86,7 +86,7 @@ def best_questions(tensors: GraphTensors, effects: Effects, count: int) -> list[
     Args:
         tensors: those of the graph.
         effects: what knowing each kind is expected to do.
-        count: how many are listed at the most.
+        count: how many to list at most.
 
     Raises:
         InputError: a count below 1.

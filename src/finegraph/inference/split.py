@@ -22,11 +22,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 _PRECISION = 1e-12
-_MOST_STEPS = 2000
-MOST_TOGETHER = 1 << 20
+_MAX_STEPS = 2000
+MAX_TOGETHER = 1 << 20
 """How many numbers are gathered at once; small kinds one by one would take more time in Python than in sums."""
-_MOST_LABELS = 1024
-_MOST_CELLS = 1 << 22
+_MAX_LABELS = 1024
+_MAX_CELLS = 1 << 22
 """How many coarse labels, and how many of these times fine labels, there may be for a factor."""
 
 
@@ -81,7 +81,7 @@ def minimum_norm_split(
 def factor_of(kinds: Sequence[Links], fine_count: int) -> Float[Tensor, "coarse coarse"] | None:
     """The Cholesky factor of I + G' G, worth keeping; None where there are no labels or it would be large."""
     count = sum(kind.count for kind in kinds)
-    if not count or count > _MOST_LABELS or count * fine_count > _MOST_CELLS:
+    if not count or count > _MAX_LABELS or count * fine_count > _MAX_CELLS:
         return None
     edges = side_by_side(kinds)
     matrix = torch.zeros(fine_count, count, dtype=torch.float64)
@@ -96,7 +96,7 @@ def _solve(
     """(I + G G')^-1 of each row of `right`."""
     if not kinds:
         return right.clone()
-    bundles = _bundles(kinds, MOST_TOGETHER // max(1, len(right)))
+    bundles = _bundles(kinds, MAX_TOGETHER // max(1, len(right)))
     sizes = [bundle.count for bundle in bundles]
     fine_count = right.shape[1]
 
@@ -118,7 +118,7 @@ def _solve(
     size = (residual * direction).sum(dim=1, keepdim=True)
     goal = size * _PRECISION**2
     tiny = torch.finfo(right.dtype).tiny
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         if bool((size <= goal).all()):
             break
         image = direction + up(down(direction))
@@ -132,12 +132,12 @@ def _solve(
     return right - down(solution)
 
 
-def _bundles(kinds: Sequence[Links], most_edges: int) -> list[Links]:
-    """Kinds side by side as if they were one, in order, each bundle with so many edges at the most unless it is one."""
+def _bundles(kinds: Sequence[Links], max_edges: int) -> list[Links]:
+    """Kinds side by side as if they were one, in order; a bundle of several has at most `max_edges` edges."""
     groups: list[list[Links]] = []
     edges = 0
     for kind in kinds:
-        if not groups or edges + len(kind.fine) > most_edges:
+        if not groups or edges + len(kind.fine) > max_edges:
             groups.append([])
             edges = 0
         groups[-1].append(kind)

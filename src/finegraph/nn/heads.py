@@ -41,18 +41,18 @@ class Head(nn.Module):
         self.features, self.graph = features, graph
         self.fine = nn.Linear(features, len(graph), bias=bias)
         self.register_buffer("graph_digest", None)
-        self._settle()
-        self.register_load_state_dict_post_hook(_settle_loaded)  # type: ignore[no-untyped-call]
+        self._move_tensors()
+        self.register_load_state_dict_post_hook(_move_tensors_of_loaded)  # type: ignore[no-untyped-call]
 
-    def _settle(self) -> None:
-        """Let what is made from the graph be where the weights are, and be what it should, wherever they come from."""
+    def _move_tensors(self) -> None:
+        """Make the graph's digest and tensors anew on the device of the weights."""
         device = self.fine.weight.device
         self.graph_digest = torch.tensor(list(bytes.fromhex(self.graph.digest)), dtype=torch.uint8, device=device)
         self._tensors = graph_tensors(self.graph, CPU if device.type == "meta" else device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Head:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._settle()
+        self._move_tensors()
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Head(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._settle()
+        self._move_tensors()
 
     @property
     def tensors(self) -> GraphTensors:
@@ -84,9 +84,9 @@ class Head(nn.Module):
             raise ShapeError(f"{what}: expected shape (batch, {size}), got {tuple(features.shape)}")
 
 
-def _settle_loaded(head: Head, _: object) -> None:
+def _move_tensors_of_loaded(head: Head, _: object) -> None:
     """After weights were loaded, which may have put them on another device."""
-    head._settle()
+    head._move_tensors()
 
 
 class SoftmaxHead(Head):
@@ -183,8 +183,8 @@ class BipartiteHead(Head):
         for parameter in self.coarse.parameters():
             nn.init.zeros_(parameter)
 
-    def _settle(self) -> None:
-        super()._settle()
+    def _move_tensors(self) -> None:
+        super()._move_tensors()
         self._edges = laplacian_edges(self.graph, self._tensors.device)
 
     @property
