@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from finegraph.evaluation.asking import Asked
 from finegraph.evaluation.calibration_error import Bin, Calibration
 from finegraph.evaluation.metrics import Mistakes
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
@@ -49,6 +50,7 @@ def names_after(start):
         ("`sure`: for each photo", Sure),
         ("`unknown`:", Unknown),
         ("photo). Of more than 2,000 photos", Retrieval),
+        ("more than 50 million looks at a link", Asked),
     ],
 )
 def test_every_name_is_documented(start, kind):

@@ -38,6 +38,9 @@ def evaluate(
         typer.Option("--box/--no-box", help="Whether photos are cut to their boxes; by default as in training."),
     ] = None,
     risk: Annotated[float, typer.Option(min=0.0, max=1.0, help="How often the sure answer may be wrong.")] = 0.05,
+    questions: Annotated[
+        int, typer.Option(min=0, help="How many questions to ask about a photo, to see how many settle it; 0 for none.")
+    ] = 3,
     calibrate: Annotated[
         str | None,
         typer.Option(
@@ -92,6 +95,7 @@ def evaluate(
             box=box,
             name=name,
             risk=risk,
+            questions=questions,
             calibrate=calibrate,
             save_calibration=save_calibration,
             unknown=unknown,
@@ -125,6 +129,7 @@ def _print(to: Console, found: RunEvaluation) -> None:
     print_table(to, ("figure", "value"), _figures(result), right=(1,))
     _print_kinds(to, result)
     _print_sure(to, result)
+    _print_questions(to, result)
     _print_calibration(to, found)
     _print_unknown(to, result)
     _print_retrieval(to, result)
@@ -190,6 +195,22 @@ def _print_sure(to: Console, result: EvaluationResult) -> None:
         f"sure answers at a risk of {sure.risk:.1%}: for {_percent(sure.coverage)} of the photos, "
         f"{_percent(sure.realised_risk)} of them wrong" + (f" ({', '.join(levels)})" if levels else "")
     )
+
+
+def _print_questions(to: Console, result: EvaluationResult) -> None:
+    """How many questions settle how many photos."""
+    asked = result.questions
+    if asked is None or len(asked.settled) < 2:
+        return
+    to.print(
+        f"the best questions about {count(asked.photos, 'photo')}, answered as the graph says; settled: the best label "
+        f"is sure at a risk of {asked.risk:.1%}"
+    )
+    rows = [
+        (str(number), _percent(settled), _percent(right), _percent(top1))
+        for number, (settled, right, top1) in enumerate(zip(asked.settled, asked.right, asked.top1, strict=True))
+    ]
+    print_table(to, ("questions", "settled", "right of these", "top 1"), rows, right=(0, 1, 2, 3))
 
 
 def _print_calibration(to: Console, found: RunEvaluation) -> None:

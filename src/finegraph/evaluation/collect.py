@@ -7,6 +7,7 @@ Probabilities of all fine labels are never kept, so a graph of 100,000 labels ne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError, ShapeError, TargetError
 from finegraph.evaluation import metrics
+from finegraph.evaluation.asking import QuestionCollector
 from finegraph.evaluation.details import DetailCollector
 from finegraph.evaluation.figures import figures
 from finegraph.evaluation.relations import UNJUDGED, Indices, judge_kind
@@ -40,6 +42,7 @@ class Collector:
         scores: which scores of unknown photos to keep, by name.
         name_of: what to call a sample in messages.
         details: takes in what a report shows of single photos.
+        questions: asks about photos, to see how many questions settle them.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -60,11 +63,13 @@ class Collector:
         scores: Sequence[str] = (),
         name_of: Callable[[int], str] = "sample {}".format,
         details: DetailCollector | None = None,
+        questions: QuestionCollector | None = None,
     ) -> None:
         if not 0.0 <= risk < 1.0:
             raise InputError(f"risk must be at least 0 and below 1, got {risk}")
         self.graph, self.risk, self.temperature, self.views = graph, risk, temperature, views
         self._scores, self._name_of, self._details = tuple(scores), name_of, details
+        self._questions = questions
         self._parts: list[SampleResults] = []
         self._count = 0
 
@@ -130,6 +135,8 @@ class Collector:
         right = np.full(labels.shape, UNJUDGED, dtype=np.int8)
         if self._details is not None:
             self._details.add(posterior, log_probs, numbers, truth_numbers, seen)
+        if self._questions is not None:
+            self._questions.add(posterior, truth_numbers, numbers)
         for place, name in enumerate(self.graph.kinds):
             right[:, place] = judge_kind(self.graph.kind(name), labels[:, place], truth_numbers, seen.get(name))
         return SampleResults(
@@ -173,7 +180,8 @@ class Collector:
         Raises:
             InputError: there were no photos.
         """
-        return figures(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
+        found = figures(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
+        return found if self._questions is None else replace(found, questions=self._questions.figures())
 
 
 def _check_labels(what: str, labels: Tensor, count: int) -> None:

@@ -15,8 +15,9 @@ import numpy as np
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.errors import DataError
+from finegraph.evaluation.asking import QuestionCollector, photos_to_ask
 from finegraph.evaluation.collect import Collector
-from finegraph.evaluation.details import DetailCollector
+from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photo_batches import PhotoOptions, PhotoSettings, Progress, Told, photo_batches
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
@@ -62,6 +63,7 @@ def evaluate_photos(
     risk: float = 0.05,
     foreign: Samples | None = None,
     details: DetailCollector | None = None,
+    questions: int = 0,
     progress: Progress | None = None,
     known: Features | None = None,
     **options: Unpack[PhotoOptions],
@@ -74,6 +76,7 @@ def evaluate_photos(
         risk: the share of sure answers that may be wrong.
         foreign: photos of none of the classes, to see how many of them are found.
         details: takes in what a report shows of single photos.
+        questions: how many questions to ask about a photo at the most, to see how many settle it; 0 for none.
         progress: is told how many of how many photos are done.
         known: the features of the centre of each photo, where they were computed already.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
@@ -89,6 +92,10 @@ def evaluate_photos(
         raise DataError(f"expected photos with labels to compare answers with, got {len(samples)} without any")
     if foreign is not None:
         refuse_known(foreign, classifier)
+    asking = None
+    if questions:
+        chosen = photos_to_ask(classifier.graph, draw_order(samples), fine.numpy())
+        asking = QuestionCollector(classifier.graph, risk, questions, chosen)
     score = DEFAULT_SCORE if classifier.unknown is None else classifier.unknown.score
     collector = Collector(
         classifier.graph,
@@ -98,6 +105,7 @@ def evaluate_photos(
         scores=(score,) if foreign is None else tuple(UNKNOWN_SCORES),
         name_of=lambda number: str(samples[number].path),
         details=details,
+        questions=asking,
     )
     told = Told(progress, len(samples) + (0 if foreign is None else len(foreign)))
     bad: list[BadPhoto] = []

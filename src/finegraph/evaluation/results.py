@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from finegraph.errors import InputError
+from finegraph.evaluation.asking import Asked
 from finegraph.evaluation.calibration_error import Bin, Calibration
 from finegraph.evaluation.metrics import Mistakes
 from finegraph.evaluation.retrieval import Retrieval
@@ -70,6 +71,7 @@ class EvaluationResult:
     sure: Sure
     unknown: Unknown | None = None
     retrieval: Retrieval | None = None
+    questions: Asked | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON can hold it, with the name and version of the form."""
@@ -95,7 +97,7 @@ class EvaluationResult:
                 if values.get(name) is not None:
                     values[name] = make(values[name])
             return cls(**values)
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, KeyError) as error:
             raise InputError(f"the evaluation result has missing or unknown parts: {error}") from None
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -139,5 +141,8 @@ _PARTS: dict[str, Callable[[Any], object]] = {
     "sure": lambda value: Sure(**value),
     "unknown": lambda value: Unknown(**value),
     "retrieval": lambda value: Retrieval(**value),
+    "questions": lambda value: Asked(
+        **{**value, **{name: tuple(value[name]) for name in ("settled", "right", "top1")}}
+    ),
 }
 """The parts that are more than numbers and names, each with what makes it of its JSON form."""

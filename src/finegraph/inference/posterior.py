@@ -361,6 +361,21 @@ class Posterior:
         columns = states.t()
         return JointTable(columns[0], dict(zip(self.graph.kinds, columns[1:], strict=True)), log_probs)
 
+    def some(self, rows: Sequence[int], evidence: Float[Tensor, "row fine_and_coarse"] | None = None) -> Posterior:
+        """The posterior of some of its samples.
+
+        Args:
+            rows: the numbers of the samples.
+            evidence: log likelihoods to condition these on as well; use `given` for evidence by name.
+        """
+        index = torch.tensor(rows, dtype=torch.int64, device=self.fine_scores.device)
+        own = None if self.evidence is None else self.evidence[index]
+        if evidence is not None:
+            evidence = evidence.to(index.device)
+            own = evidence if own is None else own + evidence
+        coarse = None if self.coarse_scores is None else self.coarse_scores[index]
+        return Posterior(self.graph, self.fine_scores[index], coarse, evidence=own, tensors=self.tensors)
+
     def tempered(self, temperature: float) -> Posterior:
         """The posterior with all scores divided by a temperature: above 1 less sure of everything, below 1 surer.
 

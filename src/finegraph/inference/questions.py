@@ -26,7 +26,7 @@ from finegraph.inference.marginals import MAX_TOGETHER, AllMembers
 from finegraph.inference.sums.graph_tensors import GraphTensors
 from finegraph.inference.sums.kind_tensors import KindTensors
 
-_NOTHING = 1e-9
+NO_GAIN = 1e-9
 """A gain below this many bits is rounding: the kind is known already, or says nothing about the fine label."""
 
 
@@ -96,7 +96,7 @@ def best_questions(tensors: GraphTensors, effects: Effects, count: int) -> list[
     graph = tensors.graph
     binary = {name for name in graph.kinds if graph.kind(name).binary}
     # Equal kinds keep the order of the graph, whatever the last bits of their gains.
-    order = torch.sort(effects.gain.div(_NOTHING).round(), dim=1, descending=True, stable=True).indices[:, :count]
+    order = torch.sort(effects.gain.div(NO_GAIN).round(), dim=1, descending=True, stable=True).indices[:, :count]
     chosen = [values.gather(1, order).tolist() for values in (effects.gain, effects.after, effects.settles)]
     found = []
     for kinds, before, *row in zip(order.tolist(), effects.before.tolist(), *chosen, strict=True):
@@ -105,7 +105,7 @@ def best_questions(tensors: GraphTensors, effects: Effects, count: int) -> list[
             [
                 Question(name, name in binary, gain, before, max(before, min(after, 1.0)), min(settles, 1.0))
                 for name, gain, after, settles in asked
-                if gain > _NOTHING
+                if gain > NO_GAIN
             ]
         )
     return found

@@ -227,19 +227,6 @@ def _explanations(posterior: Posterior, best: Sequence[tuple[Answer, ...]]) -> d
     rows = [row for row, answers in enumerate(best) if len(answers) > 1]
     if not rows:
         return {}
-    chosen = posterior if len(rows) == len(posterior) else _some(posterior, rows)
+    chosen = posterior if len(rows) == len(posterior) else posterior.some(rows)
     found = chosen.explain([best[row][0].label for row in rows], [best[row][1].label for row in rows])
     return dict(zip(rows, found, strict=True))
-
-
-def _some(posterior: Posterior, rows: Sequence[int]) -> Posterior:
-    """The posterior of some of its samples."""
-    index = torch.tensor(rows, device=posterior.fine_scores.device)
-    coarse, evidence = posterior.coarse_scores, posterior.evidence
-    return Posterior(
-        posterior.graph,
-        posterior.fine_scores[index],
-        None if coarse is None else coarse[index],
-        evidence=None if evidence is None else evidence[index],
-        tensors=posterior.tensors,
-    )

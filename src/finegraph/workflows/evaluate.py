@@ -92,6 +92,7 @@ def evaluate_run(
     box: bool | None = None,
     name: str | None = None,
     risk: float = 0.05,
+    questions: int = 3,
     calibrate: str | None = None,
     save_calibration: bool = False,
     unknown: str | None = None,
@@ -116,6 +117,7 @@ def evaluate_run(
         box: whether photos are cut to their boxes; by default as in training.
         name: of the evaluation; by default made of the split and what is special.
         risk: the share of sure answers that may be wrong.
+        questions: how many questions to ask about a photo at the most, to see how many settle it; 0 for none.
         calibrate: the split to fit a temperature and a threshold for unknown photos on first. By default those that are
             saved with the model are used.
         save_calibration: whether to save what was fitted with the model.
@@ -139,6 +141,8 @@ def evaluate_run(
     place = _Place.of(run)
     if save_calibration and calibrate is None:
         raise InputError("there is no calibration to save; say on which split it is to be fitted")
+    if questions < 0:
+        raise InputError(f"questions: expected how many questions to ask at the most, at least 0, got {questions}")
     if name is not None:
         check_name(place.evaluations, name)
     source = _source(place, data)
@@ -180,7 +184,14 @@ def evaluate_run(
     start = 0 if fitted_on is None else len(fitted_on)
     collector = DetailCollector(classifier.graph, draw_order(evaluated)) if details else None
     found = evaluate_photos(
-        classifier, evaluated, risk=risk, foreign=foreign, details=collector, progress=told.part(start), **options
+        classifier,
+        evaluated,
+        risk=risk,
+        foreign=foreign,
+        details=collector,
+        questions=questions,
+        progress=told.part(start),
+        **options,
     )
     about = {"model": os.fspath(run), "data": source, "split": split}
     found = found._replace(result=replace(_completed(found.result, about, calibrate, fit), retrieval=judged))

@@ -1,0 +1,154 @@
+"""How many questions settle how many photos.
+
+A photo is settled once its best fine label has a probability of at least 1 - risk. Until then the question with the
+largest expected gain (`Posterior.questions`) is asked, and answered as the graph says of the true class: the parent,
+"one of these" where there are several, nothing where it is unknown. No question is asked twice. Cost: a pass over the
+edges for each question to each photo, so of many photos, or with large graphs, only some are asked about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.data.dataset import MISSING
+from finegraph.evaluation.relations import Indices
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.inference.questions import NO_GAIN
+from finegraph.inference.statements import rounding_of
+from finegraph.inference.tensors import graph_tensors
+
+MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
+"""How many photos are asked about at the most, and how many links of them to labels are looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What asking the best questions does. The entry n of a list is that after n questions at the most.
+
+    Attributes:
+        risk: how often a settled answer may be wrong.
+        photos: how many photos were asked about.
+        settled: the share of them that is settled.
+        right: the share of right fine labels among the settled ones.
+        top1: the share of right fine labels among all of them.
+        first: for each kind, the share of them of which it is asked first.
+    """
+
+    risk: float
+    photos: int
+    settled: tuple[float, ...]
+    right: tuple[float | None, ...]
+    top1: tuple[float, ...]
+    first: dict[str, float]
+
+
+def photos_to_ask(graph: LabelGraph, order: NDArray[np.uint64], fine: Indices) -> Indices:
+    """The numbers of the photos that are asked about: all with a fine label, or some where they are too many.
+
+    Args:
+        graph: the label graph.
+        order: for each photo a number that looks random; those with the smallest are taken.
+        fine: the true fine labels, `MISSING` where not known.
+    """
+    links = len(graph) + sum(len(graph.edges(kind)[0]) for kind in graph.kinds)
+    count = min(MAX_PHOTOS, max(1, MAX_NUMBERS // links))
+    labelled = np.flatnonzero(fine != MISSING)
+    return labelled[np.argsort(order[labelled], kind="stable")[:count]]
+
+
+class QuestionCollector:
+    """Takes in posteriors batch by batch, asks about their photos, and gives the figures.
+
+    Args:
+        graph: the label graph.
+        risk: how often a settled answer may be wrong.
+        count: how many questions are asked about a photo at the most.
+        photos: the numbers of the photos to ask about; None for all with a fine label.
+    """
+
+    def __init__(self, graph: LabelGraph, risk: float, count: int, photos: Indices | None = None) -> None:
+        self.graph, self.risk, self.count, self._photos = graph, risk, count, photos
+        self._settled: list[NDArray[np.bool_]] = [np.zeros((0, count + 1), dtype=bool)]
+        self._right = list(self._settled)
+        self._columns = graph_tensors(graph).columns
+        self._first = np.zeros(len(graph.kinds), dtype=np.int64)
+
+    def add(self, posterior: Posterior, fine: Indices, numbers: Indices) -> None:
+        """Ask about the photos of a batch.
+
+        Args:
+            posterior: one sample per photo, without evidence.
+            fine: the true fine label of each, `MISSING` where it is not known.
+            numbers: the number of each photo.
+        """
+        chosen = fine != MISSING
+        if self._photos is not None:
+            chosen &= np.isin(numbers, self._photos)
+        rows = np.flatnonzero(chosen)
+        if len(rows):
+            settled, right = self._ask(posterior.some(rows.tolist()), fine[rows])
+            self._settled.append(settled)
+            self._right.append(right)
+
+    def _ask(self, posterior: Posterior, fine: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """For each photo and number of questions, whether it is settled, and whether its best label is right."""
+        photos, kinds = len(fine), len(self.graph.kinds)
+        settled = np.zeros((photos, self.count + 1), dtype=bool)
+        right = np.zeros_like(settled)
+        asked = torch.zeros(photos, kinds, dtype=torch.bool)
+        told = torch.zeros(photos, len(self.graph) + posterior.tensors.coarse_count, dtype=torch.float64)
+        left = np.arange(photos)
+        for step in range(self.count + 1):
+            now = posterior.some(left.tolist(), told[left])
+            log_probs, best = now.log_probs().max(dim=1)
+            sure = (log_probs.double().exp() >= 1.0 - self.risk - rounding_of(log_probs.dtype)).cpu().numpy()
+            settled[left[sure], step:] = True
+            right[left, step:] = (best.cpu().numpy() == fine[left])[:, None]
+            left = left[~sure]
+            if step == self.count or not len(left) or not kinds:
+                break
+            gain = now.some(np.flatnonzero(~sure).tolist()).expected_effects(self.risk).gain.cpu()
+            most, kind = gain.masked_fill(asked[left], -1.0).max(dim=1)
+            worth = (most > NO_GAIN).numpy()
+            left, kind = left[worth], kind[torch.from_numpy(worth)]
+            asked[left, kind] = True
+            if step == 0:
+                self._first += np.bincount(kind.numpy(), minlength=kinds)
+            for photo, number in zip(left.tolist(), kind.tolist(), strict=True):
+                self._tell(told[photo], int(fine[photo]), number)
+        return settled, right
+
+    def _tell(self, told: Tensor, fine: int, number: int) -> None:
+        """Put what the graph says of a class in one kind into its evidence; nothing where it is unknown."""
+        kind = self.graph.kind(self.graph.kinds[number])
+        parents = kind.coarse[kind.starts[fine] : kind.starts[fine + 1]]
+        if not len(parents):
+            return
+        columns = self._columns[kind.name]
+        own = told[len(self.graph) + columns.start : len(self.graph) + columns.stop]
+        own[:] = -torch.inf
+        own[parents.tolist()] = 0.0
+
+    def figures(self) -> Asked | None:
+        """The figures of all photos so far; None where there were none."""
+        settled, right = np.concatenate(self._settled), np.concatenate(self._right)
+        photos = len(settled)
+        if not photos:
+            return None
+        right_of_settled = [
+            float(own[done].mean()) if done.any() else None for done, own in zip(settled.T, right.T, strict=True)
+        ]
+        return Asked(
+            risk=self.risk,
+            photos=photos,
+            settled=tuple(settled.mean(axis=0).tolist()),
+            right=tuple(right_of_settled),
+            top1=tuple(right.mean(axis=0).tolist()),
+            first={name: int(times) / photos for name, times in zip(self.graph.kinds, self._first, strict=True)},
+        )
