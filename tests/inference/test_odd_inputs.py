@@ -85,6 +85,44 @@ def test_a_sample_with_nan_leaves_the_others_alone():
     assert given.probs()[1].tolist() == pytest.approx([0, 0.5, 0.5])
 
 
+ASK = {
+    "top": lambda posterior: posterior.top(1),
+    "top of a kind": lambda posterior: posterior.top(1, "dish"),
+    "answer": lambda posterior: posterior.answer(),
+    "explain": lambda posterior: posterior.explain("a", "b"),
+    "questions": lambda posterior: posterior.questions(),
+    "sample": lambda posterior: posterior.sample(),
+}
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("head", [fg.BipartiteHead, fg.SoftmaxHead])
+@pytest.mark.parametrize("ask", ASK)
+def test_features_that_are_no_numbers_have_no_answer(ask, head, value):
+    features = torch.randn(3, 4)
+    features[1, 2] = value
+    posterior = head(4, GRAPH)(features)
+    with pytest.raises(InputError, match="sample 1: there is no answer, since its scores are NaN or infinite"):
+        ASK[ask](posterior)
+    ASK[ask](posterior.some([0, 2]))
+
+
+def test_scores_that_overflow_in_float16_have_no_answer():
+    head = fg.BipartiteHead(4, GRAPH).half()
+    with torch.no_grad():
+        head.fine.weight.fill_(300.0)
+    posterior = head(torch.full((2, 4), 100.0).half() * torch.tensor([[0.01], [1.0]]).half())
+    with pytest.raises(InputError, match=r"sample 1: .* in float16, scores above 65,504 become infinite"):
+        posterior.top(1)
+    wide = head.float()(torch.full((1, 4), 100.0))
+    assert 0 < wide.top(1)[0][0].probability <= 1
+
+
+def test_a_fine_label_that_is_ruled_out_is_no_fault():
+    posterior = fg.Posterior(GRAPH, torch.tensor([[0.0, -torch.inf, 0.5]]))
+    assert posterior.top(3)[0][-1] == ("b", 0.0)
+
+
 def test_precisions_may_differ():
     coarse = torch.tensor([[1e8, 1e8 + 1]], dtype=torch.float64)
     graph = fg.LabelGraph.from_parents(["a", "b"], {"kind": [0, 1]})

@@ -430,6 +430,20 @@ def test_wrong_options_are_found_before_any_photo_is_opened(model, options, word
         model.predict("missing.jpg", **options)
 
 
+def test_a_photo_whose_scores_are_no_numbers_is_named(model, photos):
+    """The network is whole but for one photo, whose feature it makes infinite."""
+    look = model.network.forward
+
+    def broken(pixels):
+        posterior = look(pixels)
+        posterior.fine_scores[1] = torch.nan
+        return posterior
+
+    model.network.forward = broken
+    with pytest.raises(InputError, match=f"{photos[1]}: there is no answer, since its scores are NaN or infinite"):
+        model.predict(photos[:3])
+
+
 def test_chances_in_words():
     values = (1.0, 0.9999, 0.62, 0.1, 0.099, 1 / 4012, 3e-9, 1e-300, 0.0)
     assert [chance_words(value) for value in values] == [

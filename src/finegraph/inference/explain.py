@@ -19,6 +19,7 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference.answers import Explanation, Part
+from finegraph.inference.finite import refuse_nan
 from finegraph.inference.split import MAX_TOGETHER, Links, factor_of, minimum_norm_split, side_by_side
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.kind_tensors import KindTensors
@@ -170,7 +171,8 @@ def _finite(scores: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
 def _refuse_impossible(
     graph: LabelGraph, log_probs: Float[Tensor, "batch fine"], one: Int[Tensor, " batch"], two: Int[Tensor, " batch"]
 ) -> None:
-    """Raise if a fine label to explain has probability 0, by its score or by evidence."""
+    """Raise if a fine label to explain has probability 0, by its score or by evidence, or none that is a number."""
+    refuse_nan(log_probs)
     for index in (one, two):
         bad = log_probs.gather(1, index.unsqueeze(1)).isneginf().squeeze(1).nonzero()
         if len(bad):

@@ -12,7 +12,7 @@ kind, evidence of any form, the sure answer, explanations, samples. Nothing is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from finegraph.graph.json_file import canonical_json
 from finegraph.inference.answers import Answer, Explanation, Question, Statement
 from finegraph.inference.evidence import evidence_log_prob, log_likelihood
 from finegraph.inference.explain import PosteriorParts, explain
+from finegraph.inference.finite import SAMPLE, refuse_nan
 from finegraph.inference.marginals import Marginals, coarse_log_probs
 from finegraph.inference.numerics import wide
 from finegraph.inference.questions import Effects, best_questions, expected_effects
@@ -180,13 +181,20 @@ class Posterior:
         own = None if scores is None else wide(scores[:, tensors.columns]).to(fine.dtype)
         return tensors.label_log_probs(tensors.members.logsumexp(fine), own)
 
-    def marginals(self) -> Marginals:
+    def marginals(self, name_of: Callable[[int], str] = SAMPLE) -> Marginals:
         """The log probabilities of all labels at once: the fine ones, and those of all kinds side by side.
 
         The quickest way to ask for many kinds; without a gradient.
+
+        Args:
+            name_of: what to call a sample in messages.
+
+        Raises:
+            InputError: the scores of a sample are NaN or infinite.
         """
         with torch.no_grad():
             fine = self.log_probs()
+            refuse_nan(fine, name_of)
             scores = self._kind_scores()
             return Marginals(fine, coarse_log_probs(self.graph, fine, None if scores is None else wide(scores)))
 
@@ -263,7 +271,9 @@ class Posterior:
         labels = self._labels(kind)
         if count < 1:
             raise InputError(f"top: expected a count of at least 1, got {count}")
-        values, index = self.probs(kind).detach().topk(min(count, len(labels)), dim=1)
+        log_probs = self.log_probs(kind).detach()
+        refuse_nan(log_probs)
+        values, index = log_probs.exp().topk(min(count, len(labels)), dim=1)
         pairs = zip(values.tolist(), index.tolist(), strict=True)
         return [[Answer(labels[i], p) for p, i in zip(*row, strict=True)] for row in pairs]
 
@@ -301,6 +311,7 @@ class Posterior:
         with torch.no_grad():
             scores = self.joint_scores().scores
             fine = torch.log_softmax(scores.double(), dim=1)
+            refuse_nan(fine)
             return expected_effects(self.tensors, fine, self._kind_scores(), risk + rounding_of(scores.dtype))
 
     def _labels(self, kind: str | None) -> tuple[str, ...]:
@@ -331,7 +342,9 @@ class Posterior:
         if draws < 1:
             raise InputError(f"sample: expected at least 1 draw, got {draws}")
         with torch.no_grad():
-            fine = torch.multinomial(self.probs(), draws, replacement=True, generator=generator).t()
+            probs = self.probs()
+            refuse_nan(probs)
+            fine = torch.multinomial(probs, draws, replacement=True, generator=generator).t()
             scores = self._kind_scores()
             kinds = {}
             for kind in self.tensors.each():

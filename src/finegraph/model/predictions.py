@@ -147,10 +147,13 @@ def describe(
         settings: how many labels and questions, at which risk, and whether to explain.
         unknown: whether each photo is unknown, where there is a rule.
         surprise: how probable the evidence was by each photo alone; None where there is none.
+
+    Raises:
+        InputError: the scores of a photo are NaN or infinite; it is named.
     """
     top, risk = settings.top, float(settings.risk)
     with torch.no_grad():
-        marginals = posterior.marginals()
+        marginals = posterior.marginals(photos.__getitem__)
         (best,) = _best(marginals.fine.unsqueeze(1), [posterior.graph.fine], max(top, 2))
         kinds = _best_of_kinds(posterior, marginals.coarse, top)
         sure = posterior.answer(risk, marginals)
