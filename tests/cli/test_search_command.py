@@ -30,9 +30,10 @@ def test_a_table_of_hits(finegraph, place):
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     assert lines[0] == f"{photo}: 3 hits among 10 photos (exact search)"
-    assert lines[1].split() == ["similarity", "label", "photo"]
-    assert re.fullmatch(rf"1 +1\.000  {LABELS[2]} +{photo}", lines[2])
-    assert len(lines) == 5
+    assert lines[1] == f"this photo is in the index as {LABELS[2]}: {photo}"
+    assert lines[2].split() == ["similarity", "label", "photo"]
+    assert re.fullmatch(rf"1 +1\.000  {LABELS[2]} +{photo}", lines[3])
+    assert len(lines) == 6
 
 
 def test_conditions_filters_and_labels(finegraph, place):
@@ -60,7 +61,9 @@ def test_what_is_given(finegraph, place):
     options = ("--other", "restaurant", "--given", "restaurant=A", "--json")
     hits = json.loads(finegraph("search", place / "index", photo, *options).out)["queries"][0]["hits"]
     assert {hit["kinds"]["restaurant"][0] for hit in hits} == {"B"}
-    assert "expected a photo, and a kind" in finegraph("search", place / "index", photo, *options[2:]).err
+    document = json.loads(finegraph("search", place / "index", photo, *options[2:]).out)
+    assert document["given"] == {"restaurant": ["A"]}
+    assert {hit["kinds"]["restaurant"][0] for hit in document["queries"][0]["hits"]} == {"A"}
 
 
 def test_an_index_whose_making_was_interrupted_says_so(finegraph, place):

@@ -65,6 +65,7 @@ def test_one_photo_has_the_answer_of_the_library(server):
     assert (found["number"], found["photo"], body["bad"], body["given"]) == (0, "photo0.png", [], {})
     same(found, server.model.predict(picture(content), top=3, risk=0.2))
     assert "scores" not in found
+    assert found["in_index"] is None  # there is no index
 
 
 def test_questions_can_be_left_out(server):

@@ -121,11 +121,37 @@ def test_what_is_given_sharpens_a_condition(server, folder):
     assert [hit["label"] for hit in found["hits"]] == [hit.label for hit in expected.hits]
     assert {hit["kinds"]["restaurant"][0] for hit in found["hits"]} == {"B"}
     for data, words in (
-        ({"given": "restaurant=A"}, "given: expected same or other with it"),
+        (
+            {"where": "restaurant=B", "given": "restaurant=A"},
+            "no restaurant that is asked for agrees with what is given",
+        ),
         ({"same": "dish", "given": ["restaurant=A", "dish=egg rice"]}, "no fine label"),
     ):
         response = server.client.post("/v1/search", files=files(content), data=data)
         assert (response.status_code, words in response.json()["detail"]) == (422, True), response.text
+
+
+def test_what_is_given_alone_finds_photos_that_agree(server):
+    content = photo_bytes(33)
+    data = {"given": ["restaurant=A", "dish=mapo tofu", "dish=kung pao"], "where": "spicy=yes", "count": "20"}
+    body = server.client.post("/v1/search", files=files(content), data=data).json()
+    assert body["given"] == {"restaurant": ["A"], "dish": ["kung pao", "mapo tofu"]}
+    assert {hit["label"] for hit in body["photos"][0]["hits"]} == {"mapo tofu @ A"}
+    assert server.client.post("/v1/search", files=files(content)).json()["given"] == {}
+
+
+def test_a_photo_of_the_index_is_said_to_be_in_it(server, folder):
+    label = next(iter(tiny.TABLE))
+    own, other = (folder / "photos" / label / "1.png").read_bytes(), photo_bytes(33)
+    data = {"where": "restaurant=B"}  # whatever the filter
+    searched = server.client.post("/v1/search", files=files(own, other), data=data).json()["photos"]
+    answered = server.client.post("/v1/predict", files=files(own, other), data={"questions": "0"}).json()["photos"]
+    for found, strange in (searched, answered):
+        (copy,) = found["in_index"]
+        assert (copy["name"], copy["label"], copy["guess"]) == ("1.png", label, None)
+        assert copy["kinds"]["restaurant"] == ["A"]
+        assert server.client.get(copy["thumbnail"]).headers["content-type"] == "image/jpeg"
+        assert strange["in_index"] == []
 
 
 def test_thumbnails_are_had_by_the_keys_of_hits_only(server):

@@ -154,9 +154,37 @@ def test_what_is_known_of_a_photo_sharpens_a_condition(place, index, model):
     assert several.queries[0].hits == search_index(place / "index", [query], other=["restaurant"]).queries[0].hits
     with pytest.raises(UnknownNameError, match="unknown label 'C' of kind 'restaurant'"):
         search_index(place / "index", [query], other=["restaurant"], given=["restaurant=C"])
-    for options in ({"photos": [query]}, {"labels": [LABELS[0]], "other": ["restaurant"]}):
-        with pytest.raises(InputError, match="expected a photo, and a kind that is to be the same or another"):
-            search_index(place / "index", **options, given=["restaurant=A"])
+    with pytest.raises(InputError, match="expected a photo with what is given, which says what is on it"):
+        search_index(place / "index", labels=[LABELS[0]], other=["restaurant"], given=["restaurant=A"])
+
+
+def test_what_is_known_of_a_photo_alone_finds_photos_that_agree(place, index, model):
+    query = place / "query.png"
+    result = search_index(place / "index", [query], given=["restaurant=A"], where=["dish!=kung pao"], count=20)
+    assert result.given == {"restaurant": ("A",)}
+    assert {hit.label for hit in result.queries[0].hits} == {"mapo tofu @ A"}
+    found = search_photos(
+        index, model, query, given={"restaurant": "A", "spicy": None}, where={"restaurant": {"A", "B"}}
+    )
+    assert {hit.kinds["restaurant"] for hit in found[0].hits} == {("A",)}
+    with pytest.raises(InputError, match="no restaurant that is asked for agrees with what is given"):
+        search_photos(index, model, query, given={"restaurant": "A"}, where={"restaurant": "B"})
+    with pytest.raises(InputError, match="expected a label or a set of labels, got dict; ask for the same or another"):
+        search_photos(index, model, query, given={"restaurant": {"A": 0.9, "B": 0.1}})
+
+
+def test_a_photo_of_the_index_is_said_to_be_in_it(place, index):
+    file = place / "photos" / LABELS[1] / "2.png"
+    copy = place / "copy.png"
+    copy.write_bytes(file.read_bytes())
+    result = search_index(place / "index", [copy, place / "query.png"], where=["restaurant=A"], others_only=True)
+    found, strange = result.queries
+    (stored,) = found.in_index
+    assert (stored.path, stored.label, stored.guess, stored.kinds["restaurant"]) == (str(file), LABELS[1], None, ("B",))
+    assert strange.in_index == ()
+    assert result.to_dict()["queries"][0]["in_index"][0]["label"] == LABELS[1]
+    assert f"this photo is in the index as {LABELS[1]}" in search_page(result)
+    assert index.copies(b"0" * 16) == []
 
 
 def test_filters_as_text(index):

@@ -39,7 +39,9 @@ def search(
     ] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND=LABEL", help="What is known of the photo, for --same and --other; repeat for more."),
+        typer.Option(
+            metavar="KIND=LABEL", help="What is known of the photo: only photos that agree, or for --same and --other."
+        ),
     ] = None,
     per_label: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many of each label.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many photos to find.")] = 10,
@@ -90,10 +92,14 @@ def search(
 
 def _print(to: Console, result: SearchResult) -> None:
     """What was found, query after query."""
+    from finegraph.workflows.search_page import in_index_words
+
     for place, query in enumerate(result.queries):
         if place:
             to.print()
         to.print(printable(_title(query, result)))
+        for stored in query.in_index:
+            to.print(printable(f"{in_index_words(stored)}: {stored.path}"))
         if not query.hits:
             to.print("no photo passes")
             continue

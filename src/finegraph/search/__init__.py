@@ -9,7 +9,7 @@ Making and changing an index is in `writer.py`, whole tasks from names to result
 
 from finegraph.search.conditions import condition_factors
 from finegraph.search.embeddings import embed_photos
-from finegraph.search.hits import Hit
+from finegraph.search.hits import Hit, StoredPhoto
 from finegraph.search.index import Index
 
-__all__ = ["Hit", "Index", "condition_factors", "embed_photos"]
+__all__ = ["Hit", "Index", "StoredPhoto", "condition_factors", "embed_photos"]

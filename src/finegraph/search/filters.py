@@ -18,7 +18,7 @@ from finegraph.inference.evidence import FINE
 from finegraph.search.columns import NONE
 from finegraph.search.table import Table
 
-Where = Mapping[str, str | bool | AbstractSet[str] | tuple[str, ...] | list[str]]
+Where = Mapping[str, str | bool | AbstractSet[str | bool] | tuple[str, ...] | list[str]]
 """Per kind (or `"fine"`) a label, or several of which it is to be one."""
 
 
@@ -44,6 +44,39 @@ def selection(
             own = _passes(table, fine, kind, _numbers(table, kind, labels), positive)
             found = own if found is None else found & own
     return found
+
+
+def agreeing(where: Where | None, given: Mapping[str, object]) -> dict[str, AbstractSet[str | bool]]:
+    """A filter that photos pass which also agree with what is known.
+
+    Args:
+        where: the filter so far.
+        given: what is known, by kind: a label, or a set of which it is one.
+
+    Raises:
+        InputError: evidence of another form, or a kind in which none of the wanted labels agrees with it.
+    """
+    found = {kind: _as_set(kind, labels) for kind, labels in (where or {}).items()}
+    for kind, labels in given.items():
+        if labels is None:
+            continue
+        known = _as_set(kind, labels)
+        both = known & found.get(kind, known)
+        if not both:
+            raise InputError(f"no {kind} that is asked for agrees with what is given; correct one of the two")
+        found[kind] = both
+    return found
+
+
+def _as_set(kind: str, labels: object) -> AbstractSet[str | bool]:
+    if isinstance(labels, str | bool):
+        return {labels}
+    if isinstance(labels, AbstractSet | tuple):
+        return set(labels)
+    raise InputError(
+        f"photos that agree with what is given on {kind!r}: expected a label or a set of labels, got "
+        f"{type(labels).__name__}; ask for the same or another label instead"
+    )
 
 
 def _passes(table: Table, fine: NDArray[np.int32], kind: str, numbers: set[int], positive: bool) -> NDArray[np.bool_]:

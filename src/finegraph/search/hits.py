@@ -32,30 +32,50 @@ _FIRST, _GROWTH = 4, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hit:
-    """A photo that was found.
+class StoredPhoto:
+    """A photo of the index.
 
     Attributes:
         path: where it is.
         label: its fine label, None where it is not known.
         guess: where it has none, the fine label that the model holds it for.
         kinds: the labels of each kind: one, or several one of which it is; kinds that are not known are left out.
-        score: what hits are ordered by.
-        similarity: the cosine of its vector and that of the query.
-        probability: that it meets the condition; None where there is no condition.
     """
 
     path: str
     label: str | None
     guess: str | None
     kinds: dict[str, tuple[str, ...]]
-    score: float
-    similarity: float
-    probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {**asdict(self), "kinds": {kind: list(labels) for kind, labels in self.kinds.items()}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit(StoredPhoto):
+    """A photo that was found.
+
+    Attributes:
+        score: what hits are ordered by.
+        similarity: the cosine of its vector and that of the query.
+        probability: that it meets the condition; None where there is no condition.
+    """
+
+    score: float
+    similarity: float
+    probability: float | None = None
+
+
+def stored_photo(table: Table, photo: int) -> StoredPhoto:
+    """A photo of the index, by its number, for people and programs."""
+    label, guess = int(table.labels[photo]), int(table.guess_labels[photo, 0])
+    return StoredPhoto(
+        path=table.path(photo),
+        label=None if label == NONE else table.names[label],
+        guess=table.names[guess] if label == NONE and guess != NONE else None,
+        kinds=table.kinds_of(photo, label),
+    )
 
 
 class Ranked(NamedTuple):
@@ -155,15 +175,14 @@ def _diverse(photos: NDArray[np.int64], count: int, fine: NDArray[np.int32] | No
 
 def _hit(table: Table, found: Ranked, place: int) -> Hit:
     """A photo for people and programs."""
-    photo = int(found.photos[place])
-    label, guess = int(table.labels[photo]), int(table.guess_labels[photo, 0])
+    photo = stored_photo(table, int(found.photos[place]))
     # Vectors in half precision are not quite of length 1, and a cosine of 1.00003 is none.
     similarity = min(max(float(found.similarities[place]), -1.0), 1.0)
     return Hit(
-        path=table.path(photo),
-        label=None if label == NONE else table.names[label],
-        guess=table.names[guess] if label == NONE and guess != NONE else None,
-        kinds=table.kinds_of(photo, label),
+        path=photo.path,
+        label=photo.label,
+        guess=photo.guess,
+        kinds=photo.kinds,
         score=similarity if found.probabilities is None else min(float(found.scores[place]), 1.0),
         similarity=similarity,
         probability=None if found.probabilities is None else float(found.probabilities[place]),

@@ -25,7 +25,7 @@ from finegraph.search.conditions import Factors
 from finegraph.search.faiss_extra import load_faiss
 from finegraph.search.filters import Where, selection
 from finegraph.search.fingerprint import model_entry
-from finegraph.search.hits import Hit, rank
+from finegraph.search.hits import Hit, StoredPhoto, rank, stored_photo
 from finegraph.search.lists import assign
 from finegraph.search.nearest import Lists, Nearest, Vectors, unit_rows, widened
 from finegraph.search.projection import project
@@ -199,6 +199,15 @@ class Index:
         """
         only = selection(self.table, where, where_not, guessed)
         return rank(self.table, self._nearest, self.centroid(label), count, only, factors, per_label)
+
+    def copies(self, keys: bytes | PhotoKeys) -> list[StoredPhoto]:
+        """The photos of the index with the content of a photo, whatever part of it they are of.
+
+        Args:
+            keys: its fingerprint, see `photo_key`; or those of any part of it.
+        """
+        others = self._others(None, keys)
+        return [] if others is None else [stored_photo(self.table, photo) for photo in np.flatnonzero(~others).tolist()]
 
     def _features(self, vectors: ArrayLike) -> Vectors:
         found = np.asarray(vectors, dtype=np.float32)

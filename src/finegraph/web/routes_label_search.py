@@ -10,10 +10,11 @@ from starlette.responses import JSONResponse
 
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.routes_predict import client_of
-from finegraph.web.routes_search import FIELDS, hit_contents
+from finegraph.web.routes_search import FIELDS
 from finegraph.web.schemas import MOST_TOP, LabelSearchBody
 from finegraph.web.searching import SearchAsk
 from finegraph.web.state import ServerState
+from finegraph.web.stored_photos import stored_contents
 
 
 def _named(name: str) -> object:
@@ -60,6 +61,6 @@ def label_search_routes(state: ServerState) -> APIRouter:
                 guessed=guessed,
             )
             hits = await asyncio.to_thread(opened.search_label, label, ask)
-        return JSONResponse({"model": model.id, "label": label, "hits": hit_contents(state, opened, hits)})
+        return JSONResponse({"model": model.id, "label": label, "hits": stored_contents(state, opened, hits)})
 
     return router

@@ -22,6 +22,7 @@ from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.schemas import MAX_QUESTIONS, MOST_TOP, GivenBody, GivenRequest, PredictBody, multipart
 from finegraph.web.security import check_length, limited
 from finegraph.web.state import ServerState
+from finegraph.web.stored_photos import copies_of
 from finegraph.web.uploads import Photo, read_upload
 from finegraph.web.words import answer_words
 from finegraph.workflows.predict import parse_given
@@ -84,11 +85,13 @@ def predict_routes(state: ServerState) -> APIRouter:
             evidence = {kind: set(labels) for kind, labels in given.items()}
             ask = model.ask(evidence, settings, key=json.dumps(sorted(given.items())))
             outcomes = await look_at_all(state, upload.photos, model, ask)
+            copies = await asyncio.to_thread(copies_of, state, model, upload.photos)
         photos = []
         for number, outcome in enumerate(outcomes):
             if isinstance(outcome, Done) and outcome.prediction is not None:
                 scores = model.pack(outcome.scores) if wants_scores else None
-                photos.append(prediction_content(number, outcome.prediction, given, scores))
+                content = prediction_content(number, outcome.prediction, given, scores)
+                photos.append({**content, "in_index": copies[number]})
         bad = refuse_all_bad(upload.photos, outcomes)
         known = {kind: list(labels) for kind, labels in given.items()}
         return JSONResponse({"model": model.id, "given": known, "photos": photos, "bad": bad})

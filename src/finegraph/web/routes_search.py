@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import ImageFileError
 from finegraph.web.answering import ServedModel
 from finegraph.web.batching import Done
 from finegraph.web.problems import ProblemError, problem_responses
@@ -18,11 +16,12 @@ from finegraph.web.routes_predict import body_size, client_of, look_at_all, refu
 from finegraph.web.schemas import MOST_TOP, SearchBody, multipart
 from finegraph.web.searching import OpenIndex, PhotoIndex, SearchAsk
 from finegraph.web.state import ServerState
+from finegraph.web.stored_photos import stored_contents
 from finegraph.web.uploads import Upload, read_upload
 from finegraph.workflows.predict import parse_given
 
 if TYPE_CHECKING:
-    from finegraph.search import Hit
+    pass
 
 _NAMES = {"type": "array", "items": {"type": "string"}}
 FIELDS: dict[str, dict[str, Any]] = {
@@ -31,7 +30,10 @@ FIELDS: dict[str, dict[str, Any]] = {
     "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
     "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
     "other": {**_NAMES, "description": "Kinds that should be others than on the photo."},
-    "given": {**_NAMES, "description": "What is known of the photos, as kind=label, for same and other."},
+    "given": {
+        **_NAMES,
+        "description": "What is known of the photos, as kind=label: only such are found; or for same and other.",
+    },
     "per_label": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "description": "Of each fine label at most."},
     "guessed": {
         "type": "boolean",
@@ -72,11 +74,18 @@ def search_routes(state: ServerState) -> APIRouter:
             bad = refuse_all_bad(upload.photos, outcomes)
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
             hits = await asyncio.to_thread(opened.search, scores, ask)
+            copies = await asyncio.to_thread(opened.copies, [upload.photos[number].content for number in good])
         photos = [
-            {"number": number, "photo": upload.photos[number].name, "hits": hit_contents(state, opened, found)}
-            for number, found in zip(good, hits, strict=True)
+            {
+                "number": number,
+                "photo": upload.photos[number].name,
+                "hits": stored_contents(state, opened, found),
+                "in_index": stored_contents(state, opened, own),
+            }
+            for number, found, own in zip(good, hits, copies, strict=True)
         ]
-        return JSONResponse({"model": model.id, "photos": photos, "bad": bad})
+        given = {kind: sorted(labels) for kind, labels in (ask.given or {}).items()}
+        return JSONResponse({"model": model.id, "given": given, "photos": photos, "bad": bad})
 
     @router.get(
         "/v1/photos/{key}",
@@ -105,9 +114,7 @@ def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[Ope
     """The index as it is now, and what a request asks of it; what is wrong shows before any photo is looked at."""
     opened = index.current(model)
     known = parse_given(model.model.graph, upload.fields.get("given", ()))
-    given, asked = {kind: set(labels) for kind, labels in known.items()}, upload.fields.keys() & {"same", "other"}
-    if given and not asked:
-        raise InputError("given: expected same or other with it; it says what is on the photo, and does not filter")
+    given = {kind: set(labels) for kind, labels in known.items()}
     return opened, SearchAsk(
         count=upload.whole("count", 12, 1, MOST_TOP),
         where=opened.filters(upload.fields.get("where", ())),
@@ -118,16 +125,3 @@ def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[Ope
         per_label=upload.whole("per_label", 1, 1, MOST_TOP) if "per_label" in upload.fields else None,
         guessed=upload.flag("guessed", False),
     )
-
-
-def hit_contents(state: ServerState, opened: OpenIndex, hits: Sequence[Hit]) -> list[dict[str, Any]]:
-    """Hits as JSON: the name of the file alone and a key, never a path of this machine."""
-    contents = []
-    for hit in hits:
-        content = hit.to_dict()
-        path = content.pop("path")
-        # Names of files may be any bytes, and JSON holds text only.
-        content["name"] = os.path.basename(path).encode("utf-8", "backslashreplace").decode("utf-8")
-        content["thumbnail"] = f"/v1/photos/{state.thumbnails.key(opened.place(hit))}"
-        contents.append(content)
-    return contents

@@ -62,6 +62,16 @@ class UnknownBody(BaseModel):
     is_unknown: bool
 
 
+class StoredPhotoBody(BaseModel):
+    """A photo of the index."""
+
+    label: str | None
+    guess: str | None = Field(description="What the model holds it for, where it has no label.")
+    kinds: dict[str, list[str]]
+    name: str = Field(description="The name of the file.")
+    thumbnail: str = Field(description="Where a small picture of it is, for as long as the server runs.")
+
+
 class QuestionBody(BaseModel):
     """What knowing the label of a kind is expected to do."""
 
@@ -94,6 +104,9 @@ class PredictionBody(BaseModel):
     )
     questions: list[QuestionBody] = Field(
         description="What to ask next, the most telling first; none where it is sure."
+    )
+    in_index: list[StoredPhotoBody] | None = Field(
+        default=None, description="The photos of the index that are this very photo; null without an index."
     )
     scores: str | None = Field(
         default=None, description="The photo's scores, for /v1/given, where they were asked for."
@@ -183,17 +196,12 @@ class SampleBody(BaseModel):
     thumbnail: str
 
 
-class HitBody(BaseModel):
+class HitBody(StoredPhotoBody):
     """A photo that was found."""
 
-    label: str | None
-    guess: str | None
-    kinds: dict[str, list[str]]
     score: float
     similarity: float
     probability: float | None
-    name: str = Field(description="The name of the file.")
-    thumbnail: str = Field(description="Where a small picture of it is, for as long as the server runs.")
 
 
 class PhotoHitsBody(BaseModel):
@@ -202,12 +210,14 @@ class PhotoHitsBody(BaseModel):
     number: int
     photo: str
     hits: list[HitBody]
+    in_index: list[StoredPhotoBody] = Field(description="The photos of the index that are this very photo.")
 
 
 class SearchBody(BaseModel):
     """What was found for the photos of a request."""
 
     model: str
+    given: dict[str, list[str]] = Field(description="What was given; without same and other, all hits agree with it.")
     photos: list[PhotoHitsBody]
     bad: list[BadPhotoBody]
 

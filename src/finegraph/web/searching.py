@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +19,13 @@ import numpy as np
 
 from finegraph.data.roots import root_of
 from finegraph.errors import FinegraphError
+from finegraph.model.features.keys import PhotoKeys
 from finegraph.web.answering import Scores, ServedModel
 from finegraph.web.pictures import PhotoPlace
 from finegraph.web.problems import ProblemError
 
 if TYPE_CHECKING:
-    from finegraph.search import Hit, Index
+    from finegraph.search import Hit, Index, StoredPhoto
 
 _LOG = logging.getLogger("finegraph.web")
 _AGAIN = 30.0
@@ -35,7 +37,7 @@ class SearchAsk:
     """What is asked of the index, for all photos of a request; see `finegraph.search.Index.search`."""
 
     count: int = 12
-    where: Mapping[str, set[str]] | None = None
+    where: Mapping[str, AbstractSet[str | bool]] | None = None
     where_not: Mapping[str, set[str]] | None = None
     same: tuple[str, ...] = ()
     other: tuple[str, ...] = ()
@@ -134,7 +136,7 @@ class OpenIndex:
     def __init__(self, index: Index, model: ServedModel) -> None:
         self._index, self._model = index, model
 
-    def place(self, hit: Hit) -> PhotoPlace:
+    def place(self, hit: StoredPhoto) -> PhotoPlace:
         """Where a photo that was found lies, and the folder that it must not lead out of."""
         return PhotoPlace(hit.path, root_of(hit.path, self._index.state.roots))
 
@@ -157,8 +159,11 @@ class OpenIndex:
             EvidenceError: what is given cannot be true.
         """
         from finegraph.search import condition_factors
+        from finegraph.search.filters import agreeing
 
-        factors = None
+        factors, where = None, ask.where
+        if ask.given and not (ask.same or ask.other):
+            where = agreeing(where, ask.given)
         if ask.same or ask.other:
             known = self._model.ask(ask.given).given.apply(self._model.tempered(scores), range(len(scores)))
             factors = condition_factors(known, same=ask.same, other=ask.other)
@@ -166,12 +171,16 @@ class OpenIndex:
         return self._index.search(
             vectors,
             count=ask.count,
-            where=ask.where,
+            where=where,
             where_not=ask.where_not,
             per_label=ask.per_label,
             guessed=ask.guessed,
             factors=factors,
         )
+
+    def copies(self, contents: Sequence[bytes]) -> list[list[StoredPhoto]]:
+        """The photos of the index with the content of each of some files."""
+        return [self._index.copies(PhotoKeys(content)) for content in contents]
 
     def search_label(self, label: str, ask: SearchAsk) -> list[Hit]:
         """What is most similar to the mean of the photos of a fine label, the best first.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from finegraph.inference.evidence import FINE
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.photos import Photo
-from finegraph.search import Hit, Index, condition_factors, embed_photos
+from finegraph.search import Hit, Index, StoredPhoto, condition_factors, embed_photos
 from finegraph.search.conditions import check_kinds, label_factors
-from finegraph.search.filters import Where
+from finegraph.search.filters import Where, agreeing
 from finegraph.workflows.index import model_of_index
 from finegraph.workflows.predict import parse_given, photos_of
 
@@ -34,15 +34,22 @@ class PhotoHits:
         photo: the name of the photo that was searched by; None for a fine label.
         label: the fine label that was searched by; None for a photo.
         hits: the photos that were found, best first.
+        in_index: the photos of the index with the content of the photo that was searched by.
     """
 
     photo: str | None = None
     label: str | None = None
     hits: tuple[Hit, ...]
+    in_index: tuple[StoredPhoto, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return {"photo": self.photo, "label": self.label, "hits": [hit.to_dict() for hit in self.hits]}
+        return {
+            "photo": self.photo,
+            "label": self.label,
+            "hits": [hit.to_dict() for hit in self.hits],
+            "in_index": [photo.to_dict() for photo in self.in_index],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +65,7 @@ class SearchResult:
         other: the kinds in which they were to differ.
         where: what the labels of the photos were to be.
         where_not: what they were not to be.
+        given: what was known of the photos; without `same` and `other`, all that was found agrees with it.
         queries: what was found for each photo and label.
     """
 
@@ -69,6 +77,7 @@ class SearchResult:
     other: tuple[str, ...]
     where: dict[str, tuple[str, ...]]
     where_not: dict[str, tuple[str, ...]]
+    given: dict[str, tuple[str, ...]]
     queries: tuple[PhotoHits, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,6 +91,7 @@ class SearchResult:
             "other": list(self.other),
             "where": {kind: list(labels) for kind, labels in self.where.items()},
             "where_not": {kind: list(labels) for kind, labels in self.where_not.items()},
+            "given": {kind: list(labels) for kind, labels in self.given.items()},
             "queries": [query.to_dict() for query in self.queries],
         }
 
@@ -115,7 +125,8 @@ def search_photos(
         same: kinds in which the found photo is to have the label of the query, such as `["dish"]`: photos are ranked by
             how similar they are and how probable it is that they meet this.
         other: kinds in which it is to have another label, such as `["restaurant"]`.
-        given: what is known of the queries, which sharpens `same` and `other`; see `PhotoClassifier.predict`.
+        given: what is known of the queries; see `PhotoClassifier.predict`. It sharpens `same` and `other`; without
+            these, labels and sets of labels filter: photos are found that agree with it.
         per_label: how many photos of each fine label at the most.
         guessed: whether photos without a fine label pass filters by what the model holds them for.
         without: per query, the fingerprint of a photo that is not to be found; see `Index.search`.
@@ -126,6 +137,8 @@ def search_photos(
     """
     if same or other:
         check_kinds(index.graph, same, other)
+    elif given:
+        where = agreeing(where, given)
     queries = embed_photos(model, images, given)
     factors = None
     if same or other:
@@ -170,7 +183,8 @@ def search_index(
         where: filters as text, `kind=label` or `kind!=label`; see `parse_where`.
         same: see `search_photos`, as for the others.
         other: kinds in which labels are to differ.
-        given: what is known of the photos as text, `kind=label`, which sharpens `same` and `other`; see `parse_given`.
+        given: what is known of the photos as text, `kind=label`; see `parse_given`. It sharpens `same` and `other`;
+            without these, photos are found that agree with it.
         per_label: how many photos of each fine label at the most.
         guessed: whether photos without a fine label pass filters by what the model holds them for.
         others_only: whether photos with the same content as the query are left out, whatever part of them was looked
@@ -184,24 +198,23 @@ def search_index(
     """
     if not photos and not labels:
         raise InputError("expected a photo or a fine label to search by, got neither")
-    if given and not (photos and (same or other)):
-        raise InputError(
-            "expected a photo, and a kind that is to be the same or another, with what is given; it says what is on "
-            "the photo, and does not filter"
-        )
+    if given and not photos:
+        raise InputError("expected a photo with what is given, which says what is on it; filter labels by where")
     files = photos_of(photos) if photos else []
     keys = [_keys(file) for file in files]
     index = Index.open(folder)
     passed, refused = parse_where(index, where)
+    evidence = parse_given(index.graph, given)
     queries: list[PhotoHits] = []
     options: dict[str, Any] = {"where": passed, "where_not": refused, "per_label": per_label, "guessed": guessed}
     if files:
         classifier = model_of_index(index.state, model)
         index.refuse_other(classifier, model or index.state.model.path)
-        known = {kind: set(names) for kind, names in parse_given(index.graph, given).items()}
+        known = {kind: set(names) for kind, names in evidence.items()}
         conditions: dict[str, Any] = {"same": same, "other": other, "given": known}
         without = keys if others_only else None
-        queries += search_photos(index, classifier, files, count=count, without=without, **conditions, **options)
+        found = search_photos(index, classifier, files, count=count, without=without, **conditions, **options)
+        queries += [replace(query, in_index=tuple(index.copies(own))) for query, own in zip(found, keys, strict=True)]
     for label in labels:
         factors = label_factors(index.graph, label, same=same, other=other) if same or other else None
         hits = index.search_label(label, count, factors=factors, **options)
@@ -215,6 +228,7 @@ def search_index(
         other=tuple(other),
         where=passed,
         where_not=refused,
+        given=evidence,
         queries=tuple(queries),
     )
 

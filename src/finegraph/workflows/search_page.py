@@ -14,7 +14,7 @@ from typing import Any
 from finegraph.data.images import read_image
 from finegraph.errors import ImageFileError
 from finegraph.graph.text_file import write_text
-from finegraph.search import Hit
+from finegraph.search import Hit, StoredPhoto
 from finegraph.workflows.search import PhotoHits, SearchResult
 
 SIDE = 300
@@ -55,6 +55,7 @@ def _about(result: SearchResult) -> str:
     parts += [f"another {kind}" for kind in result.other]
     parts += [f"{kind} is {' or '.join(labels)}" for kind, labels in result.where.items()]
     parts += [f"{kind} is not {' or '.join(labels)}" for kind, labels in result.where_not.items()]
+    parts += [f"given that {kind} is {' or '.join(labels)}" for kind, labels in result.given.items()]
     return " · ".join(parts)
 
 
@@ -63,9 +64,14 @@ def _query(query: PhotoHits) -> dict[str, Any]:
     return {
         "title": os.path.basename(query.photo) if query.photo is not None else f"Like {query.label}",
         "picture": None if query.photo is None else _picture(query.photo),
-        "found": f"{count} photo{'' if count == 1 else 's'} found",
+        "found": "; ".join([f"{count} photo{'' if count == 1 else 's'} found", *map(in_index_words, query.in_index)]),
         "hits": [_hit(hit) for hit in query.hits],
     }
+
+
+def in_index_words(photo: StoredPhoto) -> str:
+    """That the photo of a query is in the index."""
+    return "this photo is in the index" + ("" if photo.label is None else f" as {photo.label}")
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
