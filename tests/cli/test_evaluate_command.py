@@ -28,14 +28,22 @@ def test_table(finegraph, run, tmp_path):
     assert kinds["kind"] == ["accuracy", "calibration", "error", "photos"]
     assert kinds["framed"] == [f"{result.kinds['framed']:.1%}", f"{result.calibration['framed'].error:.1%}", "6"]
     assert lines[14].startswith(f"sure answers at a risk of 5.0%: for {result.sure.coverage:.1%} of the photos")
-    assert lines[15:19] == ["temperature 1, not calibrated", f"kept in {run}/evaluations/test", "", "Next"]
-    assert [line.split("finegraph ")[-1] for line in lines[19::2]] == [
+    asked = result.questions
+    assert lines[15].startswith("the best questions about 12 photos, answered as the graph says")
+    assert lines[16].split() == ["questions", "settled", "right", "of", "these", "top", "1"]
+    for number, line in enumerate(lines[17:21]):
+        right = "-" if asked.right[number] is None else f"{asked.right[number]:.1%}"
+        assert line.split() == [str(number), f"{asked.settled[number]:.1%}", right, f"{asked.top1[number]:.1%}"]
+    assert lines[21:25] == ["temperature 1, not calibrated", f"kept in {run}/evaluations/test", "", "Next"]
+    assert [line.split("finegraph ")[-1] for line in lines[25::2]] == [
         f"report {run}",
         f"predict {run} PHOTO",
         f"serve {run}",
     ]
-    again = finegraph("evaluate", run, "--name", "other")
+    again = finegraph("evaluate", run, "--name", "other", "--questions", 0)
     assert f"finegraph report {run} --evaluation other\n" in again.out
+    assert "the best questions" not in again.out
+    assert EvaluationResult.read(run / "evaluations/other/result.json").questions is None
     assert "finegraph report" not in finegraph("evaluate", run, "--no-details").out
 
 
