@@ -21,7 +21,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.inference.questions import NO_GAIN
 from finegraph.inference.statements import rounding_of
-from finegraph.inference.tensors import graph_tensors
+from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
 """How many photos are asked about at the most, and how many links of them to labels are looked at."""
