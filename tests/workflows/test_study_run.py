@@ -273,7 +273,7 @@ def test_other_data_under_the_same_name_are_refused(manifest, tmp_path):
         run_study(study, tmp_path / "study", Silent())
 
 
-REASON = "this is no photo of a known format (JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM)"
+REASON = "this is no photo of a known format (JPEG, PNG, WEBP, GIF, BMP, TIFF, PPM, AVIF, HEIF)"
 
 
 def test_before_the_first_cell_everything_may_still_change(manifest, tmp_path):
