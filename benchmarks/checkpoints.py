@@ -26,7 +26,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "training"))
 import checkpoint_drills as drills  # the folder of the tests is no package

@@ -43,7 +43,7 @@ from rich.table import Table
 from finegraph.cli.progress import progress
 from finegraph.graph import LabelGraph
 from finegraph.labelling import Decision, LabelStore
-from finegraph.labelling.proposals import from_model, from_names
+from finegraph.labelling.suggestions.proposals import from_model, from_names
 from finegraph.workflows.label_files import export_file
 
 PARTS = ("kills", "classes", "people")

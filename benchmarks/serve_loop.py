@@ -36,9 +36,9 @@ def _same(model: str, paths: Sequence[Path], engine: str) -> Callable[[int, floa
     import numpy as np
     import torch
 
-    from finegraph.web.answering import ServedModel
     from finegraph.web.decode_worker import decode
     from finegraph.web.decoding import DecodingSettings
+    from finegraph.web.serve.answering import ServedModel
 
     torch.set_num_threads(1)
     served = ServedModel.load(Path(model), engine)

@@ -23,9 +23,9 @@ from finegraph.data.dataset import targets_of
 from finegraph.data.sources import read_samples, source_graph
 from finegraph.evaluation.unknown import unknown_figures
 from finegraph.graph import LabelGraph
+from finegraph.model.answering.unknown import UNKNOWN_SCORES, unknown_scores
 from finegraph.model.features import extract_features
 from finegraph.model.fitting import FitSettings, fit_head
-from finegraph.model.unknown import UNKNOWN_SCORES, unknown_scores
 from finegraph.nn import build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training_data import make_views

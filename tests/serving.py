@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import httpx
 
 import tiny_classifier as tiny
-from finegraph.web.answering import ServedModel
 from finegraph.web.decoding import DecodingSettings
 from finegraph.web.security import Security
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.settings import ServeSettings
+from finegraph.web.serve.state import ServerState
 from finegraph.web.server import listen, make_server
-from finegraph.web.settings import ServeSettings
-from finegraph.web.state import ServerState
 
 
 @contextmanager

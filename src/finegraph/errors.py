@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from finegraph.graph.faults import Fault
-    from finegraph.labelling.records import Conflict
+    from finegraph.labelling.store.records import Conflict
 
 
 class FinegraphError(Exception):

@@ -11,7 +11,7 @@ from finegraph.cli.prediction_text import kind_lines, print_prediction
 from finegraph.cli.terminal import console
 from finegraph.inference import Answer, Explanation, Part, Question, Statement
 from finegraph.model import Prediction
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.unknown import UnknownRule
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import finegraph as fg
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError, ShapeError, TargetError, UnknownNameError
 from finegraph.evaluation import Collector
-from finegraph.model.unknown import UNKNOWN_SCORES, unknown_scores
+from finegraph.model.answering.unknown import UNKNOWN_SCORES, unknown_scores
 from reference.random_graphs import FORMS, random_graph
 
 GRAPH = fg.LabelGraph.from_table(

@@ -11,8 +11,8 @@ from finegraph.data.sources import read_samples
 from finegraph.errors import DataError, ImageFileError, InputError, UnknownNameError
 from finegraph.evaluation import calibrate_photos, calibrated, evaluate_photos
 from finegraph.evaluation import photo_batches as module
+from finegraph.model.answering.unknown import UNKNOWN_SCORES, UnknownRule
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.model.unknown import UNKNOWN_SCORES, UnknownRule
 
 
 @pytest.fixture

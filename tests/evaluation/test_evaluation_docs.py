@@ -15,7 +15,7 @@ from finegraph.evaluation.sample_results import COLUMNS
 from finegraph.evaluation.sure import Sure
 from finegraph.evaluation.temperature import TemperatureFit
 from finegraph.evaluation.unknown import Unknown
-from finegraph.model.unknown import DEFAULT_SCORE, UNKNOWN_SCORES
+from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES
 
 TEXT = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf-8")
 

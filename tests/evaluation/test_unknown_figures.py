@@ -3,7 +3,7 @@ import pytest
 
 from finegraph.errors import InputError
 from finegraph.evaluation.unknown import area_under_curve, choose_threshold, unknown_figures
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.unknown import UnknownRule
 
 
 class TestThreshold:

@@ -15,7 +15,7 @@ from finegraph.nn import NetworkDesign, build_network
 from finegraph.nn.backbones import Backbone
 from finegraph.nn.backbones.build import BACKBONES
 from finegraph.nn.backbones.preprocessing import Preprocessing
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 
 NAME = "colours"

@@ -5,8 +5,8 @@ import pytest
 from finegraph.errors import ConflictError, GraphError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.labelling import Decision, LabelStore
-from finegraph.labelling.columns import columns_of
-from finegraph.labelling.name_parts import learn_places
+from finegraph.labelling.store.graph_columns import columns_of
+from finegraph.labelling.suggestions.name_parts import learn_places
 
 
 def proposed(rows):

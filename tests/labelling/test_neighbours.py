@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from finegraph.labelling.neighbours import nearest
+from finegraph.labelling.suggestions.neighbours import nearest
 
 
 def clusters(groups, each, seed=0):

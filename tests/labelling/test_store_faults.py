@@ -15,11 +15,12 @@ import sqlalchemy as sa
 
 from finegraph import LabelGraph
 from finegraph.errors import LabelStoreError
-from finegraph.labelling import AddLabel, LabelStore, schema
-from finegraph.labelling.sealed_rows import add_rows
-from finegraph.labelling.seals import seal_of
-from finegraph.labelling.tables import SCHEMA_VERSION, meta
-from finegraph.labelling.writer import Writer
+from finegraph.labelling import AddLabel, LabelStore
+from finegraph.labelling.store import schema
+from finegraph.labelling.store.sealed_rows import add_rows
+from finegraph.labelling.store.seals import seal_of
+from finegraph.labelling.store.tables import SCHEMA_VERSION, meta
+from finegraph.labelling.store.writer import Writer
 
 DRILL = Path(__file__).with_name("store_drill.py")
 
@@ -381,10 +382,11 @@ def test_a_job_that_fails_leaves_nothing_and_harms_no_other(file_store, together
 FULL_DISK = """
 import os, resource, signal, sys, time
 import sqlalchemy as sa
-from finegraph.labelling import LabelStore, writer
-from finegraph.labelling.sealed_rows import add_rows
-from finegraph.labelling.seals import seal_of
-from finegraph.labelling.tables import meta
+from finegraph.labelling.store import writer
+from finegraph.labelling import LabelStore
+from finegraph.labelling.store.sealed_rows import add_rows
+from finegraph.labelling.store.seals import seal_of
+from finegraph.labelling.store.tables import meta
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer._IDLE = 0.05
 store = LabelStore.open(sys.argv[1])

@@ -17,9 +17,9 @@ from finegraph.errors import EmptyGraphError, GraphError, InputError, UnknownNam
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.json_file import graph_from_json
 from finegraph.labelling import AddFine, AddKind, LabelStore, MergeLabels, PhotoLabel, RemoveFine
-from finegraph.labelling.columns import columns_of, graph_of
-from finegraph.labelling.diffing import diff_graphs
-from finegraph.labelling.label_studio import parse_tasks
+from finegraph.labelling.exchange.diffing import diff_graphs
+from finegraph.labelling.exchange.label_studio import parse_tasks
+from finegraph.labelling.store.graph_columns import columns_of, graph_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "graph"))
 from graph_strategies import NAMES, graphs

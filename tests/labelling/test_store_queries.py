@@ -19,7 +19,7 @@ from finegraph.labelling import (
     RenameKind,
     RenameLabel,
 )
-from finegraph.labelling.queries import ORDERS, SHOWN
+from finegraph.labelling.questions.queries import ORDERS, SHOWN
 
 
 def names(page):

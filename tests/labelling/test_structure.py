@@ -21,7 +21,7 @@ from finegraph.labelling import (
     SplitLabel,
     change_from_dict,
 )
-from finegraph.labelling.changes import CHANGES, change_name
+from finegraph.labelling.edits.changes import CHANGES, change_name
 
 ALL = [
     AddFine(name="ramen @ C", note="new"),

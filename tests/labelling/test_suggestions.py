@@ -6,8 +6,8 @@ import pytest
 from finegraph import LabelGraph
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling import LabelStore, MergeLabels, Proposal, RenameLabel
-from finegraph.labelling.columns import columns_of
-from finegraph.labelling.proposals import from_model, from_names, from_similar, words_of
+from finegraph.labelling.store.graph_columns import columns_of
+from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar, words_of
 
 DISHES = LabelGraph.from_table(
     {

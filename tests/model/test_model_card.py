@@ -7,8 +7,8 @@ import pytest
 import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.data.transforms import ViewSettings
-from finegraph.model.model_card import escape
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.unknown import UnknownRule
+from finegraph.model.folder.model_card import escape
 
 
 @pytest.fixture(autouse=True)

@@ -20,9 +20,9 @@ import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import InputError, ModelFolderError
-from finegraph.model import replacing
-from finegraph.model.folder import CHECKED, FILES, VERSION, checksum
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.unknown import UnknownRule
+from finegraph.model.folder import replacing
+from finegraph.model.folder.reading import CHECKED, FILES, VERSION, checksum
 
 RULE = UnknownRule("entropy", 0.75, 0.9)
 ABOUT = {"data": {"source": "menu", "photos": 12}, "metrics": {"top1": 0.5}, "note": None}

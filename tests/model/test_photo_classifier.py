@@ -15,9 +15,9 @@ from finegraph.data.transforms import make_view
 from finegraph.errors import EvidenceError, ImageFileError, InputError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.given import Given
-from finegraph.model.predictions import chance_words
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.given import Given
+from finegraph.model.answering.predictions import chance_words
+from finegraph.model.answering.unknown import UnknownRule
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import EvidenceError, InputError, UnknownNameError
-from finegraph.model.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
+from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from reference import enumeration as ref
 from reference.random_graphs import FORMS, random_graph, random_scores
 

@@ -14,7 +14,7 @@ from finegraph.evaluation.photo_pack import join_pictures
 from finegraph.evaluation.sample_results import write_samples
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.workflows.evaluation_details import FORMAT, VERSION, FoundDetails, write_details
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from finegraph.errors import CheckpointError
-from finegraph.training.checkpoint import CheckpointFolder, load_checkpoint
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.checkpoints.checkpoint import CheckpointFolder, load_checkpoint
+from finegraph.training.records.run_folder import RunFolder
 
 OPERATIONS = ("mkdir", "open", "write", "fsync", "rename", "unlink", "rmdir")
 """All by which a save changes the disk."""

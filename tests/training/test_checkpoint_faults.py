@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from finegraph.errors import CheckpointError
-from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 
 
 def test_kills_at_any_moment_lose_nothing_that_was_acknowledged(tmp_path):

@@ -14,10 +14,10 @@ import checkpoint_drills as drills
 import pytest
 
 from finegraph.errors import InputError, MissingExtraError, RunFolderError, UnknownNameError
-from finegraph.training.line_file import Line, cut_lines
-from finegraph.training.metric_log import MetricLog
-from finegraph.training.metric_table import read_metrics
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.line_file import Line, cut_lines
+from finegraph.training.records.metric_log import MetricLog
+from finegraph.training.records.metric_table import read_metrics
+from finegraph.training.records.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -309,8 +309,8 @@ def test_tensorboard_reads_what_was_written(tmp_path):
     """With the real package, in a process of its own: it has warnings of its own, which are errors here."""
     code = """
 import sys
-from finegraph.training.metric_log import MetricLog
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.metric_log import MetricLog
+from finegraph.training.records.run_folder import RunFolder
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 run = RunFolder.create(sys.argv[1])
@@ -342,5 +342,5 @@ def test_tensorboard_that_is_not_installed(run, monkeypatch):
 
 
 def test_logs_and_run_folders_need_no_torch():
-    code = "import sys, finegraph.training.metric_log; assert 'torch' not in sys.modules"
+    code = "import sys, finegraph.training.records.metric_log; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

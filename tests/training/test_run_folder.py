@@ -13,8 +13,8 @@ import pytest
 
 from finegraph import __version__
 from finegraph.errors import RunFolderError
-from finegraph.training import run_lock
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records import run_lock
+from finegraph.training.records.run_folder import RunFolder
 
 
 def new_run(tmp_path, name="menu"):
@@ -164,7 +164,7 @@ def test_where_there_are_no_hard_links(tmp_path, monkeypatch):
 
 HOLD = """
     import os, sys, time
-    from finegraph.training.run_folder import RunFolder
+    from finegraph.training.records.run_folder import RunFolder
     assert "torch" not in sys.modules
     with RunFolder.open(sys.argv[1]).lock():
         worker = os.fork() if "worker" in sys.argv else None

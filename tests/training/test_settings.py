@@ -7,7 +7,7 @@ import pytest
 
 from finegraph.errors import SettingsError, UnknownNameError
 from finegraph.training.recipes import RECIPES, Recipe
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings, read_settings, setting_type
 
 ALL = {one.name: one for one in dataclasses.fields(TrainSettings)}

@@ -11,9 +11,9 @@ from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import CheckpointError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.nn import NetworkDesign, build_network
+from finegraph.training.checkpoints.state import Progress, capture, data_digest, load_network, restore
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors
 from finegraph.training.recipes import RECIPES
-from finegraph.training.state import Progress, capture, data_digest, load_network, restore
 
 GRAPH = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "y"}})
 TRAIN = Samples([Sample(Path("one/two/a/1.jpg"), "a", kinds={"dish": "x"}), Sample(Path("one/two/b/1.jpg"), "b")])

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from finegraph.nn.backbones.backbone import Backbone, dropout_rate
 from finegraph.nn.backbones.build import BACKBONES
 from finegraph.nn.backbones.preprocessing import Preprocessing
-from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training_data import make_network, make_views, read_training_data
 from finegraph.workflows.tune_all import tune_all

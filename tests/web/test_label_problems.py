@@ -10,10 +10,10 @@ from label_server import menu_session, serving
 from finegraph.errors import DamagedStoreError
 from finegraph.graph.samples import sample_menu
 from finegraph.labelling import LabelStore
-from finegraph.web import app as serve
 from finegraph.web.label import app as label
 from finegraph.web.label.health import StoreHealth
 from finegraph.web.problems import PROBLEMS, ProblemError
+from finegraph.web.serve import app as serve
 from finegraph.workflows.label import LabelSession
 
 FINE = "mapo tofu @ Chef Yu"

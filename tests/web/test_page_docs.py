@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import tiny_classifier as tiny
-from finegraph.web.answering import ServedModel
-from finegraph.web.searching import PhotoIndex
 from finegraph.web.security import Security
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.searching import PhotoIndex
 from finegraph.workflows.index import make_index
 from serving import photo_bytes, running
 

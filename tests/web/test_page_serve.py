@@ -10,9 +10,9 @@ from PIL import Image
 import tiny_classifier as tiny
 from finegraph.graph import LabelGraph
 from finegraph.graph.samples import sample_menu
-from finegraph.web.answering import ServedModel
 from finegraph.web.security import Security
-from finegraph.web.words import answer_words, percent
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.words import answer_words, percent
 from serving import photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")

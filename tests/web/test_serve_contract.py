@@ -12,8 +12,8 @@ from schemathesis.specs.openapi.checks import (
 
 import tiny_classifier as tiny
 from finegraph.model import PhotoClassifier
-from finegraph.web.answering import ServedModel
-from finegraph.web.searching import PhotoIndex
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.searching import PhotoIndex
 from finegraph.workflows.index import make_index
 from serving import files, photo_bytes, running
 

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 import tiny_classifier as tiny
-from finegraph.web import photo_files
 from finegraph.web.decode_worker import read_photo
 from finegraph.web.decoding import DecodingSettings
-from finegraph.web.pictures import SamplePhotos
+from finegraph.web.serve import photo_files
+from finegraph.web.serve.pictures import SamplePhotos
 from serving import files, photo_bytes, running, until
 
 BOUNDS = {"most_bytes": 1 << 20, "most_pixels": 40_000_000, "most_jpeg_pixels": 120_000_000, "megabytes": 144}

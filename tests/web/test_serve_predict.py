@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import tiny_classifier as tiny
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.unknown import UnknownRule
 from serving import files, photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")

@@ -10,9 +10,9 @@ import tiny_classifier as tiny
 from finegraph.errors import DataError
 from finegraph.graph import LabelGraph
 from finegraph.graph.json_file import graph_from_json
-from finegraph.web.pictures import PhotoPlace, SamplePhotos, Thumbnails
 from finegraph.web.problems import ProblemError
-from finegraph.web.routes_model import matching
+from finegraph.web.serve.pictures import PhotoPlace, SamplePhotos, Thumbnails
+from finegraph.web.serve.routes_model import matching
 from serving import files, photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")

@@ -13,9 +13,9 @@ import tiny_classifier as tiny
 from finegraph.errors import IndexFolderError
 from finegraph.model import PhotoClassifier
 from finegraph.search import Index
-from finegraph.web import routes_search
-from finegraph.web.answering import ServedModel
-from finegraph.web.searching import PhotoIndex
+from finegraph.web.serve import routes_search
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.searching import PhotoIndex
 from finegraph.workflows.index import add_photos, make_index
 from finegraph.workflows.search import search_index, search_photos
 from serving import files, photo_bytes, running

@@ -10,9 +10,9 @@ from finegraph.data.dataset import MISSING, PhotoDataset
 from finegraph.errors import DataError, SettingsError, ShapeError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.train import resume_settings
 from finegraph.workflows.training_data import make_network, make_views, read_training_data

@@ -82,7 +82,7 @@ def evaluate(
 
     The figures and the answer to each photo are kept in the run, in evaluations/NAME/result.json and samples.csv.
     """
-    from finegraph.model.unknown import DEFAULT_SCORE
+    from finegraph.model.answering.unknown import DEFAULT_SCORE
     from finegraph.workflows.evaluate import evaluate_run
 
     options: dict[str, Any] = {"views": views, "on_bad_file": on_bad_file}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from finegraph.cli.terminal import aligned, printable
-from finegraph.model.predictions import chance_words
+from finegraph.model.answering.predictions import chance_words
 
 if TYPE_CHECKING:
     from rich.console import Console

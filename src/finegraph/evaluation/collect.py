@@ -28,7 +28,7 @@ from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.sure import judge_statements
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.unknown import unknown_scores
+from finegraph.model.answering.unknown import unknown_scores
 
 
 class Collector:

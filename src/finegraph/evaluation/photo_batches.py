@@ -20,10 +20,10 @@ from finegraph.data.samples import Samples
 from finegraph.errors import InputError
 from finegraph.evaluation.results import BadPhoto
 from finegraph.inference import Posterior
+from finegraph.model.answering.photos import OnBadFile
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.model.photos import OnBadFile
 
 Progress = Callable[[int, int], None]
 Views = Literal[1, 10]

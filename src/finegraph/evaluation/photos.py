@@ -24,9 +24,9 @@ from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
 from finegraph.evaluation.unknown import Scores, choose_threshold, unknown_figures
 from finegraph.graph.faults import first_few
+from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from finegraph.model.features import Features
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.model.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 
 DEFAULT_KEPT = 0.95
 """The share of known photos that a threshold is to keep."""

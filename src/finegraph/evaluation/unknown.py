@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.unknown import UnknownRule
 
 Scores = NDArray[np.floating]
 

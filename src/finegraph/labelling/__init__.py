@@ -13,8 +13,7 @@ except ModuleNotFoundError:
         '`pip install "finegraph[label]"`'
     ) from None
 
-from finegraph.labelling.agreement import Agreement, KindAgreement, PairAgreement
-from finegraph.labelling.changes import (
+from finegraph.labelling.edits.changes import (
     AddFine,
     AddKind,
     AddLabel,
@@ -31,9 +30,9 @@ from finegraph.labelling.changes import (
     StructureChange,
     change_from_dict,
 )
-from finegraph.labelling.photo_file import PhotoLabel
-from finegraph.labelling.proposals import Proposal
-from finegraph.labelling.records import (
+from finegraph.labelling.exchange.photo_label_file import PhotoLabel
+from finegraph.labelling.questions.agreement import Agreement, KindAgreement, PairAgreement
+from finegraph.labelling.store.records import (
     Batch,
     CellState,
     CellValue,
@@ -57,8 +56,9 @@ from finegraph.labelling.records import (
     Suggestion,
     SuggestionPage,
 )
-from finegraph.labelling.store import LabelStore
-from finegraph.labelling.values import parse_value_text, value_text
+from finegraph.labelling.store.store import LabelStore
+from finegraph.labelling.store.values import parse_value_text, value_text
+from finegraph.labelling.suggestions.proposals import Proposal
 
 __all__ = [
     "AddFine",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from finegraph.model.answering.predictions import Prediction
+from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.fitting import Fit, FitSettings, fit_head
 from finegraph.model.photo_classifier import PhotoClassifier, load
-from finegraph.model.predictions import Prediction
-from finegraph.model.unknown import UnknownRule
 
 if TYPE_CHECKING:
     from finegraph.model.classifier import BipartiteClassifier

@@ -23,12 +23,12 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ImageFileError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.folder import read_model
-from finegraph.model.folder_writing import write_model
-from finegraph.model.given import Given
-from finegraph.model.photos import OnBadFile, Photo, ViewBatch, is_one_photo, photo_inputs, view_batches
-from finegraph.model.predictions import Prediction, PredictionSettings, UnknownFlag, describe
-from finegraph.model.unknown import UnknownRule
+from finegraph.model.answering.given import Given
+from finegraph.model.answering.photos import OnBadFile, Photo, ViewBatch, is_one_photo, photo_inputs, view_batches
+from finegraph.model.answering.predictions import Prediction, PredictionSettings, UnknownFlag, describe
+from finegraph.model.answering.unknown import UnknownRule
+from finegraph.model.folder.reading import read_model
+from finegraph.model.folder.writing import write_model
 from finegraph.nn.network import Network
 
 VIEWS_AT_ONCE = 32

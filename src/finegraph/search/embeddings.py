@@ -17,10 +17,10 @@ from finegraph.data.samples import Sample
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
+from finegraph.model.answering.given import Given
+from finegraph.model.answering.photos import Photo, is_one_photo, photo_inputs, view_batches
 from finegraph.model.features import Features
-from finegraph.model.given import Given
 from finegraph.model.photo_classifier import VIEWS_AT_ONCE, PhotoClassifier
-from finegraph.model.photos import Photo, is_one_photo, photo_inputs, view_batches
 from finegraph.search.columns import GUESSES, NONE, Columns
 from finegraph.search.nearest import Vectors
 from finegraph.search.projection import project

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from finegraph.errors import DataError, ImageFileError, JobError
 from finegraph.training.batches import batch_numbers, read_batches, steps_per_epoch
-from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.state import Progress, capture, data_digest, restore
 from finegraph.training.guard import StopRequest, check_answers, check_weights, non_finite, stop_request
-from finegraph.training.metric_log import MetricLog
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors, set_rates
+from finegraph.training.records.metric_log import MetricLog
 from finegraph.training.run import Judgement, Run, Validation, Watcher, is_better
 from finegraph.training.schedule import rate_factor
-from finegraph.training.state import Progress, capture, data_digest, restore
 from finegraph.training.step import Stepper
 
 __all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]

@@ -11,7 +11,7 @@ from finegraph.data.samples import Samples
 from finegraph.errors import ImageFileError
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 
 Figures = Mapping[str, float]

@@ -19,13 +19,13 @@ import uvicorn
 
 from finegraph.errors import InputError
 from finegraph.web.addresses import reachable
-from finegraph.web.answering import ServedModel
-from finegraph.web.app import make_app
 from finegraph.web.connections import ConnectionLimits
 from finegraph.web.refusing import QuickRefusal
-from finegraph.web.searching import PhotoIndex
-from finegraph.web.settings import ServeSettings
-from finegraph.web.state import ServerState
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.app import make_app
+from finegraph.web.serve.searching import PhotoIndex
+from finegraph.web.serve.settings import ServeSettings
+from finegraph.web.serve.state import ServerState
 
 _LOG = logging.getLogger("finegraph.web")
 _AFTER_UPLOADS = 5.0

@@ -29,11 +29,11 @@ from finegraph.evaluation.photos import (
     evaluate_photos,
     refuse_known,
 )
+from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.features.engines import EngineName
-from finegraph.model.find_model import MODEL_OF_RUN, find_model
+from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.model.unknown import DEFAULT_SCORE
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import PHOTOS_DIGEST, FoundDetails, gather_details
 from finegraph.workflows.evaluation_folder import check_name, default_name, write_evaluation

@@ -24,8 +24,8 @@ from finegraph.errors import GraphFileError, InputError, RunFolderError
 from finegraph.evaluation import CalibrationFit, Evaluation
 from finegraph.evaluation.sample_results import write_samples
 from finegraph.graph.text_file import write_text
+from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.model.unknown import DEFAULT_SCORE
 from finegraph.workflows.evaluation_details import FoundDetails, write_details
 
 _NAME = re.compile(r"\w[\w.+=-]*")

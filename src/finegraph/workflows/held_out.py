@@ -18,8 +18,8 @@ from finegraph.data.duplicates import same_photos
 from finegraph.data.samples import Samples
 from finegraph.data.splits import choose_splits, draw_per_class, hold_out
 from finegraph.training.distributed import Ranks
-from finegraph.training.kept_json import read_kept, write_kept
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.kept_json import read_kept, write_kept
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.stored_labels import photo_key, source_folder
 

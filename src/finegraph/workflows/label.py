@@ -20,8 +20,8 @@ from finegraph.data.samples import Box, Samples
 from finegraph.data.sources import read_samples
 from finegraph.errors import InputError, UnknownNameError, unknown_name
 from finegraph.labelling import LabelStore
-from finegraph.labelling.checks import photo_fault
-from finegraph.labelling.renames import Rename, present_names
+from finegraph.labelling.store.checks import photo_fault
+from finegraph.labelling.store.renames import Rename, present_names
 from finegraph.workflows.label_stores import open_store
 from finegraph.workflows.label_suggestions import SuggestionCounts, make_suggestions
 from finegraph.workflows.stored_labels import photo_key, source_folder, with_present_names

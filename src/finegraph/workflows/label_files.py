@@ -13,9 +13,9 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.faults import FaultList
 from finegraph.graph.text_file import decode, read_bytes, write_text
 from finegraph.labelling import Diff, EditResult, LabelStore
-from finegraph.labelling.diffing import diff_graphs
-from finegraph.labelling.label_studio import parse_tasks
-from finegraph.labelling.reading import Format
+from finegraph.labelling.exchange.diffing import diff_graphs
+from finegraph.labelling.exchange.label_studio import parse_tasks
+from finegraph.labelling.questions.reading import Format
 from finegraph.workflows.label_stores import has_store, new_store, open_store, refuse_two
 from finegraph.workflows.stored_labels import is_store, read_graph_of, split_version
 

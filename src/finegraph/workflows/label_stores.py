@@ -125,8 +125,8 @@ def has_store(target: str) -> bool:
     """Whether there is a store in a file or a database."""
     if "://" not in target and not os.path.exists(target):
         return False
-    from finegraph.labelling import schema
-    from finegraph.labelling.database import Database
+    from finegraph.labelling.store import schema
+    from finegraph.labelling.store.database import Database
 
     database = Database(target, write=False)
     try:

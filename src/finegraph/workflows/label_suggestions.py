@@ -3,7 +3,7 @@
 The photos go through the network once: their features give the mean of each class, for similar classes, and the head
 makes of them the mean marginals, for what the model sees. Features of photos that were seen before are not computed
 again. Cost: the network for each photo, then linear in the cells, and the comparison of the classes with photos (see
-`finegraph.labelling.neighbours`).
+`finegraph.labelling.suggestions.neighbours`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from finegraph.errors import ImageFileError
 from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.labelling import LabelStore
-from finegraph.labelling.columns import Column
-from finegraph.labelling.proposals import from_model, from_names, from_similar
+from finegraph.labelling.store.graph_columns import Column
+from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar
 
 if TYPE_CHECKING:  # without a model there is no need of torch, which takes seconds to load
     import torch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from finegraph.model.find_model import MODEL_OF_RUN, find_model
-from finegraph.training.run_folder import RunFolder
+from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 
 

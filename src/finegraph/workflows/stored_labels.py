@@ -27,12 +27,12 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.image_labels import count_image_labels
 from finegraph.graph.json_file import canonical_json, graph_from_json
-from finegraph.training.kept_json import read_kept, write_kept
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.kept_json import read_kept, write_kept
+from finegraph.training.records.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from finegraph.labelling import PhotoLabel
-    from finegraph.labelling.columns import Column
+    from finegraph.labelling.store.graph_columns import Column
 
 _VERSION = re.compile(r"(.+\.db|[^/]+://[^/]*/.*)@([0-9]+)", re.IGNORECASE | re.DOTALL)
 """A store and an edit. In a URL the edit stands after the name of the database, so that no host is taken for one."""
@@ -127,8 +127,8 @@ def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
     if not is_store(text):
         return StoredLabels(graph=_model_graph(text) if _has_model(text) else source_graph(text))
     from finegraph.labelling import LabelStore
-    from finegraph.labelling.columns import graph_of
-    from finegraph.labelling.renames import present_names
+    from finegraph.labelling.store.graph_columns import graph_of
+    from finegraph.labelling.store.renames import present_names
 
     place_of, at = split_version(text)
     with LabelStore.open(place_of, write=False) as store, store.one_state():
@@ -153,7 +153,7 @@ def _has_model(place: str) -> bool:
 
 def _model_graph(place: str) -> LabelGraph:
     """The graph of a model folder or of the model of a run."""
-    from finegraph.model.folder import read_model_graph  # which loads torch
+    from finegraph.model.folder.reading import read_model_graph  # which loads torch
 
     return read_model_graph(place)
 
@@ -208,7 +208,7 @@ def shown_place(place: str) -> str:
     """The name of a graph file or a store that may be written down: without the password that a URL may have."""
     if "://" not in place:
         return place
-    from finegraph.labelling.database import without_password
+    from finegraph.labelling.store.database import without_password
 
     store, version = split_version(place)
     return without_password(store) + ("" if version is None else f"@{version}")

@@ -16,13 +16,13 @@ from finegraph._version import __version__
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import FinegraphError, SettingsError
 from finegraph.evaluation import CalibrationFit
-from finegraph.model.find_model import CONFIG
+from finegraph.model.folder.find_model import CONFIG
+from finegraph.model.folder.replacing import remove_leftovers
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.model.replacing import remove_leftovers
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import BAD_TRAINING, PHOTOS_DIGEST
 from finegraph.workflows.held_out import ChooseParts, keep_parts, new_parts, parts_of_run

@@ -17,7 +17,7 @@ from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photos import evaluate_photos
 from finegraph.model.features import Features
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation_details import gather_details
 from finegraph.workflows.evaluation_folder import default_name, write_evaluation

@@ -10,12 +10,12 @@ from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import View, ViewSettings
 from finegraph.nn import Network, laplacian_prior
-from finegraph.training.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.checkpoint import CheckpointFolder
+from finegraph.training.checkpoints.state import load_network
 from finegraph.training.distributed import Ranks
 from finegraph.training.loop import Run, Validation, Watcher, train
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.training.state import load_network
 from finegraph.workflows.training_data import TrainingData
 from finegraph.workflows.validation import validate
 

@@ -17,8 +17,8 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.csv_file import parse_csv
 from finegraph.graph.json_reader import parse_json
 from finegraph.labelling import LabelStore
-from finegraph.labelling.label_studio import Content, parse_tasks
-from finegraph.labelling.photo_file import PhotoLabel
+from finegraph.labelling.exchange.label_studio import Content, parse_tasks
+from finegraph.labelling.exchange.photo_label_file import PhotoLabel
 from finegraph.web.label.bodies import Import, ImportFile
 from finegraph.web.label.identity import only_for
 from finegraph.web.label.json_routes import JsonRouter

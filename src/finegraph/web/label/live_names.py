@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from finegraph.labelling import CellState, LabelStore
-from finegraph.labelling.name_parts import LabelPlace, learn_places
+from finegraph.labelling.suggestions.name_parts import LabelPlace, learn_places
 from finegraph.web.label.live_answer import LiveAnswer
 
 Json = dict[str, Any]

@@ -21,7 +21,7 @@ from finegraph.evaluation.results import BadPhoto
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.distributed import Ranks
 from finegraph.training.loop import Watcher
-from finegraph.training.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.study.cells import Cell
 from finegraph.workflows.study.folder import StudyFolder

@@ -33,7 +33,7 @@ from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import RunFolderError, SettingsError
 from finegraph.graph.text_file import write_text
-from finegraph.training.toml_text import toml_text
+from finegraph.training.records.toml_text import toml_text
 from finegraph.workflows.study.cells import Cell
 from finegraph.workflows.study.spec import Study, study_of
 

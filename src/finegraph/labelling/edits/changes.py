@@ -1,0 +1,203 @@
+"""Changes of the structure that a person can ask for: of classes, kinds and labels.
+
+Each is a small dataclass with the name of the action. `change_from_dict` reads the JSON form,
+`{"change": "rename_label", "kind": "dish", "name": "ramen", "to": "ramen soup"}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from finegraph.errors import InputError, refuse_unknown, unknown_name
+from finegraph.labelling.store.records import Mode, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddFine(Record):
+    """A new class, at the end."""
+
+    name: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameFine(Record):
+    """Another name of a class."""
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveFine(Record):
+    """A class that is no longer one; undo brings it back with its cells."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddKind(Record):
+    """A new kind with its labels; of mode `all` where the labels of a cell hold together."""
+
+    name: str
+    labels: tuple[str, ...]
+    mode: Mode = "one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameKind(Record):
+    """Another name of a kind."""
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveKind(Record):
+    """A kind that is no longer one; undo brings it back with its cells."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeKinds(Record):
+    """Several kinds become one: labels of the same name are one label, cells are put together."""
+
+    kinds: tuple[str, ...]
+    into: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitKind(Record):
+    """Labels of a kind move to new kinds; the kind goes where no label is left."""
+
+    name: str
+    into: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddLabel(Record):
+    """A new label of a kind, at the end."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameLabel(Record):
+    """Another name of a label."""
+
+    kind: str
+    name: str
+    to: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveLabel(Record):
+    """A label that is no longer one; cells that name nothing else become unknown."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeLabels(Record):
+    """Several labels of a kind become one, which may be one of them or a new one."""
+
+    kind: str
+    labels: tuple[str, ...]
+    into: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitLabel(Record):
+    """Classes with a label get more special ones; those that are not named keep it."""
+
+    kind: str
+    name: str
+    into: Mapping[str, tuple[str, ...]]
+
+
+StructureChange = (
+    AddFine
+    | RenameFine
+    | RemoveFine
+    | AddKind
+    | RenameKind
+    | RemoveKind
+    | MergeKinds
+    | SplitKind
+    | AddLabel
+    | RenameLabel
+    | RemoveLabel
+    | MergeLabels
+    | SplitLabel
+)
+CHANGES: dict[str, type[StructureChange]] = {
+    "add_fine": AddFine,
+    "rename_fine": RenameFine,
+    "remove_fine": RemoveFine,
+    "add_kind": AddKind,
+    "rename_kind": RenameKind,
+    "remove_kind": RemoveKind,
+    "merge_kinds": MergeKinds,
+    "split_kind": SplitKind,
+    "add_label": AddLabel,
+    "rename_label": RenameLabel,
+    "remove_label": RemoveLabel,
+    "merge_labels": MergeLabels,
+    "split_label": SplitLabel,
+}
+
+
+def change_name(change: StructureChange) -> str:
+    """The name of the action, such as `rename_label`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(change).__name__).lower()
+
+
+def change_from_dict(content: Mapping[str, Any]) -> StructureChange:
+    """A change from its JSON form.
+
+    Raises:
+        InputError: an unknown change, or fields that are missing, unknown or of the wrong type.
+    """
+    name = content.get("change")
+    if not isinstance(name, str) or name not in CHANGES:
+        raise unknown_name("change", name, tuple(CHANGES))
+    form = CHANGES[name]
+    known = {field.name: field for field in fields(form)}
+    given = {key: value for key, value in content.items() if key != "change"}
+    refuse_unknown("field", given, tuple(known), f"of {name}")
+    for key, field in known.items():
+        if key not in given and field.default is MISSING:
+            raise InputError(f"{name}: the field {key!r} is missing")
+    return form(**{key: _checked(name, key, value) for key, value in given.items()})
+
+
+def _checked(change: str, key: str, value: Any) -> Any:
+    """A field of the right type: text, a list of texts, or lists of texts by name."""
+    if key == "mode":
+        if value not in ("one", "all"):
+            raise InputError(f"{change}: mode is 'one' or 'all', got {value!r}")
+        return value
+    if key in ("labels", "kinds"):
+        return _texts(change, key, value)
+    if key == "into" and change in ("split_kind", "split_label"):
+        if not isinstance(value, Mapping):
+            raise InputError(f"{change}: 'into' must give a list by new name, got {type(value).__name__}")
+        if not value:
+            what = "class" if change == "split_label" else "label"
+            raise InputError(f"splitting: give at least one {what} to a new name")
+        return {name: _texts(change, key, own) for name, own in value.items()}
+    if not isinstance(value, str):
+        raise InputError(f"{change}: {key!r} must be text, got {type(value).__name__}")
+    return value
+
+
+def _texts(change: str, key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise InputError(f"{change}: {key!r} must be a list of names, got {type(value).__name__}")
+    return tuple(value)

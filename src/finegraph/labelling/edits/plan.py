@@ -1,0 +1,109 @@
+"""What an action is going to do: for each thing that it touches, a picture before and a picture after.
+
+Pictures ("images") are small dicts of the row:
+
+    cell   value, by, at, resolved, disagreement, votes (only those that the action changes; False: no vote)
+    fine   name, position, removed              kind   name, position, mode, prior, removed
+    label  name, position, removed              note   text, by, at            photo  value, fine, by, at
+
+An action touches each thing once. So its undo is the same plan with the pictures swapped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from finegraph.labelling.store.records import Target
+from finegraph.labelling.store.values import dump
+
+Image = dict[str, Any]
+NO_VOTE = False
+_NOT_COMPARED = frozenset({"by", "at", "disagreement"})
+
+
+class Key(NamedTuple):
+    """One thing that can be edited."""
+
+    target: Target
+    fine_id: int | None = None
+    kind_id: int | None = None
+    label_id: int | None = None
+    photo: str | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One edit to come.
+
+    Attributes:
+        key: what it changes.
+        before: the picture before; None where there was nothing.
+        after: the picture after.
+        undoes: the edit that it undoes, if it is an undo.
+        redoes: the edit that is no longer undone thereby.
+    """
+
+    key: Key
+    before: Image | None
+    after: Image | None
+    undoes: int | None = None
+    redoes: int | None = None
+
+
+@dataclass
+class Plan:
+    """All edits of an action.
+
+    Attributes:
+        text: the action in a sentence.
+        changes: the edits by what they change, in order.
+        warnings: what would be lost or is doubtful.
+        undoes: the action that it undoes, or of which it undoes a part.
+        votes: all votes on a cell before, where planning has read them; then they are not asked for again.
+        names: the names of classes, where planning has read them.
+    """
+
+    text: str
+    changes: dict[Key, Planned] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    undoes: int | None = None
+    votes: dict[Key, dict[str, str | None]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def add(
+        self,
+        key: Key,
+        before: Image | None,
+        after: Image | None,
+        *,
+        undoes: int | None = None,
+        redoes: int | None = None,
+    ) -> None:
+        """Add an edit."""
+        assert key not in self.changes, "an action touches each thing once"
+        self.changes[key] = Planned(key, before, after, undoes, redoes)
+
+    def put(self, key: Key, before: Image | None, after: Image | None) -> None:
+        """Add an edit, or make one that is planned already lead further."""
+        self.changes[key] = Planned(key, before, after)
+
+    def of(self, *targets: Target) -> list[Planned]:
+        """The edits of some sorts of things."""
+        return [change for change in self.changes.values() if change.key.target in targets]
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of what would happen, whoever does it and whenever."""
+        found = hashlib.sha256()
+        for key, change in sorted(self.changes.items(), key=lambda item: dump(item[0])):
+            found.update(dump([key, compared(change.before), compared(change.after)]).encode())
+        return found.hexdigest()
+
+
+def compared(image: Image | None) -> Image | None:
+    """The part of a picture that says what is there, not who made it and when."""
+    if image is None:
+        return None
+    return {name: value for name, value in sorted(image.items()) if name not in _NOT_COMPARED}

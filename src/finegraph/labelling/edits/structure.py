@@ -1,0 +1,250 @@
+"""Plans of changes of the structure: what each does to rows, cells, votes and image-level labels.
+
+`plan_change` makes the plan; a preview shows it and `apply` carries it out, so what is shown is what happens. Adding,
+renaming and removing classes and kinds touches one or a few rows. Merging and splitting passes once over the cells of
+the kinds concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import InputError
+from finegraph.labelling.edits.changes import (
+    AddFine,
+    AddKind,
+    AddLabel,
+    MergeKinds,
+    MergeLabels,
+    RemoveFine,
+    RemoveKind,
+    RemoveLabel,
+    RenameFine,
+    RenameKind,
+    RenameLabel,
+    SplitKind,
+    SplitLabel,
+    StructureChange,
+)
+from finegraph.labelling.edits.merging import plan_merge_kinds, plan_split_kind
+from finegraph.labelling.edits.plan import Image, Key, Plan
+from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_image, label_image, replace
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
+from finegraph.labelling.store.checks import check_names, check_note
+from finegraph.labelling.store.log import now
+from finegraph.labelling.store.rows import FINE_IMAGE, fine_ids, next_number, row_image
+from finegraph.labelling.store.tables import cells, fine, kinds, labels
+
+Planner = Callable[[Connection, Catalogue, Any, str], Plan]
+
+
+def plan_change(connection: Connection, catalogue: Catalogue, change: StructureChange, person: str) -> Plan:
+    """The plan of a change.
+
+    Raises:
+        UnknownNameError: something that the change names is not there.
+        InputError: the change makes no sense.
+        GraphError: a new name that cannot be one.
+    """
+    plan = _PLANNERS[type(change)](connection, catalogue, change, person)
+    check_names(plan)
+    return plan
+
+
+# ---- classes ---------------------------------------------------------------------------------------------------------
+
+
+def _add_fine(connection: Connection, _: Catalogue, change: AddFine, person: str) -> Plan:
+    number = next_number(connection, fine.c.id)
+    last = connection.scalar(sa.select(sa.func.max(fine.c.position)))
+    plan = Plan(f"added the class {change.name!r}")
+    added(plan, Key("fine", fine_id=number), {"name": change.name, "position": (-1 if last is None else last) + 1})
+    if change.note:
+        plan.add(Key("note", fine_id=number), None, {"text": check_note(change.note), "by": person, "at": now()})
+    return plan
+
+
+def added(plan: Plan, key: Key, image: Image) -> None:
+    """Add a new row to a plan: before, it was one that is removed."""
+    plan.add(key, {**image, "removed": 1}, {**image, "removed": 0})
+
+
+def _fine_image(connection: Connection, name: str) -> tuple[Key, Image]:
+    number = fine_ids(connection, [name])[name]
+    row = connection.execute(sa.select(fine).where(fine.c.id == number)).one()
+    return Key("fine", fine_id=number), row_image(row, *FINE_IMAGE)
+
+
+def _rename_fine(connection: Connection, _: Catalogue, change: RenameFine, person: str) -> Plan:
+    key, before = _fine_image(connection, change.name)
+    plan = Plan(f"renamed the class {change.name!r} to {change.to!r}")
+    plan.add(key, before, {**before, "name": change.to})
+    return plan
+
+
+def _remove_fine(connection: Connection, catalogue: Catalogue, change: RemoveFine, person: str) -> Plan:
+    key, before = _fine_image(connection, change.name)
+    plan = Plan(f"removed the class {change.name!r}")
+    plan.add(key, before, {**before, "removed": 1})
+    known = sa.select(sa.func.count()).where(cells.c.fine_id == key.fine_id, cells.c.value.is_not(None))
+    if count := connection.scalar(known):
+        plan.warnings.append(f"{count} decided cells go with it; undo brings them back")
+    return plan
+
+
+# ---- kinds -----------------------------------------------------------------------------------------------------------
+
+
+def _add_kind(connection: Connection, catalogue: Catalogue, change: AddKind, person: str) -> Plan:
+    if change.mode not in ("one", "all"):
+        raise InputError(f"mode is 'one' or 'all', got {change.mode!r}")
+    number, first = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
+    position = max((kind.position for kind in catalogue.all_kinds), default=-1) + 1
+    plan = Plan(
+        f"added the kind {change.name!r} with {len(change.labels)} label{'s' if len(change.labels) != 1 else ''}"
+    )
+    image = {"name": change.name, "position": position, "mode": change.mode, "prior": "frequency"}
+    added(plan, Key("kind", kind_id=number), image)
+    for place, label in enumerate(change.labels):
+        key = Key("label", kind_id=number, label_id=first + place)
+        added(plan, key, {"name": label, "position": place})
+    return plan
+
+
+def _rename_kind(connection: Connection, catalogue: Catalogue, change: RenameKind, person: str) -> Plan:
+    kind = catalogue.kind(change.name)
+    plan = Plan(f"renamed the kind {change.name!r} to {change.to!r}")
+    plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "name": change.to})
+    return plan
+
+
+def _remove_kind(connection: Connection, catalogue: Catalogue, change: RemoveKind, person: str) -> Plan:
+    kind = catalogue.kind(change.name)
+    plan = Plan(f"removed the kind {change.name!r}")
+    plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "removed": 1})
+    known = sa.select(sa.func.count()).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
+    if count := connection.scalar(known):
+        plan.warnings.append(f"{count} decided cells go with it; undo brings them back")
+    return plan
+
+
+# ---- labels ----------------------------------------------------------------------------------------------------------
+
+
+def new_label(connection: Connection, kind: KindEntry, name: str, place: int = 0) -> tuple[Key, Image]:
+    """A new label after those that a kind has; `place` counts several new ones."""
+    number = next_number(connection, labels.c.id) + place
+    position = max((label.position for label in kind.all_labels), default=-1) + 1 + place
+    return Key("label", kind_id=kind.id, label_id=number), {"name": name, "position": position}
+
+
+def _add_label(connection: Connection, catalogue: Catalogue, change: AddLabel, person: str) -> Plan:
+    kind = catalogue.kind(change.kind)
+    plan = Plan(f"added the label {change.name!r} to the kind {change.kind!r}")
+    added(plan, *new_label(connection, kind, change.name))
+    if kind.mode == "all":
+        known = sa.select(sa.func.count()).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
+        if count := connection.scalar(known):
+            plan.warnings.append(f"{count} cells are decided already; they say that {change.name!r} does not hold")
+    return plan
+
+
+def _rename_label(connection: Connection, catalogue: Catalogue, change: RenameLabel, person: str) -> Plan:
+    kind = catalogue.kind(change.kind)
+    label = kind.label(change.name)
+    plan = Plan(f"renamed the label {change.name!r} of kind {change.kind!r} to {change.to!r}")
+    before = label_image(label)
+    plan.add(Key("label", kind_id=kind.id, label_id=label.id), before, {**before, "name": change.to})
+    return plan
+
+
+def remove_label(plan: Plan, kind: KindEntry, label: LabelEntry) -> None:
+    """Add the removal of a label to a plan."""
+    key = Key("label", kind_id=kind.id, label_id=label.id)
+    plan.add(key, label_image(label), {**label_image(label), "removed": 1})
+
+
+def _remove_label(connection: Connection, catalogue: Catalogue, change: RemoveLabel, person: str) -> Plan:
+    kind = catalogue.kind(change.kind)
+    label = kind.label(change.name)
+    plan = Plan(f"removed the label {change.name!r} of kind {change.kind!r}")
+    remove_label(plan, kind, label)
+    rewriter = Rewriter(connection, plan, kind)
+    rewriter.rewrite(lambda value, _: drop(value, {label.id}, kind.mode))
+    if rewriter.lost:
+        plan.warnings.append(f"{rewriter.lost} classes become unknown")
+    return plan
+
+
+def _merge_labels(connection: Connection, catalogue: Catalogue, change: MergeLabels, person: str) -> Plan:
+    kind = catalogue.kind(change.kind)
+    merged = [kind.label(name) for name in dict.fromkeys(change.labels)]
+    if not merged or [label.name for label in merged] == [change.into]:
+        raise InputError("merging labels: expected the labels to merge, and into which")
+    names = ", ".join(repr(label.name) for label in merged)
+    plan = Plan(f"merged {names} of kind {change.kind!r} into {change.into!r}")
+    if change.into in kind.ids:
+        target = kind.ids[change.into]
+    else:
+        key, image = new_label(connection, kind, change.into)
+        target = key.label_id or 0
+        added(plan, key, {**image, "position": merged[0].position})
+    gone = {label.id: target for label in merged if label.id != target}
+    for label in merged:
+        if label.id != target:
+            remove_label(plan, kind, label)
+    Rewriter(connection, plan, kind).rewrite(lambda value, _: replace(value, gone, kind.mode))
+    return plan
+
+
+def _split_label(connection: Connection, catalogue: Catalogue, change: SplitLabel, person: str) -> Plan:
+    kind = catalogue.kind(change.kind)
+    label = kind.label(change.name)
+    numbers = fine_ids(connection, {name for own in change.into.values() for name in own})
+    plan = Plan(f"split the label {change.name!r} of kind {change.kind!r} into {', '.join(map(repr, change.into))}")
+    chosen: dict[int, int] = {}
+    new = 0
+    for name, own in change.into.items():
+        if name in kind.ids:
+            target = kind.ids[name]
+        else:
+            key, image = new_label(connection, kind, name, new)
+            new += 1
+            target = key.label_id or 0
+            added(plan, key, image)
+        for class_name in own:
+            if chosen.setdefault(numbers[class_name], target) != target:
+                raise InputError(f"splitting {change.name!r}: {class_name!r} is named for two labels")
+    rewriter = Rewriter(connection, plan, kind)
+
+    def divided(value: str, number: int | None) -> str | None:
+        return value if number not in chosen else replace(value, {label.id: chosen[number]}, kind.mode)
+
+    rewriter.rewrite(divided)
+    for class_name, number in numbers.items():
+        if not rewriter.holds(number, label.id):
+            raise InputError(f"splitting {change.name!r}: the class {class_name!r} does not have this label")
+    if change.name not in change.into and not rewriter.left(label.id):
+        remove_label(plan, kind, label)
+    return plan
+
+
+_PLANNERS: Mapping[type[Any], Planner] = {
+    AddFine: _add_fine,
+    RenameFine: _rename_fine,
+    RemoveFine: _remove_fine,
+    AddKind: _add_kind,
+    RenameKind: _rename_kind,
+    RemoveKind: _remove_kind,
+    MergeKinds: plan_merge_kinds,
+    SplitKind: plan_split_kind,
+    AddLabel: _add_label,
+    RenameLabel: _rename_label,
+    RemoveLabel: _remove_label,
+    MergeLabels: _merge_labels,
+    SplitLabel: _split_label,
+}

@@ -1,0 +1,264 @@
+"""Undo: the pictures of an action, swapped. It is an action itself, so it is logged and can be undone (that is redo).
+
+What was changed again since, or settled, is not overwritten: the undo is refused with both values. Where somebody else
+has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. A kind or a
+class in which people have decided something since does not go with the action that added it. Cost: linear in the edits
+undone, and for kinds and classes that would go in the edits since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from finegraph.errors import ConflictError, InputError
+from finegraph.labelling.edits.plan import NO_VOTE, Image, Key, Plan, compared
+from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.records import Conflict, Target
+from finegraph.labelling.store.rows import check_number, current_images, fine_names, in_parts, load_votes
+from finegraph.labelling.store.sealed_rows import refuse_altered
+from finegraph.labelling.store.tables import batches, edits, fine, photo_labels, undone, votes
+
+_MOST_CONFLICTS = 100
+_PART = " one edit of"
+
+
+def plan_undo(connection: Connection, catalogue: Catalogue, batch: int, only: int | None = None) -> Plan:
+    """The plan that undoes an action, or one edit of it.
+
+    Args:
+        connection: where the store is.
+        catalogue: its kinds.
+        batch: the action.
+        only: the number of the edit, where not all of them are meant.
+
+    Raises:
+        InputError: there is no such action, it is undone already, or it is the first import.
+        ConflictError: something that it changed was changed again since, or people have decided something in a kind or
+            class that would go.
+    """
+    check_number("action", batch)
+    action = connection.execute(sa.select(batches).where(batches.c.number == batch)).first()
+    if action is None:
+        raise InputError(f"there is no action number {batch} in the log")
+    query = sa.select(edits).where(edits.c.batch == batch, edits.c.number.not_in(sa.select(undone.c.edit)))
+    if only is not None:
+        query = query.where(edits.c.number == only)
+    rows = list(connection.execute(query.order_by(edits.c.number.desc())))
+    if not rows:
+        raise InputError(
+            f"action number {batch} ({action.text}) is undone already" if action.size else "nothing to undo"
+        )
+    if any(row.target == "graph" for row in rows):
+        raise InputError("the first import of a graph cannot be undone; make a new store instead")
+    plan = Plan(_text(action, only), undoes=batch)
+    _fill(connection, catalogue, plan, rows)
+    _refuse_lost(connection, catalogue, plan, action.last)
+    return plan
+
+
+def _text(action: Row[Any], only: int | None) -> str:
+    """The undo in a sentence; the undo of an undo is called redo."""
+    verb, _, rest = action.text.partition(": ")
+    if action.action != "undo":
+        verb, rest = "redid", action.text
+    turned = "undid" if verb.startswith("redid") else "redid"
+    part = _PART if only is not None or verb.endswith(_PART) else ""
+    return f"{turned}{part}: {rest}"
+
+
+def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequence[Row[Any]]) -> None:
+    """Add the swapped pictures of edits to a plan."""
+    refuse_altered(connection, edits, rows)
+    after = {key_of(row): _image(row.after) for row in rows}
+    before = {key_of(row): _image(row.before) for row in rows}
+    voters = {key: list(image["votes"]) for key, image in after.items() if key.target == "cell" and image is not None}
+    present = current_images(connection, after, voters)
+    kept = _agreed(connection, {key_of(row): (row.number, after[key_of(row)]) for row in rows})
+    changed = []
+    for row in rows:
+        key = key_of(row)
+        if compared(present[key]) != compared(after[key]) and not (
+            _is_nothing(present[key]) and _is_nothing(after[key])
+        ):
+            changed.append((key, before[key], present[key]))
+            continue
+        target = before[key]
+        if key in kept and target is not None and present[key] is not None:
+            target = {**target, **kept[key]}
+        plan.add(key, present[key], target, undoes=row.number, redoes=row.undoes)
+    if changed:
+        conflicts = _conflicts(connection, catalogue, changed[:_MOST_CONFLICTS])
+        first = conflicts[0]
+        place = ", ".join(repr(part) for part in (first.fine, first.kind, first.label, first.photo) if part is not None)
+        raise ConflictError(
+            f"{place}: changed again since ({len(changed)} such); undo the later change first, or decide anew",
+            conflicts,
+        )
+
+
+def _agreed(connection: Connection, after: Mapping[Key, tuple[int, Image | None]]) -> dict[Key, Image]:
+    """Cells whose value somebody else has voted for after the edit: what of their picture stays."""
+    by_kind: dict[int, dict[Key, tuple[int, Image]]] = {}
+    for key, (number, image) in after.items():
+        # An edit without votes, such as an import, has set the value as well.
+        if key.target == "cell" and image and (not image["votes"] or image["value"] in image["votes"].values()):
+            by_kind.setdefault(key.kind_id or 0, {})[key] = (number, image)
+    found: dict[Key, Image] = {}
+    for kind_id, own in by_kind.items():
+        given = load_votes(connection, kind_id, [key.fine_id or 0 for key in own])
+        for key, (number, image) in own.items():
+            said = given.get(key.fine_id or 0, {})
+            others = {name for name, vote in said.items() if name not in image["votes"] and vote == image["value"]}
+            if others and (later := _voted_after(connection, key, number, others)):
+                found[key] = {"value": image["value"], **later}
+    return found
+
+
+def _voted_after(connection: Connection, key: Key, number: int, people: Collection[str]) -> Image | None:
+    """Who of some people was the last to vote on a cell after an edit, and when."""
+    mine = (edits.c.fine_id == key.fine_id) & (edits.c.kind_id == key.kind_id) & (edits.c.target == "cell")
+    query = sa.select(edits.c.after).where(mine, edits.c.number > number).order_by(edits.c.number.desc())
+    for text in connection.scalars(query):
+        for name in json.loads(text)["votes"]:
+            if name in people:
+                vote = (votes.c.fine_id == key.fine_id) & (votes.c.kind_id == key.kind_id) & (votes.c.person == name)
+                return {"by": name, "at": connection.scalar(sa.select(votes.c.at).where(vote))}
+    return None
+
+
+# ---- what would go with a kind or a class ----------------------------------------------------------------------------
+
+
+def _refuse_lost(connection: Connection, catalogue: Catalogue, plan: Plan, last: int) -> None:
+    """Refuse to take away kinds and classes in which something was decided after an edit.
+
+    Raises:
+        ConflictError: with each such kind and class.
+    """
+    removed = [change.key for change in plan.of("kind", "fine") if change.after and change.after["removed"]]
+    kinds = {key.kind_id for key in removed if key.kind_id is not None}
+    classes = {key.fine_id for key in removed if key.fine_id is not None}
+    newest: dict[Key, Row[Any]] = {}
+    voters: dict[Key, set[str]] = {}
+    for row in _edits_since(connection, kinds, classes, last):
+        newest[key_of(row)] = row
+        if row.target == "cell":
+            voters.setdefault(key_of(row), set()).update(json.loads(row.after)["votes"])
+    present = current_images(connection, newest, voters)
+    living = _living(connection, {key.fine_id for key in newest if key.fine_id is not None})
+    held: dict[tuple[Target, int], list[Row[Any]]] = {}
+    for key, row in newest.items():
+        kind = catalogue.by_id.get(key.kind_id or -1)
+        shown = (key.fine_id is None or key.fine_id in living) and (kind is None or not kind.removed)
+        if shown and _says_something(present[key]):
+            if key.kind_id in kinds:
+                held.setdefault(("kind", key.kind_id or 0), []).append(row)
+            else:
+                number = key.fine_id if key.target != "photo" else (present[key] or {})["fine"]
+                held.setdefault(("fine", number or 0), []).append(row)
+    if held:
+        raise ConflictError(*_lost(catalogue, fine_names(connection, classes), held))
+
+
+def _edits_since(
+    connection: Connection, kinds: Collection[int], classes: Collection[int], last: int
+) -> Iterator[Row[Any]]:
+    """What was decided in kinds and classes after an edit and still holds, in the order of the log for each thing."""
+    told = sa.select(edits, batches.c.person, batches.c.at).join(batches, edits.c.batch == batches.c.number)
+    holds = told.where(edits.c.number > last, edits.c.undoes.is_(None), edits.c.number.not_in(sa.select(undone.c.edit)))
+    holds = holds.order_by(edits.c.number)
+    for part in in_parts(kinds):
+        yield from connection.execute(holds.where(edits.c.kind_id.in_(part), edits.c.target.in_(["cell", "photo"])))
+    for part in in_parts(classes):
+        yield from connection.execute(holds.where(edits.c.fine_id.in_(part), edits.c.target.in_(["cell", "note"])))
+    if classes:
+        later = sa.select(photo_labels.c.version, photo_labels.c.fine_id).where(photo_labels.c.version > last)
+        numbers = [row.version for row in connection.execute(later) if row.fine_id in classes]
+        for part in in_parts(numbers):
+            yield from connection.execute(holds.where(edits.c.number.in_(part), edits.c.target == "photo"))
+
+
+def _living(connection: Connection, numbers: Collection[int]) -> set[int]:
+    """Those of some classes that are not removed."""
+    query = sa.select(fine.c.id).where(fine.c.removed == 0)
+    return {number for part in in_parts(numbers) for number in connection.scalars(query.where(fine.c.id.in_(part)))}
+
+
+def _says_something(image: Image | None) -> bool:
+    """Whether a picture holds a value, a vote or a text."""
+    said = (image or {}).get("votes", {}).values()
+    return not _is_nothing(image) or any(vote is not None and vote is not NO_VOTE for vote in said)
+
+
+def _lost(
+    catalogue: Catalogue, names: Mapping[int, str], held: Mapping[tuple[Target, int], Sequence[Row[Any]]]
+) -> tuple[str, list[Conflict]]:
+    """What to tell of kinds and classes that hold something new."""
+    conflicts, texts = [], []
+    for (target, number), rows in held.items():
+        name = catalogue.by_id[number].name if target == "kind" else names[number]
+        noun, many = "kind" if target == "kind" else "class", f"{len(rows)} decision{'s' if len(rows) != 1 else ''}"
+        newest = max(rows, key=lambda row: row.number)
+        texts.append(f"the {noun} {name!r} holds {many} made since, the last by {newest.person!r}")
+        kind, label = (name, None) if target == "kind" else (None, name)
+        conflicts.append(Conflict(what=target, fine=label, kind=kind, theirs=many, by=newest.person, at=newest.at))
+    more = f" (and {len(texts) - 1} more such)" if len(texts) > 1 else ""
+    return f"{texts[0]}{more}; undo them first, or remove it by name", conflicts[:_MOST_CONFLICTS]
+
+
+def key_of(row: Row[Any]) -> Key:
+    """What an edit of the log has changed."""
+    return Key(row.target, row.fine_id, row.kind_id, row.label_id, row.photo)
+
+
+def _image(text: str | None) -> Image | None:
+    image: Image | None = None if text is None else json.loads(text)
+    return image
+
+
+def _is_nothing(image: Image | None) -> bool:
+    """Whether a picture shows no label and no note."""
+    return image is None or (image.get("value") is None and not image.get("text") and "name" not in image)
+
+
+def _conflicts(
+    connection: Connection, catalogue: Catalogue, changed: Sequence[tuple[Key, Image | None, Image | None]]
+) -> list[Conflict]:
+    names = fine_names(connection, {key.fine_id for key, _, _ in changed if key.fine_id is not None})
+    return [_conflict(catalogue, names, *one) for one in changed]
+
+
+def _conflict(
+    catalogue: Catalogue, names: Mapping[int, str], key: Key, wanted: Image | None, present: Image | None
+) -> Conflict:
+    """Both values of something that was changed again."""
+    kind = catalogue.by_id.get(key.kind_id or -1)
+
+    def value(image: Image | None) -> Any:
+        if image is None:
+            return None
+        if "value" in image and kind is not None:
+            return kind.value(image["value"])
+        return image.get("text", None if image.get("removed") else image.get("name"))
+
+    label = (
+        kind.by_id[key.label_id].name
+        if kind is not None and key.label_id is not None and key.label_id in kind.by_id
+        else None
+    )
+    return Conflict(
+        what=key.target,
+        fine=names.get(key.fine_id or -1),
+        kind=None if kind is None else kind.name,
+        label=label,
+        photo=key.photo,
+        yours=value(wanted),
+        theirs=value(present),
+        by=(present or {}).get("by"),
+        at=(present or {}).get("at"),
+    )

@@ -1,0 +1,106 @@
+"""Differences between two states: of one store at two versions, or of two graphs.
+
+Two versions of a store are compared by the log alone: of each thing that was edited in between, the first picture
+before and the last picture after. Two graphs are compared by names. Cost: linear in the edits, or in the cells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.graph import LabelGraph
+from finegraph.labelling.edits.undoing import key_of
+from finegraph.labelling.questions.history import readable
+from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.graph_columns import columns_of
+from finegraph.labelling.store.records import Change, Diff
+from finegraph.labelling.store.rows import fine_names
+from finegraph.labelling.store.tables import edits
+from finegraph.labelling.store.values import value_text
+
+
+def diff_versions(connection: Connection, catalogue: Catalogue, one: int, two: int) -> Diff:
+    """What differs from one version of a store to another, which may be an earlier one."""
+    early, late = min(one, two), max(one, two)
+    query = sa.select(edits).where(edits.c.number > early, edits.c.number <= late).order_by(edits.c.number)
+    first: dict[Any, Any] = {}
+    last: dict[Any, Any] = {}
+    for row in connection.execute(query):
+        first.setdefault(key_of(row), row)
+        last[key_of(row)] = row
+    names = fine_names(connection, {key.fine_id for key in first if key.fine_id is not None})
+    found = []
+    for key, row in first.items():
+        before, after = readable(catalogue, row, row.before), readable(catalogue, last[key], last[key].after)
+        if one > two:
+            before, after = after, before
+        if before == after and (key.target not in ("fine", "kind", "label") or before is not None):
+            continue
+        if before is None and after is None:
+            continue
+        kind = catalogue.by_id.get(key.kind_id)
+        label = kind.by_id[key.label_id].name if kind and key.label_id in kind.by_id else None
+        place = {"fine": names.get(key.fine_id) or key.photo, "kind": kind.name if kind else None, "label": label}
+        found.append(_change(key.target, SimpleNamespace(**place), before, after))
+    return _diff(found)
+
+
+def _change(what: str, place: Any, before: Any, after: Any) -> Change:
+    shown = ", ".join(repr(part) for part in (place.fine, place.kind, place.label) if part is not None)
+    texts = [value_text(v) or "unknown" if what in ("cell", "photo") else v or "nothing" for v in (before, after)]
+    return Change(
+        what=what,
+        fine=place.fine,
+        kind=place.kind,
+        label=place.label,
+        before=before,
+        after=after,
+        text=f"{what} {shown}: {texts[0]} -> {texts[1]}",
+    )
+
+
+def _diff(changes: Iterable[Change]) -> Diff:
+    listed = tuple(changes)
+    return Diff(changes=listed, counts=dict(Counter(change.what for change in listed)))
+
+
+def diff_graphs(one: LabelGraph, two: LabelGraph) -> Diff:
+    """What differs from one graph to another, by names."""
+    found: list[Change] = []
+    found += _names("fine", one.fine, two.fine)
+    old, new = ({column.name: column for column in columns_of(graph)} for graph in (one, two))
+    found += _names("kind", list(old), list(new))
+    rows = [{name: row for row, name in enumerate(graph.fine)} for graph in (one, two)]
+    shared = [name for name in two.fine if name in rows[0]]
+    for name in new:
+        if name in old:
+            found += _names("label", old[name].labels, new[name].labels, name)
+        for fine in two.fine if name in old else ():
+            before = old[name].value(rows[0][fine]) if fine in rows[0] else None
+            after = new[name].value(rows[1][fine])
+            if before != after:
+                found.append(_change("cell", SimpleNamespace(fine=fine, kind=name, label=None), before, after))
+    if shared != [name for name in one.fine if name in rows[1]]:
+        text = "the classes stand in another order"
+        found.append(Change(what="order", before=None, after=None, text=text))
+    return _diff(found)
+
+
+def _names(what: str, one: Iterable[str], two: Iterable[str], kind: str | None = None) -> list[Change]:
+    """Names that are only in one of two lists."""
+    old, new = dict.fromkeys(one), dict.fromkeys(two)
+    found = []
+    for name in [*(n for n in old if n not in new), *(n for n in new if n not in old)]:
+        place = SimpleNamespace(
+            fine=name if what == "fine" else None,
+            kind=name if what == "kind" else kind,
+            label=name if what == "label" else None,
+        )
+        found.append(_change(what, place, name if name in old else None, name if name in new else None))
+    return found

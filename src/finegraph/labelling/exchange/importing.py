@@ -1,0 +1,150 @@
+"""The plan of importing a graph into a store that has one: classes, kinds, labels and cells that differ are edited.
+
+Things are matched by name. A kind whose cells take another form (mode) is a new kind. The order of the graph becomes
+that of the store. Afterwards the store's graph equals the imported one. Cost: linear in the cells of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.labelling.edits.plan import Image, Key, Plan
+from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_image, label_image
+from finegraph.labelling.exchange.graphs import encoded_cells
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
+from finegraph.labelling.store.graph_columns import Column
+from finegraph.labelling.store.log import now
+from finegraph.labelling.store.rows import FINE_IMAGE, cell_image, next_number, row_image
+from finegraph.labelling.store.tables import fine, kinds, labels
+
+
+def plan_import(
+    connection: Connection, catalogue: Catalogue, classes: Sequence[str], columns: Sequence[Column], person: str
+) -> tuple[Plan, dict[str, int], dict[str, KindEntry]]:
+    """The plan after which the store holds exactly these classes and columns; their numbers, and the kinds of then."""
+    plan = Plan("")
+    kinds_then: dict[str, KindEntry] = {}
+    numbers = _plan_fine(connection, plan, classes)
+    next_kind, next_label = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
+    matched: set[int] = set()
+    for place, column in enumerate(columns):
+        kind = catalogue.by_name.get(column.name)
+        if kind is not None and kind.mode != column.mode:
+            kind = None
+        image = {"name": column.name, "position": place, "mode": column.mode, "prior": column.prior, "removed": 0}
+        if kind is None:
+            number, next_kind = next_kind, next_kind + 1
+            plan.add(Key("kind", kind_id=number), {**image, "removed": 1}, image)
+        else:
+            number = kind.id
+            matched.add(number)
+            _change(plan, Key("kind", kind_id=number), kind_image(kind), image)
+        ids, next_label = _plan_labels(plan, kind, number, column.labels, next_label)
+        _plan_cells(connection, plan, kind, number, column, ids, numbers, person)
+        kinds_then[column.name] = _entry_of(number, place, column, ids)
+    for kind in catalogue.kinds:
+        if kind.id not in matched:
+            before = kind_image(kind)
+            plan.add(Key("kind", kind_id=kind.id), before, {**before, "removed": 1})
+    return plan, dict(zip(classes, numbers, strict=True)), kinds_then
+
+
+def _entry_of(number: int, place: int, column: Column, ids: Sequence[int]) -> KindEntry:
+    """A kind as it is after the import."""
+    entries = (
+        LabelEntry(label, name, order, False, 0)
+        for order, (label, name) in enumerate(zip(ids, column.labels, strict=True))
+    )
+    return KindEntry(number, column.name, place, column.mode, column.prior, False, 0, tuple(entries))
+
+
+def _change(plan: Plan, key: Key, before: Image, after: Image) -> None:
+    if before != after:
+        plan.add(key, before, after)
+
+
+def _plan_fine(connection: Connection, plan: Plan, names: Sequence[str]) -> list[int]:
+    """Plan the classes; the number of each, in the order of the graph."""
+    present = {row.name: row for row in connection.execute(sa.select(fine).where(fine.c.removed == 0))}
+    number = next_number(connection, fine.c.id)
+    found = []
+    for place, name in enumerate(names):
+        row = present.pop(name, None)
+        image = {"name": name, "position": place, "removed": 0}
+        if row is None:
+            found.append(number)
+            plan.add(Key("fine", fine_id=number), {**image, "removed": 1}, image)
+            number += 1
+        else:
+            found.append(row.id)
+            _change(plan, Key("fine", fine_id=row.id), row_image(row, *FINE_IMAGE), image)
+    for row in present.values():
+        before = row_image(row, *FINE_IMAGE)
+        plan.add(Key("fine", fine_id=row.id), before, {**before, "removed": 1})
+    return found
+
+
+def _plan_labels(
+    plan: Plan, kind: KindEntry | None, kind_id: int, names: Sequence[str], number: int
+) -> tuple[list[int], int]:
+    """Plan the labels of a kind; the number of each, and the next free one."""
+    present = {label.name: label for label in kind.labels} if kind else {}
+    ids = []
+    for place, name in enumerate(names):
+        label = present.pop(name, None)
+        image = {"name": name, "position": place, "removed": 0}
+        if label is None:
+            ids.append(number)
+            plan.add(Key("label", kind_id=kind_id, label_id=number), {**image, "removed": 1}, image)
+            number += 1
+        else:
+            ids.append(label.id)
+            _change(plan, Key("label", kind_id=kind_id, label_id=label.id), label_image(label), image)
+    for label in present.values():
+        key = Key("label", kind_id=kind_id, label_id=label.id)
+        plan.add(key, label_image(label), {**label_image(label), "removed": 1})
+    return ids, number
+
+
+def _plan_cells(
+    connection: Connection,
+    plan: Plan,
+    kind: KindEntry | None,
+    kind_id: int,
+    column: Column,
+    ids: Sequence[int],
+    numbers: Sequence[int],
+    person: str,
+) -> None:
+    """Plan the cells of a kind that differ, and votes and photos that name labels which go."""
+    wanted = dict(zip(numbers, encoded_cells(column, ids, column.mode), strict=True))
+    if kind is None:
+        at = now()
+        for number, value in wanted.items():
+            if value is not None:
+                after = {**cell_image(None, {}), "value": value, "by": person, "at": at}
+                plan.add(Key("cell", fine_id=number, kind_id=kind_id), cell_image(None, {}), after)
+        return
+    rewriter = Rewriter(connection, Plan(""), kind)
+    gone = kind.living - set(ids)
+    if gone:
+        rewriter.rewrite(lambda value, _: drop(value, gone, kind.mode))
+    at, dropped = now(), rewriter.plan.changes
+    for key, change in dropped.items():
+        if key.target == "photo":
+            plan.add(key, change.before, change.after)
+    for number in sorted({*wanted, *rewriter.cells, *(key.fine_id or 0 for key in dropped if key.target == "cell")}):
+        key = Key("cell", fine_id=number, kind_id=kind_id)
+        row, drops = rewriter.cells.get(number), dropped.get(key)
+        changed = drops.after["votes"] if drops and drops.after else {}
+        old = row.value if row else None
+        new = wanted.get(number, drops.after["value"] if drops and drops.after else old)
+        if new != old or changed:
+            before = cell_image(row, drops.before["votes"] if drops and drops.before else {})
+            after = cell_image(row, changed) | {"value": new}
+            if new != old:
+                after |= {"by": person, "at": at, "resolved": 0}
+            plan.add(key, before, after)

@@ -1,0 +1,1 @@
+"""What a store is asked: lists, history, progress, agreement, findings."""

@@ -1,0 +1,257 @@
+"""The log as people read it: edits and actions, newest first, and the result of an action.
+
+Values are shown with the present names of classes, kinds and labels. Cost: linear in what is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from finegraph.errors import InputError
+from finegraph.labelling.edits.plan import Image, Plan
+from finegraph.labelling.questions.queries import cell_states
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry
+from finegraph.labelling.store.log import Made
+from finegraph.labelling.store.records import Batch, CellState, CellValue, Edit, EditResult, Target
+from finegraph.labelling.store.rows import check_number, fine_ids, fine_names
+from finegraph.labelling.store.tables import batches, edits, undone
+from finegraph.labelling.store.values import value_text
+
+_MOST_CELLS = 1000
+_MOST_LINES = 10_000
+
+
+def read_history(
+    connection: Connection,
+    catalogue: Catalogue,
+    *,
+    fine_label: str | None = None,
+    kind: str | None = None,
+    target: Target | None = None,
+    photo: str | Collection[str] | None = None,
+    person: str | None = None,
+    batch: int | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    limit: int,
+) -> list[Edit]:
+    """Edits, newest first; see `LabelStore.history`."""
+    if not 0 < limit <= _MOST_LINES:
+        raise InputError(f"limit: expected 1 to {_MOST_LINES} edits, got {limit}")
+    for what, number in (("before", before), ("batch", batch)):
+        if number is not None:
+            check_number(what, number)
+    query = sa.select(edits, batches.c.person, batches.c.at, batches.c.action, undone.c.edit.label("gone")).select_from(
+        edits.join(batches, edits.c.batch == batches.c.number).outerjoin(undone, undone.c.edit == edits.c.number)
+    )
+    if fine_label is not None:
+        query = query.where(edits.c.fine_id == fine_ids(connection, [fine_label])[fine_label])
+    if kind is not None:
+        query = query.where(edits.c.kind_id == catalogue.kind(kind).id)
+    if photo is not None:
+        query = query.where(edits.c.photo.in_([photo] if isinstance(photo, str) else list(photo)))
+    for column, value in ((edits.c.target, target), (batches.c.person, person), (edits.c.batch, batch)):
+        if value is not None:
+            query = query.where(column == value)
+    if before is not None:
+        query = query.where(edits.c.number < before)
+    if after is not None:
+        query = query.where(edits.c.number > after)
+    rows = list(connection.execute(query.order_by(edits.c.number.desc()).limit(limit)))
+    names = fine_names(connection, {row.fine_id for row in rows if row.fine_id is not None})
+    return [_edit(catalogue, names, row) for row in rows]
+
+
+def _edit(catalogue: Catalogue, names: Mapping[int, str], row: Row[Any]) -> Edit:
+    kind = catalogue.by_id.get(row.kind_id)
+    label = kind.by_id.get(row.label_id) if kind else None
+    before, after = (readable(catalogue, row, text) for text in (row.before, row.after))
+    fine_label = names.get(row.fine_id)
+    place = ", ".join(
+        repr(part) for part in (fine_label, kind and kind.name, label and label.name, row.photo) if part is not None
+    )
+    return Edit(
+        number=row.number,
+        batch=row.batch,
+        action=row.action,
+        person=row.person,
+        at=row.at,
+        target=row.target,
+        fine=fine_label,
+        kind=kind.name if kind else None,
+        label=label.name if label else None,
+        photo=row.photo,
+        before=before,
+        after=after,
+        text=f"{row.target} {place}: {_short(row.target, before)} -> {_short(row.target, after)}",
+        undoes=row.undoes,
+        undone=row.gone is not None,
+    )
+
+
+def _short(target: str, value: Any) -> str:
+    if target in ("cell", "photo"):
+        return value_text(value) or "unknown"
+    return "nothing" if value is None or value == "" else str(value)
+
+
+def readable(catalogue: Catalogue, row: Row[Any], text: str | None) -> Any:
+    """What a picture of the log says: the value of a cell, a name, a note; None where there is nothing."""
+    if text is None:
+        return None
+    image = json.loads(text)
+    if row.target in ("cell", "photo"):
+        return catalogue.by_id[row.kind_id].value(image["value"])
+    if row.target == "note":
+        return image["text"]
+    if row.target == "graph":
+        return f"{image['fine']} classes, {image['kinds']} kinds"
+    return None if image["removed"] else image["name"]
+
+
+def read_batches(connection: Connection, *, person: str | None, before: int | None, limit: int) -> list[Batch]:
+    """Actions, newest first."""
+    if not 0 < limit <= _MOST_LINES:
+        raise InputError(f"limit: expected 1 to {_MOST_LINES} actions, got {limit}")
+    if before is not None:
+        check_number("before", before)
+    query = sa.select(batches).order_by(batches.c.number.desc()).limit(limit)
+    if person is not None:
+        query = query.where(batches.c.person == person)
+    if before is not None:
+        query = query.where(batches.c.number < before)
+    return [_batch(connection, row) for row in connection.execute(query)]
+
+
+def _batch(connection: Connection, row: Row[Any]) -> Batch:
+    gone = is_undone(connection, row)
+    return Batch(
+        number=row.number,
+        action=row.action,
+        person=row.person,
+        at=row.at,
+        count=row.size,
+        text=row.text,
+        undoes=row.undoes,
+        undone=gone,
+        can_undo=not gone and not _is_first(row) and row.size > 0,
+        is_undo=row.action == "undo" and row.text.startswith("undid"),
+        version=row.last,
+    )
+
+
+def _is_first(row: Row[Any]) -> bool:
+    """Whether an action is the first import, which is final."""
+    return bool(row.number == 1 and row.action == "import")
+
+
+def is_undone(connection: Connection, row: Row[Any]) -> bool:
+    """Whether all edits of an action are undone."""
+    own = sa.select(edits.c.number).where(edits.c.batch == row.number)
+    left = own.where(edits.c.number.not_in(sa.select(undone.c.edit)))
+    return row.size > 0 and connection.scalar(left.limit(1)) is None
+
+
+def last_undoable(connection: Connection, person: str) -> int | None:
+    """The newest action of a person that is not undone and no undo."""
+    query = sa.select(batches).where(batches.c.person == person, batches.c.action != "undo", batches.c.size > 0)
+    for row in connection.execute(query.order_by(batches.c.number.desc())):
+        if not is_undone(connection, row):
+            return None if _is_first(row) else int(row.number)
+    return None
+
+
+# ---- the result of an action -----------------------------------------------------------------------------------------
+
+
+def result_of(connection: Connection, catalogue: Catalogue, batch: int, *, repeated: bool = False) -> EditResult:
+    """What an action did, read from the log; the same whenever it is asked for, but for other people's votes."""
+    row = connection.execute(sa.select(batches).where(batches.c.number == batch)).one()
+    query = sa.select(edits).where(edits.c.batch == batch, edits.c.target.in_(["cell", "photo", "note"]))
+    changed = list(connection.execute(query.order_by(edits.c.number).limit(_MOST_CELLS)))
+    noted = [edit.number for edit in changed if edit.target == "note"]
+    return EditResult(
+        batch=batch,
+        edits=row.size,
+        version=row.last,
+        person=row.person,
+        at=row.at,
+        action=row.action,
+        text=row.text,
+        cells=tuple(_cells_after(connection, catalogue, [edit for edit in changed if edit.target != "note"])),
+        note_version=noted[0] if len(noted) == 1 else None,
+        repeated=repeated,
+    )
+
+
+def result_made(connection: Connection, plan: Plan, made: Made) -> EditResult:
+    """What an action has just done; the same as `result_of` reads from the log, without reading it."""
+    changed = plan.of("cell", "photo", "note")[:_MOST_CELLS]
+    ids = {c.key.fine_id for c in changed if c.key.target == "cell" and c.key.fine_id is not None}
+    names = plan.names if ids <= plan.names.keys() else fine_names(connection, ids)
+    noted = [made.numbered[change.key] for change in changed if change.key.target == "note"]
+    cells = []
+    for change in changed:
+        key = change.key
+        if key.target != "note":
+            kind, (said, sure) = made.catalogue.by_id[key.kind_id or 0], made.cells.get(key, ({}, None))
+            votes = {person: kind.value(vote) for person, vote in sorted(said.items())}
+            name = names[key.fine_id or 0] if key.target == "cell" else key.photo or ""
+            cells.append(_state(kind, name, made.numbered[key], change.after, votes, sure))
+    return EditResult(
+        batch=made.batch["number"],
+        edits=made.batch["size"],
+        version=made.batch["last"],
+        person=made.batch["person"],
+        at=made.batch["at"],
+        action=made.batch["action"],
+        text=made.batch["text"],
+        cells=tuple(cells),
+        note_version=noted[0] if len(noted) == 1 else None,
+    )
+
+
+def _state(
+    kind: KindEntry, name: str, number: int, image: Image | None, votes: dict[str, CellValue], sure: float | None
+) -> CellState:
+    """A cell as an edit left it."""
+    after = image or {"value": None}
+    value = kind.value(after["value"])
+    return CellState(
+        fine=name,
+        kind=kind.name,
+        value=value,
+        text=value_text(value),
+        version=number,
+        by=after.get("by"),
+        at=after.get("at"),
+        votes=votes,
+        disagreement=bool(after.get("disagreement")),
+        resolved=bool(after.get("resolved")),
+        confidence=sure,
+    )
+
+
+def _cells_after(connection: Connection, catalogue: Catalogue, changed: Sequence[Row[Any]]) -> list[CellState]:
+    """The cells of edits, as they were right after them."""
+    names = fine_names(connection, {edit.fine_id for edit in changed if edit.target == "cell"})
+    states: dict[int, dict[int, CellState]] = {}
+    for kind_id in {edit.kind_id for edit in changed if edit.target == "cell"}:
+        own = {
+            edit.fine_id: names[edit.fine_id] for edit in changed if edit.kind_id == kind_id and edit.target == "cell"
+        }
+        states[kind_id] = cell_states(connection, catalogue.by_id[kind_id], own)
+    found = []
+    for edit in changed:
+        now_is = states[edit.kind_id][edit.fine_id] if edit.target == "cell" else None
+        sure = now_is.confidence if now_is and now_is.version == edit.number else None
+        name = names[edit.fine_id] if edit.target == "cell" else edit.photo
+        image = json.loads(edit.after) if edit.after else None
+        votes = now_is.votes if now_is else {}
+        found.append(_state(catalogue.by_id[edit.kind_id], name, edit.number, image, votes, sure))
+    return found

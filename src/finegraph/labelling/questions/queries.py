@@ -1,0 +1,337 @@
+"""Questions about classes and cells: pages of them, found by words, by state or by label.
+
+All of it is answered by the database, with indexes; nothing grows with the number of classes but the scan of names
+for a search, which is a few milliseconds per 100,000. A page that is cut by its offset moves when the list changes; who
+goes through a list for long asks for the numbers of its classes once, and for the classes by their numbers.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from finegraph.errors import InputError
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry
+from finegraph.labelling.store.present_names import present_fine
+from finegraph.labelling.store.records import CellState, ClassPage, ClassRow
+from finegraph.labelling.store.rows import (
+    check_number,
+    in_parts,
+    load_cells,
+    load_few,
+    load_votes,
+    search_form,
+    short,
+    unknown_fine,
+)
+from finegraph.labelling.store.tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
+from finegraph.labelling.store.values import value_text
+
+_FEW, _FEW_KINDS = 8, 400
+"""Up to how many classes, and in up to how many kinds, all cells are asked for together."""
+Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
+Order = Literal["graph", "name", "attention"]
+SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
+ORDERS = ("graph", "name", "attention")
+MOST_ROWS = 1000
+"""How many classes one page has at the most."""
+# The sum keeps the database from going through a whole kind where an index has the few rows that are meant.
+_KIND = cells.c.kind_id + sa.literal_column("0")
+DISAGREES = cells.c.disagreement == sa.literal_column("1")
+DOUBTFUL = cells.c.confidence < sa.literal_column(str(LOW_CONFIDENCE))
+# What every look at a class and every question for changes asks, made once.
+_VERSION = sa.select(sa.func.max(edits.c.number))
+_ONE_CLASS = sa.select(fine).where(fine.c.name == sa.bindparam("the_name"), fine.c.removed == 0)
+_NOTES = sa.select(notes).where(notes.c.fine_id.in_(sa.bindparam("the_fines", expanding=True)))
+
+
+def store_version(connection: Connection) -> int:
+    """The number of the last edit."""
+    return int(connection.scalar(_VERSION) or 0)
+
+
+def find_classes(
+    connection: Connection,
+    catalogue: Catalogue,
+    *,
+    search: str,
+    kind: str | None,
+    show: Show,
+    label: str | None,
+    order: Order,
+    offset: int,
+    limit: int,
+    kinds: Sequence[str] | None,
+) -> ClassPage:
+    """A page of classes; see `LabelStore.classes`."""
+    if offset < 0 or not 0 < limit <= MOST_ROWS:
+        raise InputError(
+            f"expected an offset of 0 or more and 1 to {MOST_ROWS} classes, got {short(offset)} and {short(limit)}"
+        )
+    check_number("offset", offset)
+    where = _fitting(connection, catalogue, search=search, kind=kind, show=show, label=label)
+    total = int(connection.scalar(sa.select(sa.func.count()).select_from(fine).where(*where)) or 0)
+    query = _ordered(sa.select(fine).where(*where), _chosen(catalogue, kind), show, order)
+    rows = list(connection.execute(query.limit(limit).offset(offset)))
+    return ClassPage(
+        rows=tuple(class_rows(connection, _wanted(catalogue, kinds), rows)),
+        total=total,
+        offset=offset,
+        version=store_version(connection),
+    )
+
+
+def class_numbers(
+    connection: Connection,
+    catalogue: Catalogue,
+    *,
+    search: str,
+    kind: str | None,
+    show: Show,
+    label: str | None,
+    order: Order,
+) -> array[int]:
+    """The numbers of all classes that a question fits, in order; see `LabelStore.class_numbers`."""
+    where = _fitting(connection, catalogue, search=search, kind=kind, show=show, label=label)
+    query = _ordered(sa.select(fine.c.id).where(*where), _chosen(catalogue, kind), show, order)
+    return array("q", connection.scalars(query))
+
+
+def classes_of(
+    connection: Connection, catalogue: Catalogue, numbers: Sequence[int], kinds: Sequence[str] | None
+) -> list[ClassRow]:
+    """Classes by their numbers, in that order, also removed ones; see `LabelStore.numbered_classes`."""
+    found: dict[int, Row[Any]] = {}
+    for part in in_parts(numbers):
+        found.update((row.id, row) for row in connection.execute(sa.select(fine).where(fine.c.id.in_(part))))
+    return class_rows(connection, _wanted(catalogue, kinds), [found[number] for number in numbers if number in found])
+
+
+def _chosen(catalogue: Catalogue, kind: str | None) -> list[KindEntry]:
+    """The kinds that a filter speaks of."""
+    return [catalogue.kind(kind)] if kind is not None else list(catalogue.kinds)
+
+
+def _wanted(catalogue: Catalogue, kinds: Sequence[str] | None) -> list[KindEntry]:
+    """The kinds whose cells are given."""
+    return [catalogue.kind(name) for name in kinds] if kinds is not None else list(catalogue.kinds)
+
+
+def _fitting(
+    connection: Connection, catalogue: Catalogue, *, search: str, kind: str | None, show: Show, label: str | None
+) -> list[sa.ColumnElement[bool]]:
+    """What a question asks of a class."""
+    if show not in SHOWN:
+        raise InputError(f"show: expected one of {', '.join(SHOWN)}, got {show!r}")
+    where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, _chosen(catalogue, kind))]
+    if label is not None:
+        where.append(fine.c.id.in_(_with_label(connection, catalogue, kind, label)))
+    return where
+
+
+def _ordered(query: sa.Select[Any], chosen: Sequence[KindEntry], show: Show, order: Order) -> sa.Select[Any]:
+    """A question for classes with its order."""
+    if order not in ORDERS:
+        raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
+    if show == "contradicted" and order == "attention":
+        sure = _contradicted(chosen, sa.func.max(suggestions.c.score).label("score"))
+        best = sure.group_by(suggestions.c.fine_id).subquery()
+        query = query.join(best, best.c.fine_id == fine.c.id).order_by(best.c.score.desc())
+    return query.order_by(*_order(order, chosen, ranked=show != "contradicted"))
+
+
+def _words(search: str) -> list[sa.ColumnElement[bool]]:
+    """The words of a search, each of which must occur in the name."""
+    return [fine.c.folded.contains(word, autoescape=True) for word in search_form(search).split()]
+
+
+def _state(
+    catalogue: Catalogue, show: Show, kind: str | None, chosen: Sequence[KindEntry]
+) -> list[sa.ColumnElement[bool]]:
+    """What a filter asks of a class."""
+    ids = [entry.id for entry in chosen]
+    mine = _KIND.in_(ids)
+    if show == "all":
+        return []
+    if show == "noted":
+        return [fine.c.id.in_(sa.select(notes.c.fine_id).where(notes.c.text != ""))]
+    if show == "contradicted":
+        return [fine.c.id.in_(_contradicted(chosen))]
+    if show == "suggested":
+        return [fine.c.id.in_(_suggested().where(suggestions.c.kind_id.in_(ids)))]
+    if show in ("disagreement", "low_confidence"):
+        doubt = DISAGREES if show == "disagreement" else DOUBTFUL
+        return [fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, doubt))]
+    if kind is None:
+        known = fine.c.known >= len(catalogue.kinds)
+    else:
+        same = (cells.c.kind_id == ids[0]) & (cells.c.fine_id == fine.c.id) & cells.c.value.is_not(None)
+        known = sa.exists().where(same)
+    return [known if show == "known" else ~known]
+
+
+def _suggested() -> sa.Select[tuple[int]]:
+    """Classes with a suggestion that differs from what their cell says."""
+    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
+    return sa.select(suggestions.c.fine_id).select_from(suggestions.outerjoin(cells, same)).where(differs)
+
+
+def _contradicted(chosen: Sequence[KindEntry], *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Classes of which the model sees something else on the photos than a cell of some kinds says."""
+    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+    mine = suggestions.c.kind_id.in_([entry.id for entry in chosen])
+    return (
+        sa.select(suggestions.c.fine_id, *more)
+        .select_from(suggestions.join(cells, same))
+        .where(suggestions.c.source == "model", mine, cells.c.value != suggestions.c.value)
+    )
+
+
+def _with_label(connection: Connection, catalogue: Catalogue, kind: str | None, label: str) -> sa.Select[tuple[int]]:
+    """The classes whose cell of a kind names a label."""
+    if kind is None:
+        raise InputError("a label is looked for in a kind; name the kind too")
+    entry = catalogue.kind(kind)
+    number = entry.label(label).id
+    # A number stands in the kept text after [ or a comma, and before a comma or ].
+    texts = [cells.c.value.contains(f"{left}{number}{right}") for left in "[," for right in ",]"]
+    return sa.select(cells.c.fine_id).where(cells.c.kind_id == entry.id, sa.or_(*texts))
+
+
+def _order(order: Order, chosen: Sequence[KindEntry], *, ranked: bool = True) -> list[Any]:
+    """The order of a list; `ranked` is False where all of it needs attention for the same reason."""
+    if order == "name":
+        return [fine.c.folded, fine.c.id]
+    if order == "graph" or not ranked:
+        return [fine.c.position, fine.c.id]
+    ids = [entry.id for entry in chosen]
+    mine = _KIND.in_(ids)
+    unknown = fine.c.known < len(ids)
+    if len(ids) == 1:  # how many kinds of a class are known says nothing of one of them
+        known = sa.select(cells.c.fine_id).where(cells.c.kind_id == ids[0], cells.c.value.is_not(None))
+        unknown = fine.c.id.not_in(known)
+    rank = sa.case(
+        (fine.c.id.in_(_contradicted(chosen)), 0),
+        (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DISAGREES)), 1),
+        (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DOUBTFUL)), 2),
+        (unknown, 3),
+        else_=4,
+    )
+    return [rank, fine.c.position, fine.c.id]
+
+
+# ---- rows and cells --------------------------------------------------------------------------------------------------
+
+
+def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequence[Row[Any]]) -> list[ClassRow]:
+    """Classes with their notes and cells."""
+    ids = [row.id for row in rows]
+    written: dict[int, Row[Any]] = {}
+    for part in in_parts(ids):
+        written.update((note.fine_id, note) for note in connection.execute(_NOTES, {"the_fines": part}))
+    names = {row.id: row.name for row in rows}
+    by_kind = _states_by_kind(connection, wanted, names)
+    return [
+        ClassRow(
+            number=row.id,
+            fine=row.name,
+            position=row.position,
+            version=row.version,
+            note=written[row.id].text if row.id in written else "",
+            note_version=written[row.id].version if row.id in written else 0,
+            cells={name: states[row.id] for name, states in by_kind.items()},
+            removed=bool(row.removed),
+        )
+        for row in rows
+    ]
+
+
+def _states_by_kind(
+    connection: Connection, wanted: Sequence[KindEntry], names: Mapping[int, str]
+) -> dict[str, dict[int, CellState]]:
+    """The cells of some classes in some kinds; of few classes they are asked for together."""
+    if len(wanted) < 2 or not names or len(names) > _FEW or len(wanted) > _FEW_KINDS:
+        return {kind.name: cell_states(connection, kind, names) for kind in wanted}
+    rows, said = load_few(connection, [kind.id for kind in wanted], names)
+    return {
+        kind.name: {
+            number: cell_state(kind, name, rows.get((kind.id, number)), said.get((kind.id, number), {}))
+            for number, name in names.items()
+        }
+        for kind in wanted
+    }
+
+
+def cell_states(connection: Connection, kind: KindEntry, names: Mapping[int, str]) -> dict[int, CellState]:
+    """The cells of some classes, given by number and name, in a kind."""
+    rows, given = load_cells(connection, kind.id, names), load_votes(connection, kind.id, names)
+    return {number: cell_state(kind, name, rows.get(number), given.get(number, {})) for number, name in names.items()}
+
+
+def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, said: Mapping[str, str | None]) -> CellState:
+    """A cell for callers."""
+    value = kind.value(row.value) if row is not None else None
+    votes = {person: kind.value(vote) for person, vote in sorted(said.items())}
+    if row is None:
+        return CellState(fine=name, kind=kind.name, value=None, text="", votes=votes)
+    return CellState(
+        fine=name,
+        kind=kind.name,
+        value=value,
+        text=value_text(value),
+        version=row.version,
+        by=row.by,
+        at=row.at,
+        votes=votes,
+        disagreement=bool(row.disagreement),
+        resolved=bool(row.resolved),
+        confidence=row.confidence,
+    )
+
+
+def one_class(connection: Connection, catalogue: Catalogue, name: str, number: int | None = None) -> ClassRow:
+    """One class by its number, or where that is not given or gone by its name."""
+    name = present_fine(connection, name, number)
+    row = connection.execute(_ONE_CLASS, {"the_name": name}).first()
+    if row is None:
+        raise unknown_fine(connection, name)
+    return class_rows(connection, catalogue.kinds, [row])[0]
+
+
+def photo_cells(
+    connection: Connection, catalogue: Catalogue, photos: Collection[str]
+) -> dict[str, dict[str, CellState]]:
+    """The image-level labels of photos, by photo and kind; only those that there are."""
+    found: dict[str, dict[str, CellState]] = {}
+    for part in in_parts(set(photos)):
+        for row in connection.execute(sa.select(photo_labels).where(photo_labels.c.photo.in_(part))):
+            kind = catalogue.by_id[row.kind_id]
+            if not kind.removed:
+                found.setdefault(row.photo, {})[kind.name] = photo_state(kind, row)
+    return found
+
+
+def photo_state(kind: KindEntry, row: Row[Any]) -> CellState:
+    """An image-level label for callers."""
+    value = kind.value(row.value)
+    shared = {"version": row.version, "by": row.by, "at": row.at, "votes": {}}
+    return CellState(fine=row.photo, kind=kind.name, value=value, text=value_text(value), **shared)
+
+
+def label_counts(connection: Connection, kind: KindEntry) -> dict[str, int]:
+    """How many classes name each label of a kind."""
+    counts = dict.fromkeys(kind.names, 0)
+    living = sa.select(fine.c.id).where(fine.c.removed == 0)
+    query = sa.select(cells.c.value, sa.func.count()).where(
+        cells.c.kind_id == kind.id, cells.c.value.is_not(None), cells.c.fine_id.in_(living)
+    )
+    for value, count in connection.execute(query.group_by(cells.c.value)):
+        cell = kind.cell(value)
+        for label in cell.labels if cell else ():
+            counts[label] += count
+    return counts

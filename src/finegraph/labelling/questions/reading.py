@@ -1,0 +1,405 @@
+"""The questions that a store answers."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.graph.csv_writer import format_csv
+from finegraph.graph.json_file import canonical_json
+from finegraph.labelling.exchange.diffing import diff_versions
+from finegraph.labelling.exchange.graphs import read_columns, read_graph
+from finegraph.labelling.exchange.label_studio import format_tasks
+from finegraph.labelling.exchange.photo_label_file import PhotoLabel, format_photos, parse_photos
+from finegraph.labelling.questions import findings as live
+from finegraph.labelling.questions.agreement import Agreement, read_agreement
+from finegraph.labelling.questions.history import last_undoable, read_batches, read_history
+from finegraph.labelling.questions.progress import read_progress
+from finegraph.labelling.questions.queries import (
+    Order,
+    Show,
+    cell_states,
+    class_numbers,
+    classes_of,
+    find_classes,
+    label_counts,
+    one_class,
+    photo_cells,
+    store_version,
+)
+from finegraph.labelling.questions.recent import Changes, Recent
+from finegraph.labelling.store.access import StoreAccess
+from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.graph_columns import Column
+from finegraph.labelling.store.past import read_photo_labels
+from finegraph.labelling.store.records import (
+    Batch,
+    CellState,
+    CellValue,
+    ClassPage,
+    ClassRow,
+    Diff,
+    Edit,
+    KindInfo,
+    LiveFinding,
+    Progress,
+    Suggestion,
+    SuggestionPage,
+    Target,
+)
+from finegraph.labelling.store.renames import Rename, read_renames
+from finegraph.labelling.store.rows import fine_ids, short
+from finegraph.labelling.store.tables import batches, cells, fine, meta, notes, votes
+from finegraph.labelling.suggestions.suggesting import best_suggestions, has_beliefs, read_beliefs, read_suggestions
+
+Format = Literal["csv", "json", "label-studio", "photos"]
+FORMATS = ("csv", "json", "label-studio", "photos")
+_FRESH, _FRESH_TIMES = 0.1, 10.0
+"""Progress is not counted again for so many seconds, or for ten times as long as it took to count."""
+
+
+class StoreReader(StoreAccess):
+    """The questions; see `LabelStore`."""
+
+    _progress: tuple[float, int, Progress] | None = None
+    """Until when it is fresh, of which version, and the progress."""
+    _findings: tuple[int, tuple[LiveFinding, ...]] | None = None
+
+    @cached_property
+    def _recent(self) -> Recent:
+        return Recent()
+
+    @property
+    def version(self) -> int:
+        """The number of the last edit."""
+        return self._ask(lambda connection, _: store_version(connection))
+
+    @property
+    def imported_digest(self) -> str | None:
+        """The fingerprint of the graph that was imported first."""
+        return self._ask(lambda connection, _: connection.scalar(sa.select(meta.c.value).where(meta.c.key == "graph")))
+
+    def kinds(self) -> tuple[KindInfo, ...]:
+        """The kinds in order."""
+        return self._ask(lambda _, catalogue: tuple(kind.info() for kind in catalogue.kinds))
+
+    def label_counts(self, kind: str) -> dict[str, int]:
+        """How many classes have each label of a kind."""
+        return self._ask(lambda connection, catalogue: label_counts(connection, catalogue.kind(kind)))
+
+    def people(self) -> tuple[str, ...]:
+        """Everybody who has edited."""
+        query = sa.select(batches.c.person).distinct().order_by(batches.c.person)
+        return self._ask(lambda connection, _: tuple(connection.scalars(query)))
+
+    def classes(
+        self,
+        *,
+        search: str = "",
+        kind: str | None = None,
+        show: Show = "all",
+        label: str | None = None,
+        order: Order = "graph",
+        offset: int = 0,
+        limit: int = 50,
+        kinds: Sequence[str] | None = None,
+    ) -> ClassPage:
+        """A page of classes.
+
+        Args:
+            search: words that must all occur in the name; case and accents do not count.
+            kind: the kind that `show` and `label` speak of; None for any.
+            show: `all`, `unknown`, `known`, `disagreement`, `low_confidence`, `noted`, `suggested`, or `contradicted`:
+                the model sees something else on the photos.
+            label: only classes that have this label in `kind`.
+            order: as in the graph, by name, or those that need attention first: photos contradict the labels, people
+                disagree, the model doubts, something is unknown; of contradicted ones, the surest first.
+            offset: how many to leave out.
+            limit: how many to give at the most.
+            kinds: which cells to give; None for all.
+        """
+        return self._ask(
+            lambda connection, catalogue: find_classes(
+                connection,
+                catalogue,
+                search=search,
+                kind=kind,
+                show=show,
+                label=label,
+                order=order,
+                offset=offset,
+                limit=limit,
+                kinds=kinds,
+            )
+        )
+
+    def class_numbers(
+        self,
+        *,
+        search: str = "",
+        kind: str | None = None,
+        show: Show = "all",
+        label: str | None = None,
+        order: Order = "graph",
+    ) -> array[int]:
+        """The numbers of all classes of a list, in order; the arguments are those of `classes`.
+
+        Pages of `classes` move while people decide: what is decided leaves the list of unknown ones. Who goes through a
+        list asks for its numbers once and then for the classes by their numbers.
+        """
+        return self._ask(
+            lambda connection, catalogue: class_numbers(
+                connection, catalogue, search=search, kind=kind, show=show, label=label, order=order
+            )
+        )
+
+    def numbered_classes(self, numbers: Sequence[int], *, kinds: Sequence[str] | None = None) -> list[ClassRow]:
+        """Classes by their numbers, in that order; those that are gone are marked as removed.
+
+        Args:
+            numbers: as `class_numbers` gives them.
+            kinds: which cells to give; None for all.
+        """
+        return self._ask(lambda connection, catalogue: classes_of(connection, catalogue, numbers, kinds))
+
+    def one_class(self, fine: str, *, number: int | None = None) -> ClassRow:
+        """One class with all its cells; by its number, if that is given and still there, whatever its name is now."""
+        return self._ask(lambda connection, catalogue: one_class(connection, catalogue, fine, number))
+
+    def cell(self, fine: str, kind: str) -> CellState:
+        """One cell."""
+
+        def question(connection: Connection, catalogue: Catalogue) -> CellState:
+            number = fine_ids(connection, [fine])[fine]
+            return cell_states(connection, catalogue.kind(kind), {number: fine})[number]
+
+        return self._ask(question)
+
+    def photo_cells(self, photos: Sequence[str]) -> dict[str, dict[str, CellState]]:
+        """The image-level labels of photos, by photo and kind; only those that there are."""
+        return self._ask(lambda connection, catalogue: photo_cells(connection, catalogue, photos))
+
+    def photo_labels(self, version: int | None = None) -> list[PhotoLabel]:
+        """All image-level labels, of now or of an earlier version, in the order of the photos."""
+        return self._ask(lambda connection, catalogue: read_photo_labels(connection, catalogue, version))
+
+    def parse_photos(self, text: str, path: str = "photos.csv") -> list[PhotoLabel]:
+        """The image-level labels in the text of a CSV file, as `export_text` writes it.
+
+        Raises:
+            GraphFileError: with all faults of the file, which is called `path` there.
+        """
+        return self._ask(lambda _, catalogue: parse_photos(text, catalogue, path))
+
+    def progress(self) -> Progress:
+        """How far the work is; at most a tenth of a second old, or ten times as old as it takes to count."""
+        kept, began = self._progress, time.monotonic()
+        if kept is not None and (began < kept[0] or kept[1] == self.version):
+            return kept[2]
+
+        def question(connection: Connection, catalogue: Catalogue) -> tuple[int, Progress]:
+            return store_version(connection), read_progress(connection, catalogue)
+
+        version, found = self._ask(question)
+        ended = time.monotonic()
+        self._progress = (ended + max(_FRESH, _FRESH_TIMES * (ended - began)), version, found)
+        return found
+
+    def history(
+        self,
+        *,
+        fine: str | None = None,
+        kind: str | None = None,
+        target: Target | None = None,
+        photo: str | Collection[str] | None = None,
+        person: str | None = None,
+        batch: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Edit]:
+        """Edits, newest first: of a class, a cell, a note, photos, a person, an action; `before`: for the next page."""
+        return self._ask(
+            lambda connection, catalogue: read_history(
+                connection,
+                catalogue,
+                fine_label=fine,
+                kind=kind,
+                target=target,
+                photo=photo,
+                person=person,
+                batch=batch,
+                before=before,
+                limit=limit,
+            )
+        )
+
+    def changes(self, since: int) -> Changes:
+        """The edits after a version and the cells that they changed; cheap, also when many people ask often."""
+        return self._ask(lambda connection, catalogue: self._recent.since(connection, catalogue, since))
+
+    def renames(self, after: int = 0, version: int | None = None) -> list[Rename]:
+        """The changes of classes' names after an edit, up to a version, in order; see `present_names`."""
+        return self._ask(lambda connection, _: read_renames(connection, after, version))
+
+    def batches(self, *, person: str | None = None, before: int | None = None, limit: int = 50) -> list[Batch]:
+        """Actions, newest first."""
+        return self._ask(lambda connection, _: read_batches(connection, person=person, before=before, limit=limit))
+
+    def last_undoable(self, person: str) -> int | None:
+        """The newest action of a person that is not undone and no undo itself."""
+        return self._ask(lambda connection, _: last_undoable(connection, person))
+
+    def findings(self) -> tuple[LiveFinding, ...]:
+        """What the graph check finds in the present state; counted again only after an edit."""
+
+        def question(connection: Connection, catalogue: Catalogue) -> tuple[int, tuple[LiveFinding, ...]]:
+            version = store_version(connection)
+            if self._findings is not None and self._findings[0] == version:
+                return self._findings
+            return version, live.find(read_graph(connection, catalogue), catalogue)
+
+        self._findings = self._ask(question)
+        return self._findings[1]
+
+    def agreement(self, kind: str | None = None) -> Agreement:
+        """How well people agree, on one kind or on all."""
+        return self._ask(lambda connection, catalogue: read_agreement(connection, catalogue, kind))
+
+    def diff(self, one: int, two: int | None = None) -> Diff:
+        """What changed from one version to another, by default to the present."""
+
+        def question(connection: Connection, catalogue: Catalogue) -> Diff:
+            last = store_version(connection)
+            for version in (one, last if two is None else two):
+                if not 0 <= version <= last:
+                    raise InputError(f"there is no version {short(version)}; versions go from 0 to {last}")
+            return diff_versions(connection, catalogue, one, last if two is None else two)
+
+        return self._ask(question)
+
+    def graph(self, version: int | None = None) -> LabelGraph:
+        """The label graph, of now or of an earlier version, checked against its seals.
+
+        Raises:
+            DamagedStoreError: it is not what people decided.
+        """
+        with self.one_state():
+            self.check("labels" if version is None else "all")
+            return self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
+
+    def columns(self, version: int | None = None) -> tuple[tuple[str, ...], list[Column]]:
+        """The classes, and the kinds with their cells; all in order, of now or of an earlier version."""
+        return self._ask(lambda connection, catalogue: read_columns(connection, catalogue, version))
+
+    def suggestions(
+        self,
+        *,
+        kind: str | None = None,
+        fine: str | None = None,
+        source: str | None = None,
+        contradicting: bool = False,
+        least: float = 0.0,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> SuggestionPage:
+        """Suggestions that cells do not follow, contradictions first, then by score.
+
+        Args:
+            kind: only of this kind.
+            fine: only of this class.
+            source: only from `model`, `similar` or `name`.
+            contradicting: only where the cell has another value.
+            least: only from this score on.
+            offset: how many to leave out.
+            limit: how many to give at the most.
+        """
+        return self._ask(
+            lambda connection, catalogue: read_suggestions(
+                connection,
+                catalogue,
+                kind=kind,
+                fine_label=fine,
+                source=source,
+                contradicting=contradicting,
+                least=least,
+                offset=offset,
+                limit=limit,
+            )
+        )
+
+    def best_suggestions(self, kind: str, fine: Collection[str]) -> dict[str, Suggestion]:
+        """The surest suggestion that the cell of a kind does not follow, for each of some classes that has one."""
+        return self._ask(lambda connection, catalogue: best_suggestions(connection, catalogue, kind, fine))
+
+    @property
+    def has_beliefs(self) -> bool:
+        """Whether a model has said what it believes."""
+        return self._ask(lambda connection, _: has_beliefs(connection))
+
+    def beliefs(self, fine: Collection[str], *, kind: str | None = None) -> dict[str, dict[str, dict[str, float]]]:
+        """What a model believes of some classes: by class, kind and label, the mean probability over its photos.
+
+        Labels of less than 0.001 in kinds of one label are left out, as are classes and kinds that the model has said
+        nothing of.
+
+        Args:
+            fine: the classes.
+            kind: only of this kind.
+        """
+        return self._ask(lambda connection, catalogue: read_beliefs(connection, catalogue, fine, kind))
+
+    def export_text(self, format: Format, *, safe: bool = True, version: int | None = None) -> str:
+        """A state of the store as the text of a file.
+
+        Args:
+            format: `csv` or `json`, a graph file; `label-studio`; or `photos`, the image-level labels as CSV.
+            safe: whether CSV cells that a spreadsheet could run get a backslash, which the readers take away again.
+            version: the edit after which the state was; by default the present one. Votes are known of that only.
+
+        Raises:
+            GraphError: the graph holds something that CSV cannot.
+            InputError: there is no such format, not of an earlier version, or no such version.
+            DamagedStoreError: the state is not what people decided.
+        """
+        if format not in FORMATS:
+            raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
+        if format == "json":
+            return canonical_json(self.graph(version)) + "\n"
+        if format == "csv":
+            return format_csv(self.graph(version), safe=safe)
+        if format == "label-studio" and version is not None:
+            raise InputError("format: an earlier version is written as csv, json or photos; votes are of the present")
+        with self.one_state():
+            self.check("labels" if version is None else "all")
+            if format == "label-studio":
+                return self._ask(_label_studio)
+            labels = self.photo_labels(version)
+            return format_photos([kind.name for kind in self.kinds()], labels, safe=safe)
+
+
+def _label_studio(connection: Connection, catalogue: Catalogue) -> str:
+    """The store as Label Studio JSON."""
+    names, columns = read_columns(connection, catalogue)
+    said: dict[str, dict[str, dict[str, CellValue]]] = {}
+    query = sa.select(votes, fine.c.name).join(fine, fine.c.id == votes.c.fine_id).where(fine.c.removed == 0)
+    for row in connection.execute(query.order_by(votes.c.fine_id, votes.c.person, votes.c.kind_id)):
+        kind = catalogue.by_id[row.kind_id]
+        if not kind.removed:
+            said.setdefault(row.name, {}).setdefault(row.person, {})[kind.name] = kind.value(row.value)
+    noted = sa.select(fine.c.name, notes.c.text).join(fine, fine.c.id == notes.c.fine_id).where(notes.c.text != "")
+    written = {row.name: row.text for row in connection.execute(noted.where(fine.c.removed == 0))}
+    settled: dict[str, list[str]] = {}
+    done = sa.select(fine.c.name, cells.c.kind_id).join(fine, fine.c.id == cells.c.fine_id)
+    for row in connection.execute(done.where(cells.c.resolved == 1, fine.c.removed == 0).order_by(cells.c.kind_id)):
+        kind = catalogue.by_id[row.kind_id]
+        if not kind.removed:
+            settled.setdefault(row.name, []).append(kind.name)
+    return format_tasks(names, columns, said, written, read_photo_labels(connection, catalogue), settled)

@@ -1,0 +1,251 @@
+"""Opening a store, and the two ways into it: questions, and actions by the one writer.
+
+Questions run side by side, each on one state of the database. Actions go through the writer; each has an id of its
+caller, so that one which is repeated is carried out once. Opening a store of an older version brings it up to date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import FinegraphError, LabelStoreError, near_paths
+from finegraph.labelling.edits.plan import Plan
+from finegraph.labelling.questions.history import result_made, result_of
+from finegraph.labelling.store import schema
+from finegraph.labelling.store.catalogue import Catalogue, read_catalogue
+from finegraph.labelling.store.damage import DECIDED_NAMES, DERIVED_NAMES, LOG_NAMES, VIEW_NAMES, find_damage
+from finegraph.labelling.store.damage_report import damaged
+from finegraph.labelling.store.database import Database
+from finegraph.labelling.store.log import carry_out, check_person, find_batch, request_digest
+from finegraph.labelling.store.records import EditResult
+from finegraph.labelling.store.tables import SCHEMA_VERSION
+from finegraph.labelling.store.writer import Writer
+from finegraph.labelling.suggestions.suggesting import make_anew
+
+Answer = TypeVar("Answer")
+Planning = Callable[[Connection, Catalogue, str], Plan]
+Checked = Literal["all", "labels", "history"]
+_TABLES: Mapping[Checked, frozenset[str]] = {
+    "all": DECIDED_NAMES,
+    "labels": VIEW_NAMES,
+    "history": LOG_NAMES | {"meta", "kinds", "labels", "fine"},
+}
+
+
+class StoreAccess:
+    """An open store; see `LabelStore`, which has the questions and the actions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writer = Writer(database) if database.writers is not None else None
+        self._catalogue: Catalogue | None = None
+        self._gate = threading.Lock()
+        self._local = threading.local()
+
+    @classmethod
+    def create(cls, place: str | os.PathLike[str]) -> Self:
+        """Make a new store; import a graph into it next.
+
+        Raises:
+            LabelStoreError: there is one, or none can be made there.
+        """
+        return cls._opened(place, write=True, new=True)
+
+    @classmethod
+    def open(cls, place: str | os.PathLike[str], *, write: bool = True) -> Self:
+        """Open a store.
+
+        Args:
+            place: the path of a SQLite file, or a database URL.
+            write: whether there will be edits; without, others may edit at the same time.
+
+        Raises:
+            LabelStoreError: there is none, it is of a later version, or another process writes to it.
+        """
+        return cls._opened(place, write=write, new=False)
+
+    @classmethod
+    def _opened(cls, place: str | os.PathLike[str], *, write: bool, new: bool) -> Self:
+        database = Database(place, write=False)
+        there = database.file is None or database.file.exists()
+        database.close()
+        if not there and not new:
+            near = near_paths(database.file) if database.file is not None else ""
+            raise LabelStoreError(
+                f"{database.shown}: there is no such store{near or '; make one by importing a graph'}"
+            )
+        if not there and database.file is not None and not database.file.parent.is_dir():
+            raise LabelStoreError(f"{database.shown}: the folder {database.file.parent} is not there; make it first")
+        version = _version(database) if there else None
+        if version is None and not new:
+            raise LabelStoreError(f"{database.shown}: no label store there yet; make one by importing a graph")
+        if version is not None and new:
+            raise LabelStoreError(f"{database.shown}: there is a store already; open it, or name another place")
+        if version is not None:
+            schema.refuse_later(version, database.shown)
+            if version < SCHEMA_VERSION and not write:
+                cls._opened(place, write=True, new=False).close()
+        store = cls(Database(place, write=write))
+        try:
+            if new:
+                store._do(schema.create, patient=True)
+            elif version is not None and version < SCHEMA_VERSION and write:
+                store._do(schema.migrate, patient=True)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @property
+    def place(self) -> str:
+        """Where the store is, for messages."""
+        return self._database.shown
+
+    def close(self) -> None:
+        """Finish what waits and close the store."""
+        if self._writer is not None:
+            self._writer.close()
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- ways in ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def one_state(self) -> Iterator[None]:
+        """All questions that this thread asks in the block are answered from one state of the store.
+
+        Edits that are made meanwhile, by this thread too, are seen after the block. What is counted once for everybody
+        who asks (`changes`, `progress`) may be of a later state.
+        """
+        if getattr(self._local, "state", None) is not None:
+            yield
+            return
+        with self._explained(), self._database.reading() as connection:
+            self._local.state = connection, self._known_catalogue(connection)
+            try:
+                yield
+            finally:
+                self._local.state = None
+
+    def _ask(self, question: Callable[[Connection, Catalogue], Answer]) -> Answer:
+        """The answer to a question, on one state of the store."""
+        with self._explained():
+            if (state := getattr(self._local, "state", None)) is not None:
+                return question(*state)
+            with self._database.reading() as connection:
+                return question(connection, self._known_catalogue(connection))
+
+    def _known_catalogue(self, connection: Connection) -> Catalogue:
+        with self._gate:
+            known = self._catalogue
+        found = read_catalogue(connection, known)
+        if found is not known:
+            with self._gate:
+                self._catalogue = found
+        return found
+
+    def _do(self, job: Callable[[Connection], Answer], *, patient: bool = False) -> Answer:
+        """Carry out a job by the writer."""
+        if self._writer is None:
+            raise LabelStoreError(f"{self.place}: the store was opened to be read only")
+        with self._explained():
+            return self._writer.do(job, patient=patient)
+
+    # ---- damage -----------------------------------------------------------------------------------------------------
+
+    def check(self, of: Checked = "all") -> None:
+        """See that the store is as it was written; linear in its rows.
+
+        Args:
+            of: `all` that people decided, the `labels` of now, or the `history`.
+
+        Raises:
+            DamagedStoreError: it is not; says what is damaged, what is whole, and what to do.
+        """
+        if (state := getattr(self._local, "state", None)) is not None:
+            self._check(state[0], of)
+            return
+        with self._database.reading() as connection:
+            self._check(connection, of)
+
+    def _check(self, connection: Connection, of: Checked) -> None:
+        if find_damage(connection, _TABLES[of]).damage:
+            raise damaged(connection, self.place, find_damage(connection, DECIDED_NAMES))
+
+    def make_anew(self) -> bool:
+        """Forget suggestions and beliefs where they are damaged, since they can be made anew; whether they were."""
+        with self._database.reading() as connection:
+            damage = find_damage(connection, DERIVED_NAMES).damage
+        if damage:
+            self._do(make_anew, patient=True)
+        return bool(damage)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What goes wrong because the store is damaged is told as damage; everything else as it is."""
+        try:
+            yield
+        except FinegraphError:
+            raise
+        except Exception:
+            with self._database.reading() as connection:
+                if (found := find_damage(connection)).damage:
+                    raise damaged(connection, self.place, found) from None
+            raise
+
+    def _act(
+        self,
+        action: str,
+        person: str,
+        edit_id: str,
+        request: Any,
+        planning: Planning,
+        *,
+        patient: bool = False,
+    ) -> EditResult:
+        """Carry out an action once: plan it, log it, and answer when it is on the disk.
+
+        Args:
+            action: its name in the log.
+            person: who acts.
+            edit_id: what a repeated call is known by.
+            request: what is asked for, as JSON can hold it; a repeated call must ask for the same.
+            planning: makes the plan, in the transaction of the writer.
+            patient: whether to wait however long it takes.
+        """
+        name = check_person(person)
+        digest = request_digest(action, name, request)
+
+        def job(connection: Connection) -> EditResult:
+            catalogue = self._known_catalogue(connection)
+            if (batch := find_batch(connection, edit_id, digest)) is not None:
+                return result_of(connection, catalogue, batch.number, repeated=True)
+            plan = planning(connection, catalogue, name)
+            made = carry_out(connection, catalogue, plan, person=name, edit_id=edit_id, digest=digest, action=action)
+            return result_made(connection, plan, made)
+
+        return self._do(job, patient=patient)
+
+
+def _version(database: Database) -> int | None:
+    """The version of the store in a database; None where there is none."""
+    probe = Database(database.url.render_as_string(hide_password=False), write=False)
+    try:
+        with probe.reading() as connection:
+            return schema.version_of(connection, database.shown)
+    finally:
+        probe.close()

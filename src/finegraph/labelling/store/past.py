@@ -1,0 +1,127 @@
+"""The store as it was at an earlier version.
+
+Of each thing that was edited since, the log has the picture before its first edit after that version; everything else
+is as it is now. Kinds and labels have the names of then. Cost: linear in the edits since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import InputError
+from finegraph.labelling.edits.plan import Image, Key
+from finegraph.labelling.edits.undoing import key_of
+from finegraph.labelling.exchange.photo_label_file import PhotoLabel
+from finegraph.labelling.questions.queries import store_version
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
+from finegraph.labelling.store.rows import short
+from finegraph.labelling.store.tables import batches, edits, fine, photo_labels
+
+
+@dataclass(frozen=True)
+class Past:
+    """A state of the store.
+
+    Attributes:
+        catalogue: the kinds and labels of then.
+        pictures: what things that were edited since were like; nothing at all is an empty picture.
+    """
+
+    catalogue: Catalogue
+    pictures: Mapping[Key, Image] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, connection: Connection, catalogue: Catalogue, version: int | None) -> Past:
+        """The state at a version; None for the present one.
+
+        Raises:
+            InputError: the store never was in that state: it is to come, or lies inside an action.
+        """
+        if version is None or (last := store_version(connection)) == 0:
+            return cls(catalogue)
+        if not 1 <= version <= last:
+            raise InputError(f"there is no version {short(version)}; versions go from 1 to {last}")
+        _refuse_inside(connection, version)
+        pictures = _first_pictures(connection, version)
+        kinds = [_kind_of_then(kind, pictures) for kind in catalogue.all_kinds]
+        kinds.sort(key=lambda kind: (kind.position, kind.id))
+        return cls(Catalogue(f"{catalogue.structure}@{version}", tuple(kinds)), pictures)
+
+    def fine(self, connection: Connection) -> dict[int, tuple[int, int, str, bool]]:
+        """By number, each class: its position, its number, its name, and whether it is removed."""
+        query = sa.select(fine.c.id, fine.c.position, fine.c.name, fine.c.removed)
+        found = {row.id: (row.position, row.id, row.name, bool(row.removed)) for row in connection.execute(query)}
+        for key, image in self.pictures.items():
+            if key.target == "fine" and key.fine_id is not None:
+                found[key.fine_id] = (image["position"], key.fine_id, image["name"], bool(image["removed"]))
+        return found
+
+
+def _refuse_inside(connection: Connection, version: int) -> None:
+    """Raise where a version lies inside an action, which is made as a whole."""
+    of_edit = edits.join(batches, batches.c.number == edits.c.batch)
+    action = connection.execute(sa.select(batches).select_from(of_edit).where(edits.c.number == version)).one()
+    if version != action.last:
+        before = action.last - action.size
+        raise InputError(
+            f"version {version} lies inside an action ({action.text}); name the last edit before it, {before}, or its "
+            f"own last one, {action.last}"
+        )
+
+
+def _first_pictures(connection: Connection, version: int) -> dict[Key, Image]:
+    """What things that were edited after a version were before that."""
+    query = sa.select(edits).where(edits.c.number > version, edits.c.target != "graph").order_by(edits.c.number)
+    found: dict[Key, Image] = {}
+    for row in connection.execute(query):
+        key = key_of(row)
+        if key not in found:
+            found[key] = {"value": None} if row.before is None else json.loads(row.before)
+    return found
+
+
+def _kind_of_then(kind: KindEntry, pictures: Mapping[Key, Image]) -> KindEntry:
+    entries = [_label_of_then(kind, label, pictures) for label in kind.all_labels]
+    entries.sort(key=lambda label: (label.position, label.id))
+    own = pictures.get(Key("kind", kind_id=kind.id))
+    if own is None:
+        return replace(kind, all_labels=tuple(entries))
+    return replace(
+        kind,
+        name=own["name"],
+        position=own["position"],
+        mode=own["mode"],
+        prior=own["prior"],
+        removed=bool(own["removed"]),
+        all_labels=tuple(entries),
+    )
+
+
+def _label_of_then(kind: KindEntry, label: LabelEntry, pictures: Mapping[Key, Image]) -> LabelEntry:
+    own = pictures.get(Key("label", kind_id=kind.id, label_id=label.id))
+    if own is None:
+        return label
+    return replace(label, name=own["name"], position=own["position"], removed=bool(own["removed"]))
+
+
+def read_photo_labels(connection: Connection, catalogue: Catalogue, version: int | None = None) -> list[PhotoLabel]:
+    """All image-level labels, now or at an earlier version, in the order of the photos."""
+    past = Past.read(connection, catalogue, version)
+    names = past.fine(connection)
+    values = {(row.photo, row.kind_id): (row.value, row.fine_id) for row in connection.execute(sa.select(photo_labels))}
+    for key, image in past.pictures.items():
+        if key.target == "photo" and key.photo is not None and key.kind_id is not None:
+            values[key.photo, key.kind_id] = (image["value"], image.get("fine"))
+    found = []
+    for (photo, kind_id), (value, fine_id) in sorted(values.items(), key=lambda item: item[0]):
+        kind = past.catalogue.by_id[kind_id]
+        if value is not None and not kind.removed:
+            # A class that is gone cannot be named; its photos keep what was seen on them.
+            label = names[fine_id][2] if fine_id is not None and not names[fine_id][3] else None
+            found.append(PhotoLabel(photo, label, kind.name, kind.value(value)))
+    return found

@@ -1,0 +1,247 @@
+"""Writing sealed rows: every row goes to the disk with its seal, and the sums of its table go with it.
+
+A row that is replaced is read first. So the sums stay right, and damage is never written over: what is not as it was
+sealed is refused, before it can get into the log as the state before an edit. Cost: one question more for each table
+that an action writes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from finegraph.errors import DamagedStoreError
+from finegraph.labelling.store.database import shown_place
+from finegraph.labelling.store.rows import in_parts, upsert
+from finegraph.labelling.store.seals import DERIVED, LOG_ROW, SEALED, VIEW, is_by_kind, link, part_of, seal_of, sealed
+from finegraph.labelling.store.tables import batches, edits, metadata, seals, undone
+
+Key = tuple[Any, ...]
+_MANY = 4000
+"""From so many rows of a kind on, the whole kind is read."""
+_KEYS = {name: tuple(column.name for column in metadata.tables[name].primary_key) for name in SEALED}
+
+
+def _selecting(name: str) -> sa.Select[Any]:
+    columns = metadata.tables[name].c
+    return sa.select(*(columns[column] for column in SEALED[name]), columns.seal)
+
+
+# Statements of the way that every single decision goes, made once: making them costs more than asking them.
+_ONE = {
+    name: _selecting(name).where(*(metadata.tables[name].c[key] == sa.bindparam(f"the_{key}") for key in keys))
+    for name, keys in _KEYS.items()
+}
+_LAST = sa.select(batches.c.number, batches.c.last, batches.c.seal).order_by(batches.c.number.desc()).limit(1)
+
+
+def add_rows(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows that are not there yet."""
+    if rows:
+        new = [sealed(table, row) for row in rows]
+        connection.execute(sa.insert(table), new)
+        _count(connection, table, new, [])
+
+
+def write_rows(
+    connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], keep: Collection[str] = ()
+) -> None:
+    """Write rows; those with the same primary key are replaced, but for the columns to keep.
+
+    Raises:
+        DamagedStoreError: a row that would be replaced is not as it was written.
+    """
+    if not rows:
+        return
+    names, keys = SEALED[table.name], _KEYS[table.name]
+    wanted = {tuple(row[key] for key in keys): row for row in rows}
+    present = _present(connection, table, wanted)
+    new = []
+    for key, row in wanted.items():
+        assert row.keys() >= set(names), "a row that may replace another has all that is sealed"
+        kept = {name: present[key][name] for name in keep if name in names} if key in present else {}
+        new.append(sealed(table, {**row, **kept}))
+    upsert(connection, table, new, keep=[name for name in keep if name not in names])
+    _count(connection, table, new, present.values())
+
+
+def remove_rows(connection: Connection, table: sa.Table, keys: Collection[Key]) -> None:
+    """Delete the rows with these primary keys, where they are there."""
+    present = _present(connection, table, keys) if keys else {}
+    if present:
+        where = [table.c[name] == sa.bindparam(f"the_{name}") for name in _KEYS[table.name]]
+        gone = [{f"the_{name}": row[name] for name in _KEYS[table.name]} for row in present.values()]
+        connection.execute(sa.delete(table).where(*where), gone)
+        _count(connection, table, [], present.values())
+
+
+def forget_rows(connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> None:
+    """Delete the rows of which something holds, whether they are whole or not; for what is made anew."""
+    part = table.c.kind_id if is_by_kind(table) else sa.literal(0)
+    counts = sa.select(part.label("part"), sa.func.count(), sa.func.sum(table.c.seal)).where(where).group_by("part")
+    changed = {row[0]: (-row[1], -int(row[2] or 0)) for row in connection.execute(counts)}
+    connection.execute(sa.delete(table).where(where))
+    _add_to_totals(connection, table, changed)
+
+
+def refuse_altered(connection: Connection, table: sa.Table, rows: Iterable[Row[Any]]) -> None:
+    """Raise where a row that was read with all its columns is not as it was written.
+
+    Raises:
+        DamagedStoreError: naming the first such row.
+    """
+    for row in rows:
+        values = row._asdict()
+        if sealed(table, values)["seal"] != row.seal:
+            raise _not_as_written(connection, table, values)
+
+
+def last_action(connection: Connection) -> tuple[int, int, str]:
+    """The numbers of the last action and the last edit, and the seal of the action; zeros where the log is empty."""
+    row = connection.execute(_LAST).first()
+    return (0, 0, "") if row is None else (row.number, row.last, row.seal or "")
+
+
+def add_action(
+    connection: Connection, previous: str, batch: Mapping[str, Any], own: Sequence[Mapping[str, Any]]
+) -> None:
+    """Add an action and its edits to the log.
+
+    Args:
+        connection: where to write.
+        previous: the seal of the action before it; empty for the first.
+        batch: the row of the action.
+        own: the rows of its edits in order.
+    """
+    new = [sealed(edits, row) for row in own]
+    if new:
+        connection.execute(sa.insert(edits), new)
+    connection.execute(sa.insert(batches), {**batch, "seal": link(previous, batch, (row["seal"] for row in new))})
+    put_total(connection, LOG_ROW, 0, batch["number"], batch["last"])
+
+
+def put_total(connection: Connection, name: str, part: int, count: int, total: int) -> None:
+    """Note how many rows a part has and the sum of their seals."""
+    row = {"name": name, "part": part, "count": count, "total": total}
+    upsert(connection, seals, [sealed(seals, row)])
+
+
+# ---- what is there ---------------------------------------------------------------------------------------------------
+
+
+def _present(connection: Connection, table: sa.Table, keys: Collection[Key]) -> dict[Key, dict[str, Any]]:
+    """The rows with some primary keys that are there, each checked against its seal."""
+    names, wanted = _KEYS[table.name], set(keys)
+    found: dict[Key, dict[str, Any]] = {}
+    for row in _asked(connection, table, keys):
+        values = dict(zip((*SEALED[table.name], "seal"), row, strict=True))
+        key = tuple(values[name] for name in names)
+        if key in wanted:
+            if seal_of(table.name, row[:-1]) != row[-1]:
+                raise _not_as_written(connection, table, values)
+            found[key] = values
+    return found
+
+
+def _asked(connection: Connection, table: sa.Table, keys: Collection[Key]) -> Iterable[Sequence[Any]]:
+    """Rows among which those with the given keys are."""
+    names = _KEYS[table.name]
+    if len(keys) == 1:
+        [key] = keys
+        yield from connection.execute(_ONE[table.name], {f"the_{n}": v for n, v in zip(names, key, strict=True)})
+        return
+    query = _selecting(table.name)
+    if len(names) == 1:
+        for part in in_parts({key[0] for key in keys}):
+            yield from connection.execute(query.where(table.c[names[0]].in_(part)))
+        return
+    second: dict[Any, set[Any]] = {}
+    for key in keys:
+        second.setdefault(key[0], set()).add(key[1])
+    for first, values in second.items():
+        mine = query.where(table.c[names[0]] == first)
+        if len(values) > _MANY:
+            yield from connection.execute(mine)
+        else:
+            for part in in_parts(values):
+                yield from connection.execute(mine.where(table.c[names[1]].in_(part)))
+
+
+def _not_as_written(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> DamagedStoreError:
+    key = ", ".join(f"{name} {values[name]!r}" for name in _KEYS[table.name])
+    what = f"the row of {table.name} with {key} is not as it was written"
+    return DamagedStoreError(
+        f"{shown_place(connection.engine.url)}: the store is damaged: {what}; nothing was changed. "
+        "Stop editing it, keep a copy of the file, and let it be checked",
+        [what],
+    )
+
+
+def _count(
+    connection: Connection, table: sa.Table, new: Iterable[Mapping[str, Any]], old: Iterable[Mapping[str, Any]]
+) -> None:
+    """Let the sums of a table follow rows that came and rows that went."""
+    changed: dict[int, tuple[int, int]] = {}
+    for rows, sign in ((new, 1), (old, -1)):
+        for row in rows:
+            part = part_of(table, row)
+            count, total = changed.get(part, (0, 0))
+            changed[part] = count + sign, total + sign * row["seal"]
+    _add_to_totals(connection, table, changed)
+
+
+def _add_to_totals(connection: Connection, table: sa.Table, changed: Mapping[int, tuple[int, int]]) -> None:
+    keys = [(table.name, part) for part in changed]
+    present = _present(connection, seals, keys) if keys else {}
+    written = []
+    for key in keys:
+        count, total = changed[key[1]]
+        if key in present:
+            count, total = count + present[key]["count"], total + present[key]["total"]
+        written.append(sealed(seals, {"name": key[0], "part": key[1], "count": count, "total": total}))
+    upsert(connection, seals, written)
+
+
+# ---- a store that had no seals ---------------------------------------------------------------------------------------
+
+
+def seal_all(connection: Connection) -> None:
+    """Seal all rows of a store as they are."""
+    connection.execute(sa.delete(seals))
+    for table in (*VIEW, *DERIVED, undone):
+        rows = sa.select(table)
+        if is_by_kind(table):
+            for kind in list(connection.scalars(sa.select(table.c.kind_id).distinct())):
+                _seal_part(connection, table, rows.where(table.c.kind_id == kind), kind)
+        else:
+            _seal_part(connection, table, rows, 0)
+    batch, last, previous = 0, 0, ""
+    for row in connection.execute(sa.select(batches).order_by(batches.c.number)).all():
+        own = sa.select(edits).where(edits.c.number > last, edits.c.number <= row.last).order_by(edits.c.number)
+        previous = link(previous, row._asdict(), _seal_rows(connection, edits, own))
+        connection.execute(sa.update(batches).where(batches.c.number == row.number).values(seal=previous))
+        batch, last = row.number, row.last
+    put_total(connection, LOG_ROW, 0, batch, last)
+
+
+def _seal_part(connection: Connection, table: sa.Table, query: sa.Select[Any], part: int) -> None:
+    """Seal the rows of a query, which are the whole of a part, and note their sum."""
+    found = _seal_rows(connection, table, query)
+    put_total(connection, table.name, part, len(found), sum(found))
+
+
+def _seal_rows(connection: Connection, table: sa.Table, query: sa.Select[Any]) -> list[int]:
+    """Seal the rows of a query; their seals in order."""
+    keys = _KEYS[table.name]
+    written = []
+    for row in connection.execute(query):
+        values = row._asdict()
+        own = {f"the_{key}": values[key] for key in keys}
+        written.append({**own, "its_seal": sealed(table, values)["seal"]})
+    mine = [table.c[key] == sa.bindparam(f"the_{key}") for key in keys]
+    if written:
+        connection.execute(sa.update(table).where(*mine).values(seal=sa.bindparam("its_seal")), written)
+    return [row["its_seal"] for row in written]

@@ -1,0 +1,458 @@
+"""The store of label decisions: everything that is asked of it and done to it, in one class.
+
+    with LabelStore.create("menu.db") as store:
+        store.import_graph(LabelGraph.read("menu.csv"), person="ann", edit_id="1")
+        cell = store.cell("mapo tofu @ A", "dish")
+        store.decide("mapo tofu @ A", "dish", "mapo tofu", person="ann", edit_id="2", seen=cell.version)
+
+Every action is on the disk when it returns. Repeating it with the same `edit_id` does nothing and gives the first
+result. All methods may be called from several threads. Cost of a decision: a few milliseconds, whatever the size of the
+store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from finegraph.data.storage.durable import reason_of, sync_folder
+from finegraph.errors import (
+    ConflictError,
+    DamagedStoreError,
+    InputError,
+    LabelStoreError,
+    NoRoomError,
+    UnknownNameError,
+)
+from finegraph.graph import LabelGraph
+from finegraph.labelling.edits.changes import StructureChange, change_name
+from finegraph.labelling.edits.decisions import plan_decisions, plan_note, plan_photo
+from finegraph.labelling.edits.plan import Plan
+from finegraph.labelling.edits.previews import preview_of
+from finegraph.labelling.edits.structure import plan_change
+from finegraph.labelling.edits.undoing import plan_undo
+from finegraph.labelling.exchange.contents import add_content, add_photos
+from finegraph.labelling.exchange.graphs import first_import, is_empty, plan_text
+from finegraph.labelling.exchange.import_preview import preview_import, preview_photos
+from finegraph.labelling.exchange.importing import plan_import
+from finegraph.labelling.exchange.label_studio import Content
+from finegraph.labelling.exchange.photo_label_file import PhotoLabel
+from finegraph.labelling.questions.history import result_made, result_of
+from finegraph.labelling.questions.reading import StoreReader
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry
+from finegraph.labelling.store.database import Database, store_error
+from finegraph.labelling.store.graph_columns import columns_of
+from finegraph.labelling.store.log import carry_out, check_person, find_batch, request_digest, write_first
+from finegraph.labelling.store.records import CellValue, Conflict, Decision, EditResult, ImportPreview, Numbers, Preview
+from finegraph.labelling.store.rows import check_number, fine_ids
+from finegraph.labelling.store.tables import edits
+from finegraph.labelling.suggestions.new_labels import added_labels, plan_named
+from finegraph.labelling.suggestions.proposals import Proposal
+from finegraph.labelling.suggestions.suggesting import accepted, keep_beliefs, keep_suggestions
+
+
+class _TakenBackError(Exception):
+    """Ends a rehearsal; the writer takes back what its job has done."""
+
+
+class LabelStore(StoreReader):
+    """Label decisions of several people, in a SQLite file or a PostgreSQL database.
+
+    Make one with `create` or `open`. The arguments of all actions: `person` is the name of who acts, `edit_id` a text
+    that the caller makes once per action and uses again when repeating it.
+    """
+
+    # ---- cells ------------------------------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        fine: str,
+        kind: str,
+        value: CellValue | bool,
+        *,
+        person: str,
+        edit_id: str,
+        seen: int | None,
+        numbers: Numbers | None = None,
+    ) -> EditResult:
+        """Decide one cell.
+
+        Args:
+            fine: the class.
+            kind: the kind.
+            value: what holds; see `records`.
+            person: who decides.
+            edit_id: see the class.
+            seen: the version of the cell that the person looked at. None for a blind vote: it is kept as the person's,
+                and changes no value that somebody else made.
+            numbers: what the names meant when the person saw them; it holds if something was renamed since.
+
+        Raises:
+            ConflictError: the cell was changed since, to another value.
+        """
+        one = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
+        return self._decide("decide", [one], person, edit_id)
+
+    def decide_many(self, decisions: Sequence[Decision], *, person: str, edit_id: str) -> EditResult:
+        """Decide several cells, all or none; it is one action and one undo."""
+        return self._decide("decide_many", decisions, person, edit_id)
+
+    def resolve(
+        self,
+        fine: str,
+        kind: str,
+        value: CellValue | bool,
+        *,
+        person: str,
+        edit_id: str,
+        seen: int,
+        numbers: Numbers | None = None,
+    ) -> EditResult:
+        """Settle a disagreement: the value holds, and the votes stay as they are. `numbers` as for `decide`."""
+        one = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
+        return self._decide("resolve", [one], person, edit_id)
+
+    def _decide(self, action: str, decisions: Sequence[Decision], person: str, edit_id: str) -> EditResult:
+        request = [decision.to_dict() for decision in decisions]
+        return self._act(
+            action,
+            person,
+            edit_id,
+            request,
+            lambda connection, catalogue, name: plan_decisions(
+                connection, catalogue, decisions, name, resolve=action == "resolve"
+            ),
+        )
+
+    def set_note(
+        self, fine: str, text: str, *, person: str, edit_id: str, seen: int, numbers: Numbers | None = None
+    ) -> EditResult:
+        """Change the note of a class; `seen` is the version of the note, `numbers` as for `decide`."""
+        request = [fine, text, seen, *_meant(numbers)]
+        return self._act(
+            "note", person, edit_id, request, lambda c, _, name: plan_note(c, fine, text, name, seen, numbers)
+        )
+
+    def label_photo(
+        self,
+        photo: str,
+        kind: str,
+        value: CellValue | bool,
+        *,
+        person: str,
+        edit_id: str,
+        seen: int,
+        fine: str | None = None,
+        numbers: Numbers | None = None,
+    ) -> EditResult:
+        """Say what is seen on one photo; None takes it back. `seen` is the version of that label, 0 for none."""
+        return self._act(
+            "photo",
+            person,
+            edit_id,
+            [photo, kind, value, seen, fine, *_meant(numbers)],
+            lambda connection, catalogue, name: plan_photo(
+                connection, catalogue, photo, kind, value, name, seen=seen, fine_label=fine, numbers=numbers
+            ),
+        )
+
+    def rehearse(self) -> None:
+        """Ask the usual questions and make a decision that is taken back at once, so that nobody waits for it later.
+
+        The first of each statement is many times slower than those that follow, and when a server comes back, everybody
+        comes back to it at once. Nothing is written.
+        """
+        page = self.classes(limit=1)
+        self.changes(0)
+        if not page.rows or not page.rows[0].cells:
+            return
+        fine, [cell, *_] = page.rows[0].fine, page.rows[0].cells.values()
+        self.one_class(fine), self.cell(fine, cell.kind), self.suggestions(fine=fine)
+
+        def job(connection: Connection) -> None:
+            catalogue, number = self._known_catalogue(connection), secrets.token_hex(8)
+            find_batch(connection, number, "")
+            one = Decision(fine=fine, kind=cell.kind, value=cell.value, seen=None)
+            plan = plan_decisions(connection, catalogue, [one], "-")
+            made = carry_out(connection, catalogue, plan, person="-", edit_id=number, digest="", action="decide")
+            result_made(connection, plan, made)
+            raise _TakenBackError
+
+        with contextlib.suppress(_TakenBackError, UnknownNameError):  # another server may have renamed it meanwhile
+            self._do(job)
+
+    # ---- structure --------------------------------------------------------------------------------------------------
+
+    def preview(self, change: StructureChange) -> Preview:
+        """What a change of classes, kinds or labels would do."""
+        return self._ask(
+            lambda connection, catalogue: preview_of(
+                connection, catalogue, change, plan_change(connection, catalogue, change, "")
+            )
+        )
+
+    def apply(self, change: StructureChange, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
+        """Carry out a change of classes, kinds or labels.
+
+        Args:
+            change: what to do.
+            person: who.
+            edit_id: see the class.
+            digest: that of the preview that the person looked at.
+
+        Raises:
+            ConflictError: it would do something else now than the preview said.
+        """
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            plan = plan_change(connection, catalogue, change, name)
+            if digest is not None:
+                new = preview_of(connection, catalogue, change, plan)
+                _refuse_other(digest, new.digest, lambda: new)
+            return plan
+
+        return self._act(change_name(change), person, edit_id, [change.to_dict(), digest], planning, patient=True)
+
+    # ---- undo -------------------------------------------------------------------------------------------------------
+
+    def undo(self, batch: int, *, person: str, edit_id: str) -> EditResult:
+        """Undo an action; undoing an undo is redo.
+
+        Raises:
+            ConflictError: something that it changed was changed again since, or people have decided something in a
+                kind or class that would go.
+            InputError: it is undone already, or the first import.
+        """
+        return self._act("undo", person, edit_id, batch, lambda c, known, _: plan_undo(c, known, batch), patient=True)
+
+    def undo_edit(self, number: int, *, person: str, edit_id: str) -> EditResult:
+        """Undo one edit of an action; see `undo`."""
+
+        def planning(connection: Connection, catalogue: Catalogue, _: str) -> Plan:
+            check_number("edit", number)
+            row = connection.execute(edits.select().where(edits.c.number == number)).first()
+            if row is None:
+                raise InputError(f"there is no edit number {number} in the log")
+            return plan_undo(connection, catalogue, row.batch, only=number)
+
+        return self._act("undo", person, edit_id, ["edit", number], planning)
+
+    # ---- suggestions ------------------------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        numbers: Sequence[int],
+        *,
+        person: str,
+        edit_id: str,
+        seen: Mapping[int, int] | None = None,
+        named: Sequence[Decision] = (),
+    ) -> EditResult:
+        """Accept suggestions, as one action and one undo.
+
+        Args:
+            numbers: the suggestions, at most one for each cell.
+            person: who accepts.
+            edit_id: see the class.
+            seen: by suggestion, the version of the cell that was looked at; by default the present one.
+            named: labels that were suggested from the names of classes; those that their kinds do not have are added.
+        """
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            kept = accepted(connection, catalogue, numbers, seen) if numbers or not named else []
+            decisions = [*kept, *named]
+            plan = plan_named(connection, catalogue, decisions, name)
+            plan.text = f"accepted {len(decisions)} suggestion{'s' if len(decisions) != 1 else ''}{added_labels(plan)}"
+            return plan
+
+        request: list[Any] = [list(numbers), {str(number): version for number, version in (seen or {}).items()}]
+        request += [[decision.to_dict() for decision in named]] if named else []
+        return self._act("accept", person, edit_id, request, planning)
+
+    def put_suggestions(self, source: str, proposals: Iterable[Proposal]) -> int:
+        """Replace the suggestions of one source; how many there are now. This is no edit."""
+        listed = list(proposals)
+        return self._do(lambda c: keep_suggestions(c, self._known_catalogue(c), source, listed), patient=True)
+
+    def put_beliefs(self, beliefs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+        """Replace what a model believes: by kind, class and label, a mean probability. This is no edit."""
+        self._do(lambda c: keep_beliefs(c, self._known_catalogue(c), beliefs), patient=True)
+
+    # ---- in and out -------------------------------------------------------------------------------------------------
+
+    def import_graph(self, graph: LabelGraph, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
+        """Make the store hold this graph: fill it, or edit what differs. Only the first import cannot be undone.
+
+        Args:
+            graph: what to hold.
+            person: who imports.
+            edit_id: see the class.
+            digest: that of the preview that the person looked at.
+
+        Raises:
+            ConflictError: it would do something else now than the preview said.
+        """
+        return self._import(self._content(graph), graph.digest, person, edit_id, digest)
+
+    def _content(self, graph: LabelGraph) -> Content:
+        """A graph in the columns of the store."""
+        # Kinds that people see as single ones stay so, even where they could now be a group; and groups stay groups.
+        single, groups = ({kind.name for kind in self.kinds() if kind.mode == mode} for mode in ("one", "all"))
+        return Content(graph.fine, columns_of(graph, single, groups))
+
+    def import_content(self, content: Content, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
+        """Take over what a Label Studio file holds: graph, votes, notes and image-level labels; see `import_graph`."""
+        settled = {name: sorted(kinds) for name, kinds in content.settled.items()}
+        photos = [vars(photo) for photo in content.photos]
+        request = [content.graph.digest, content.votes, settled, content.notes, photos]
+        return self._import(content, request, person, edit_id, digest)
+
+    def preview_import(self, found: LabelGraph | Content) -> ImportPreview:
+        """What `import_graph` or `import_content` would change; nothing is written."""
+        content = found if isinstance(found, Content) else self._content(found)
+
+        def question(connection: Connection, catalogue: Catalogue) -> ImportPreview:
+            plan, kinds = _plan_content(connection, catalogue, content, "")
+            return preview_import(connection, catalogue, content, plan, kinds)
+
+        return self._ask(question)
+
+    def _import(self, content: Content, request: Any, person: str, edit_id: str, digest: str | None) -> EditResult:
+        """Make the store hold a graph and what came with it; `request` is what a repeated call is compared by."""
+        seen = digest
+
+        def fill(connection: Connection) -> EditResult | None:
+            name = check_person(person)
+            digest = request_digest("import", name, request)
+            catalogue = self._known_catalogue(connection)
+            if (batch := find_batch(connection, edit_id, digest)) is not None:
+                return result_of(connection, catalogue, batch.number, repeated=True)
+            if not is_empty(connection):
+                return None
+            number = first_import(
+                connection, content.fine, content.columns, person=name, edit_id=edit_id, digest=digest
+            )
+            catalogue = self._known_catalogue(connection)
+            plan, numbers = Plan(""), {fine: place + 1 for place, fine in enumerate(content.fine)}
+            add_content(connection, plan, content, numbers, catalogue.by_name, name)
+            write_first(connection, catalogue, plan)
+            return result_of(connection, catalogue, number)
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            plan, kinds = _plan_content(connection, catalogue, content, name)
+            _refuse_other(seen, plan.digest, lambda: preview_import(connection, catalogue, content, plan, kinds))
+            plan.text = plan_text(plan)
+            return plan
+
+        return self._do(fill, patient=True) or self._act("import", person, edit_id, request, planning, patient=True)
+
+    def preview_photos(self, labels: Sequence[PhotoLabel]) -> ImportPreview:
+        """What `import_photos` would change; nothing is written."""
+        return self._ask(
+            lambda connection, catalogue: preview_photos(catalogue, _plan_photos(connection, catalogue, labels, ""))
+        )
+
+    def import_photos(
+        self, labels: Sequence[PhotoLabel], *, person: str, edit_id: str, digest: str | None = None
+    ) -> EditResult:
+        """Take over image-level labels; photos that are not named keep theirs. For `digest` see `import_graph`."""
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            plan = _plan_photos(connection, catalogue, labels, name)
+            _refuse_other(digest, plan.digest, lambda: preview_photos(catalogue, plan))
+            return plan
+
+        request = [vars(label) for label in labels]
+        return self._act("import_photos", person, edit_id, request, planning, patient=True)
+
+    def backup(self, path: str | os.PathLike[str]) -> Path:
+        """Write a copy of the whole store while others edit it; the copy is one state, and complete or not there.
+
+        Raises:
+            DamagedStoreError: the store is not as it was written; then there is no copy.
+            LabelStoreError: the target is there already, or the store is on a server, which has its own tools.
+        """
+        target = Path(path)
+        if self._database.file is None:
+            raise LabelStoreError(f"{self.place}: a server is backed up by its own tools, such as pg_dump")
+        if target.exists():
+            raise LabelStoreError(f"{target}: there is a file already; a backup replaces nothing, so name another")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            _copy(self._database.file, temporary)
+            self._check_copy(temporary)
+            with open(temporary, "rb+") as handle:
+                os.fsync(handle.fileno())
+            os.link(temporary, target)
+            sync_folder(target.parent)
+        except sqlite3.Error as error:
+            failure = store_error(self.place, error)
+            if not isinstance(failure, DamagedStoreError):  # what is damaged was read, all else is of the new file
+                failure = store_error(str(target), error, needed=self._database.file.stat().st_size)
+            raise failure from error
+        except OSError as error:
+            room = NoRoomError if error.errno == errno.ENOSPC else LabelStoreError
+            raise room(f"{target}: the backup could not be written: {reason_of(error)}") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target
+
+    def _check_copy(self, copy: Path) -> None:
+        """See that a copy is as it was written. The copy is looked at, since it is one state and what will be kept."""
+        database = Database(copy, write=False)
+        try:
+            with database.reading() as connection:
+                self._check(connection, "all")
+        finally:
+            database.close()
+
+
+def _refuse_other(seen: str | None, digest: str, preview: Callable[[], Preview | ImportPreview]) -> None:
+    """Raise where something else would be done than the preview that a person has seen says."""
+    if seen is not None and seen != digest:
+        conflict = Conflict(what="preview", yours=seen, theirs=preview().to_dict())
+        raise ConflictError("something was edited since the preview; look at the new one", [conflict])
+
+
+def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[PhotoLabel], person: str) -> Plan:
+    """The plan of taking over image-level labels."""
+    plan = Plan(f"imported {len(labels)} label{'s' if len(labels) != 1 else ''} of photos")
+    numbers = fine_ids(connection, {label.fine for label in labels if label.fine is not None})
+    add_photos(connection, plan, labels, numbers, catalogue.by_name, person)
+    return plan
+
+
+def _meant(numbers: Numbers | None) -> list[Any]:
+    """What a request says of numbers: nothing where there are none, as it always was."""
+    return [] if numbers is None else [numbers.to_dict()]
+
+
+def _plan_content(
+    connection: Connection, catalogue: Catalogue, content: Content, person: str
+) -> tuple[Plan, dict[str, KindEntry]]:
+    """The plan of taking over what a file holds, and the kinds after it."""
+    plan, numbers, kinds = plan_import(connection, catalogue, content.fine, content.columns, person)
+    add_content(connection, plan, content, numbers, kinds, person)
+    return plan, kinds
+
+
+def _copy(file: Path, target: Path) -> None:
+    """Copy a SQLite file while it is written to, and see that the copy is a store."""
+    # As a URI, since a file name may hold `#`, `?` or `%`, which would end the name or stand for something else.
+    with (
+        contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,
+        contextlib.closing(sqlite3.connect(target)) as copy,
+    ):
+        # In one step: between two, an edit would make SQLite begin anew, and people edit all the time.
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+        if copy.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() is None:
+            raise sqlite3.DatabaseError("the copy holds no store")

@@ -1,0 +1,1 @@
+"""Suggestions for cells: computed, kept and accepted."""

@@ -1,0 +1,246 @@
+"""Suggestions for cells, computed: from a model, from similar classes, and from names. Pure numpy, no database.
+
+Each proposal says why. From the model: its mean probability over the photos of a class. From similar classes: what the
+nearest by mean features have. From names: a label whose words stand in the name of the class; how far to trust that is
+learnt from the classes that are decided, (right + 1) / (all + 2). Cost: linear in the cells, but for similar classes;
+see `neighbours`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from finegraph.graph.kind import BINARY_LABELS
+from finegraph.labelling.store.graph_columns import Column, Part
+from finegraph.labelling.store.records import CellValue
+from finegraph.labelling.store.rows import search_form
+from finegraph.labelling.suggestions.neighbours import nearest
+
+Source = Literal["model", "similar", "name"]
+SOURCES: tuple[Source, ...] = ("model", "similar", "name")
+Floats = NDArray[np.floating]
+_WORDS = re.compile(r"\w+")
+_LEAST, _LEAST_AGAINST = 0.5, 0.6
+"""How sure a proposal must be, and how sure one that contradicts a decision."""
+_NAME_AGAINST = 0.8
+_NEIGHBOURS = 5
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A value for a cell, how sure it is (0 to 1), and why."""
+
+    fine: str
+    kind: str
+    value: CellValue
+    source: Source
+    score: float
+    reason: str
+
+
+def _value(column: Column, labels: Sequence[int]) -> CellValue:
+    names = [column.labels[label] for label in sorted(labels)]
+    return {"all_of": names} if column.mode == "all" else names[0]
+
+
+def _named(names: Sequence[str]) -> str:
+    quoted = [repr(name) for name in names]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]
+
+
+# ---- from a model ----------------------------------------------------------------------------------------------------
+
+
+def from_model(
+    fine: Sequence[str], columns: Sequence[Column], beliefs: Mapping[str, Floats], photos: Sequence[int]
+) -> Iterator[Proposal]:
+    """What a model sees on the photos of the classes.
+
+    Args:
+        fine: the classes.
+        columns: the kinds with their present cells.
+        beliefs: per kind, the mean probability of each label over the photos of each class (fine x label).
+        photos: how many photos each class has.
+    """
+    for column in columns:
+        if column.name not in beliefs:
+            continue
+        table = np.asarray(beliefs[column.name], dtype=np.float64)
+        for row, name in enumerate(fine):
+            if photos[row] and np.isfinite(table[row]).all():
+                found = (_all_seen if column.mode == "all" else _one_seen)(column, column.cells[row], table[row])
+                if found is not None:
+                    labels, score, said = found
+                    count = f"{photos[row]} photo{'s' if photos[row] != 1 else ''}"
+                    reason = f"on {count} of the class the model finds {said} on average"
+                    yield Proposal(name, column.name, _value(column, labels), "model", score, reason)
+
+
+def _one_seen(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
+    best = int(seen.argmax())
+    score, own = float(seen[best]), [label for label, _ in cell or ()]
+    if best in own or score < (_LEAST if cell is None else _LEAST_AGAINST):
+        return None
+    said = f"{column.labels[best]!r} with {score:.0%}"
+    if own:
+        said += f", and {_named([column.labels[label] for label in own])} with {float(seen[own].sum()):.0%}"
+    return [best], min(score, 1.0), said
+
+
+def _all_seen(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
+    chosen = {int(label) for label in np.flatnonzero(seen >= _LEAST)}
+    sure = np.maximum(seen, 1.0 - seen)
+    own = None if cell is None else {label for label, _ in cell}
+    differing = list(range(len(seen))) if own is None else sorted(chosen ^ own)
+    if not differing or float(sure[differing].min()) < _LEAST_AGAINST:
+        return None
+    shown = [label for label in differing if label in chosen] or differing
+    said = ", ".join(f"{column.labels[label]!r} with {float(seen[label]):.0%}" for label in shown[:4])
+    return sorted(chosen), float(sure[differing].min()), said
+
+
+# ---- from similar classes --------------------------------------------------------------------------------------------
+
+
+def from_similar(fine: Sequence[str], columns: Sequence[Column], features: Floats) -> Iterator[Proposal]:
+    """What the visually nearest classes have, for cells that are unknown.
+
+    Args:
+        fine: the classes.
+        columns: the kinds with their present cells.
+        features: the mean features of the photos of each class (fine x feature); rows of NaN where there are none.
+    """
+    given = np.asarray(features, dtype=np.float32)
+    seen = np.flatnonzero(np.isfinite(given).all(axis=1))
+    if len(seen) < 2:
+        return
+    unit = given[seen]
+    unit -= unit.mean(axis=0)
+    unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    wanted = [place for place, row in enumerate(seen.tolist()) if any(column.cells[row] is None for column in columns)]
+    for place, others, alike in nearest(unit, np.array(wanted, dtype=np.int64), _NEIGHBOURS):
+        near = zip(others.tolist(), alike.tolist(), strict=True)
+        neighbours = [(int(seen[other]), cosine) for other, cosine in near if cosine > 0]
+        for column in columns:
+            if column.cells[seen[place]] is None:
+                found = _shared(fine, column, neighbours)
+                if found is not None:
+                    yield Proposal(fine[seen[place]], column.name, found[0], "similar", found[1], found[2])
+
+
+def _shared(
+    fine: Sequence[str], column: Column, neighbours: Sequence[tuple[int, float]]
+) -> tuple[CellValue, float, str] | None:
+    """The labels that most of the known neighbours have, by how near they are."""
+    known = [(row, alike, column.cells[row]) for row, alike in neighbours if column.cells[row] is not None]
+    if len(known) < 2:
+        return None
+    total = sum(alike for _, alike, _ in known)
+    shares = np.zeros(len(column.labels))
+    for _, alike, cell in known:
+        for label, weight in cell or ():
+            shares[label] += alike * (
+                1.0 if column.mode == "all" else 1.0 / len(cell or ()) if weight is None else weight
+            )
+    shares /= total
+    if column.mode == "all":
+        chosen = [int(label) for label in np.flatnonzero(shares >= _LEAST)]
+        score = float(np.maximum(shares, 1.0 - shares).min())
+    else:
+        chosen = [int(shares.argmax())]
+        score = float(shares[chosen[0]])
+    if score < _LEAST_AGAINST:
+        return None
+    having = [fine[row] for row, _, cell in known if {label for label, _ in cell or ()} & set(chosen)] or [
+        fine[known[0][0]]
+    ]
+    labels = _named([column.labels[label] for label in chosen]) if chosen else "none of the labels"
+    reason = f"looks most like {_named(having[:3])}, which {'has' if len(having) == 1 else 'have'} {labels}"
+    return _value(column, chosen), score * min(1.0, total / len(known) + 0.5), reason
+
+
+# ---- from names ------------------------------------------------------------------------------------------------------
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a name, as they are compared."""
+    return tuple(_WORDS.findall(search_form(name)))
+
+
+def from_names(fine: Sequence[str], columns: Sequence[Column]) -> Iterator[Proposal]:
+    """Labels whose words stand in the name of a class."""
+    words = [words_of(name) for name in fine]
+    for column in columns:
+        triggers = _triggers(column)
+        found = [_matches(own, triggers) for own in words]
+        trust = _trust(column, found)
+        for row, labels in enumerate(found):
+            yield from _of_name(fine[row], column, column.cells[row], labels, trust)
+
+
+def _triggers(column: Column) -> dict[str, list[tuple[tuple[str, ...], int]]]:
+    """The words that speak for each label, by the first of them; of a yes/no kind, its own name speaks for yes."""
+    if column.mode == "one" and column.labels == BINARY_LABELS:
+        entries = [(words_of(column.name.rpartition(": ")[2]), BINARY_LABELS.index("yes"))]
+    else:
+        entries = [(words_of(label), place) for place, label in enumerate(column.labels)]
+    found: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+    for own, label in entries:
+        if own and any(len(word) > 1 for word in own):  # "A" stands in too many names to mean anything
+            found.setdefault(own[0], []).append((own, label))
+    return found
+
+
+def _matches(words: tuple[str, ...], triggers: Mapping[str, list[tuple[tuple[str, ...], int]]]) -> dict[int, int]:
+    """The labels whose words stand in a name one after the other, with the number of their words."""
+    found: dict[int, int] = {}
+    for place, word in enumerate(words):
+        for own, label in triggers.get(word, ()):
+            if words[place : place + len(own)] == own:
+                found[label] = len(own)
+    return found
+
+
+def _trust(column: Column, found: Sequence[Mapping[int, int]]) -> dict[int, tuple[int, int]]:
+    """For each label: of how many decided classes with its words in their name, how many have it."""
+    counts: dict[int, tuple[int, int]] = {}
+    for cell, labels in zip(column.cells, found, strict=True):
+        if cell is not None:
+            own = {label for label, _ in cell}
+            for label in labels:
+                right, all_of = counts.get(label, (0, 0))
+                counts[label] = right + (label in own), all_of + 1
+    return counts
+
+
+def _of_name(
+    fine: str,
+    column: Column,
+    cell: Part | None,
+    labels: Mapping[int, int],
+    trust: Mapping[int, tuple[int, int]],
+) -> Iterator[Proposal]:
+    """The proposal for one cell, if there is one."""
+    own = {label for label, _ in cell or ()}
+    least = _LEAST if cell is None else _NAME_AGAINST
+    scores = {label: (right + 1) / (count + 2) for label in labels for right, count in [trust.get(label, (0, 0))]}
+    good = [label for label in labels if scores[label] >= least and label not in own]
+    if column.mode == "one" and len(good) > 1:
+        longest = max(labels[label] for label in good)
+        good = [label for label in good if labels[label] == longest]
+    if not good or (column.mode == "one" and len(good) > 1):
+        return
+    label = max(good, key=lambda one: scores[one])
+    right, count = trust.get(label, (0, 0))
+    said = column.name.rpartition(": ")[2] if column.labels == BINARY_LABELS else column.labels[label]
+    reason = f"its name contains {said!r}"
+    if count:
+        reason += f"; {right} of {count} decided classes with it in their name have the label"
+    chosen = sorted({*own, *good}) if column.mode == "all" else good
+    yield Proposal(fine, column.name, _value(column, chosen), "name", min(scores[one] for one in good), reason)

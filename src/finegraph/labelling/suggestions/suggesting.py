@@ -1,0 +1,266 @@
+"""Suggestions in the store: kept beside the cells, listed with the present state, accepted as one action.
+
+They follow from photos, models and names and can be made anew, so they are not part of the log; accepting them is. A
+suggestion that the cell already follows is not listed. Contradictions come first. One that is made again keeps its
+number, and no other ever gets it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from finegraph.errors import InputError, refuse_unknown
+from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.log import confidence, count_known
+from finegraph.labelling.store.records import Decision, Suggestion, SuggestionPage
+from finegraph.labelling.store.rows import check_number, fine_ids, in_parts, next_number, short
+from finegraph.labelling.store.sealed_rows import add_rows, forget_rows, write_rows
+from finegraph.labelling.store.tables import beliefs, cells, fine, kinds, meta, suggestions
+from finegraph.labelling.store.values import dump, value_text
+from finegraph.labelling.suggestions.proposals import SOURCES, Proposal
+
+_AT_ONCE = 20_000
+_SMALLEST = 0.001
+"""Probabilities below this are not kept."""
+_LAST_NUMBER = "suggestion"
+"""The row of `meta` with the last number of a suggestion."""
+_NUMBERS = sa.select(suggestions.c.number, suggestions.c.kind_id, suggestions.c.fine_id, suggestions.c.value)
+_SAME = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+_TABLES = (
+    suggestions.outerjoin(cells, _SAME)
+    .join(fine, fine.c.id == suggestions.c.fine_id)
+    .join(kinds, kinds.c.id == suggestions.c.kind_id)
+)
+_CONTRADICTS = sa.case((cells.c.value.is_not(None), 0), else_=1)
+
+
+def keep_suggestions(connection: Connection, catalogue: Catalogue, source: str, proposals: Iterable[Proposal]) -> int:
+    """Replace all suggestions of a source; how many there are now."""
+    refuse_unknown("source", [source], SOURCES)
+    mine = suggestions.c.source == source
+    known = {(row.kind_id, row.fine_id, row.value): row.number for row in connection.execute(_NUMBERS.where(mine))}
+    number = first = _next_suggestion(connection)
+    forget_rows(connection, suggestions, mine)
+    listed = list(proposals)
+    ids = fine_ids(connection, {proposal.fine for proposal in listed})
+    rows = []
+    for proposal in listed:
+        kind = catalogue.kind(proposal.kind)
+        value = kind.encode(proposal.value)
+        own = known.pop((kind.id, ids[proposal.fine], value), None)
+        rows.append(
+            {
+                "number": number if own is None else own,
+                "kind_id": kind.id,
+                "fine_id": ids[proposal.fine],
+                "value": value,
+                "source": source,
+                "score": float(proposal.score),
+                "reason": proposal.reason,
+            }
+        )
+        number += own is None
+    for start in range(0, len(rows), _AT_ONCE):
+        add_rows(connection, suggestions, rows[start : start + _AT_ONCE])
+    if number > first:
+        write_rows(connection, meta, [{"key": _LAST_NUMBER, "value": str(number - 1)}])
+    return len(rows)
+
+
+def _next_suggestion(connection: Connection) -> int:
+    """A number that no suggestion ever had: a page may still show one that is gone, and would accept another."""
+    kept = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _LAST_NUMBER))
+    return max(next_number(connection, suggestions.c.number), int(kept or 0) + 1)
+
+
+def keep_beliefs(
+    connection: Connection, catalogue: Catalogue, found: Mapping[str, Mapping[str, Mapping[str, float]]]
+) -> None:
+    """Replace what a model believes, by kind, class and label; the confidence of all cells follows."""
+    forget_beliefs(connection)
+    ids = fine_ids(connection, {name for own in found.values() for name in own})
+    for name, own in found.items():
+        kind = catalogue.kind(name)
+        kept = {}
+        for fine_label, probabilities in own.items():
+            # Of labels that may hold together, a small probability says as much as a large one.
+            least = _SMALLEST if kind.mode == "one" else 0.0
+            numbers = {str(kind.ids[label]): round(p, 6) for label, p in probabilities.items() if p >= least}
+            kept[ids[fine_label]] = dump(numbers)
+        add_rows(connection, beliefs, [{"kind_id": kind.id, "fine_id": n, "probabilities": p} for n, p in kept.items()])
+        query = sa.select(cells.c.fine_id, cells.c.value).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
+        sure = [
+            {"the_fine": row.fine_id, "sure": confidence(kind, row.value, kept[row.fine_id])}
+            for row in connection.execute(query)
+            if row.fine_id in kept
+        ]
+        if sure:
+            mine = (cells.c.kind_id == kind.id) & (cells.c.fine_id == sa.bindparam("the_fine"))
+            connection.execute(sa.update(cells).where(mine).values(confidence=sa.bindparam("sure")), sure)
+
+
+def forget_beliefs(connection: Connection) -> None:
+    """Forget what a model believes, and with it the confidence of all cells."""
+    forget_rows(connection, beliefs, sa.true())
+    connection.execute(sa.update(cells).where(cells.c.confidence.is_not(None)).values(confidence=None))
+
+
+def make_anew(connection: Connection) -> None:
+    """Forget suggestions and beliefs, and count what is counted beside the cells again."""
+    forget_rows(connection, suggestions, sa.true())
+    forget_beliefs(connection)
+    count_known(connection)
+
+
+def has_beliefs(connection: Connection) -> bool:
+    """Whether a model has said what it believes."""
+    return connection.scalar(sa.select(beliefs.c.fine_id).limit(1)) is not None
+
+
+def read_beliefs(
+    connection: Connection, catalogue: Catalogue, names: Collection[str], kind: str | None
+) -> dict[str, dict[str, dict[str, float]]]:
+    """What a model believes of some classes; see `LabelStore.beliefs`."""
+    chosen = catalogue.kinds if kind is None else (catalogue.kind(kind),)
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    query = sa.select(beliefs, fine.c.name.label("fine_name")).join(fine, fine.c.id == beliefs.c.fine_id)
+    mine = query.where(beliefs.c.kind_id.in_([entry.id for entry in chosen]), fine.c.removed == 0)
+    for part in in_parts(set(names)):
+        for row in connection.execute(mine.where(fine.c.name.in_(part))):
+            entry = catalogue.by_id[row.kind_id]
+            numbers = {int(number): p for number, p in json.loads(row.probabilities).items()}
+            probabilities = {label.name: numbers[label.id] for label in entry.labels if label.id in numbers}
+            found.setdefault(row.fine_name, {})[entry.name] = probabilities
+    return found
+
+
+def read_suggestions(
+    connection: Connection,
+    catalogue: Catalogue,
+    *,
+    kind: str | None,
+    fine_label: str | None,
+    source: str | None,
+    contradicting: bool,
+    least: float,
+    offset: int,
+    limit: int,
+) -> SuggestionPage:
+    """A page of suggestions; see `LabelStore.suggestions`."""
+    if offset < 0 or not 0 < limit <= _AT_ONCE:
+        raise InputError(
+            f"expected an offset of 0 or more and 1 to {_AT_ONCE} suggestions, got {short(offset)} and {short(limit)}"
+        )
+    check_number("offset", offset)
+    asked: dict[str, Any] = {}
+    if kind is not None:
+        asked["kind_id"] = catalogue.kind(kind).id
+    if fine_label is not None:
+        asked["fine_id"] = fine_ids(connection, [fine_label])[fine_label]
+    if source is not None:
+        refuse_unknown("source", [source], SOURCES)
+        asked["source"] = source
+    page, count = _listing(frozenset(asked), contradicting)
+    asked = {f"the_{name}": value for name, value in asked.items()} | {"least": least}
+    found = connection.execute(page, {**asked, "most": limit, "left_out": offset})
+    rows = tuple(_suggestion(catalogue, row) for row in found)
+    total = len(rows)
+    if offset or total == limit:  # otherwise these are all
+        total = int(connection.scalar(count, asked) or 0)
+    return SuggestionPage(rows=rows, total=total)
+
+
+@cache
+def _listing(columns: frozenset[str], contradicting: bool) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """A page of suggestions with given values in some columns, and how many there are; made once for all who ask."""
+    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
+    where = [fine.c.removed == 0, kinds.c.removed == 0, differs, suggestions.c.score >= sa.bindparam("least")]
+    where += [suggestions.c[name] == sa.bindparam(f"the_{name}") for name in sorted(columns)]
+    if contradicting:
+        where.append(cells.c.value.is_not(None))
+    order = (_CONTRADICTS, suggestions.c.score.desc(), suggestions.c.number)
+    page = (
+        _columns()
+        .where(*where)
+        .order_by(*order)
+        .limit(sa.bindparam("most", type_=sa.Integer))
+        .offset(sa.bindparam("left_out", type_=sa.Integer))
+    )
+    return page, sa.select(sa.func.count()).select_from(_TABLES).where(*where)
+
+
+def best_suggestions(
+    connection: Connection, catalogue: Catalogue, kind: str, names: Collection[str]
+) -> dict[str, Suggestion]:
+    """The best suggestion for one kind of each class that has one; see `LabelStore.best_suggestions`."""
+    differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
+    mine = suggestions.c.kind_id == catalogue.kind(kind).id
+    order = (suggestions.c.score.desc(), suggestions.c.number)
+    found: dict[str, Suggestion] = {}
+    for part in in_parts(names):
+        ids = sa.select(fine.c.id).where(fine.c.name.in_(part), fine.c.removed == 0)
+        query = _columns().where(mine, suggestions.c.fine_id.in_(ids), differs).order_by(*order)
+        for row in connection.execute(query):
+            found.setdefault(row.fine_name, _suggestion(catalogue, row))
+    return found
+
+
+def _columns() -> sa.Select[Any]:
+    now_is = (cells.c.value.label("current"), cells.c.version.label("seen"), fine.c.name.label("fine_name"))
+    return sa.select(suggestions, *now_is).select_from(_TABLES)
+
+
+def _suggestion(catalogue: Catalogue, row: sa.Row[Any]) -> Suggestion:
+    kind = catalogue.by_id[row.kind_id]
+    value = kind.value(row.value)
+    return Suggestion(
+        number=row.number,
+        fine=row.fine_name,
+        kind=kind.name,
+        value=value,
+        text=value_text(value),
+        source=row.source,
+        score=row.score,
+        reason=row.reason,
+        contradicts=row.current is not None,
+        current=kind.value(row.current),
+        seen=row.seen or 0,
+    )
+
+
+def accepted(
+    connection: Connection, catalogue: Catalogue, numbers: Sequence[int], seen: Mapping[int, int] | None
+) -> list[Decision]:
+    """The decisions that accepting suggestions means.
+
+    Args:
+        connection: where the store is.
+        catalogue: its kinds.
+        numbers: the suggestions.
+        seen: the version of the cell of each that was looked at; by default the present one.
+
+    Raises:
+        InputError: a suggestion that there is not, or two for one cell.
+    """
+    found: dict[int, Suggestion] = {}
+    for number in numbers:
+        check_number("suggestion", number)
+    for part in in_parts(set(numbers)):
+        query = _columns().where(suggestions.c.number.in_(part), fine.c.removed == 0, kinds.c.removed == 0)
+        found.update((row.number, _suggestion(catalogue, row)) for row in connection.execute(query))
+    missing = [number for number in numbers if number not in found]
+    if missing or not numbers:
+        what = f"there is no suggestion number {missing[0]} any more" if missing else "expected at least one suggestion"
+        raise InputError(f"{what}; look at the list again")
+    chosen = [found[number] for number in dict.fromkeys(numbers)]
+    versions = seen or {}
+    return [
+        Decision(fine=one.fine, kind=one.kind, value=one.value, seen=versions.get(one.number, one.seen))
+        for one in chosen
+    ]

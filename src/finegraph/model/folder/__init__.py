@@ -1,0 +1,1 @@
+"""The model folder: finding, reading and writing it, and its card."""

@@ -1,0 +1,263 @@
+"""The model folder: what it holds, and how it is read.
+
+    config.json          format and version, the design of the network, temperature, rule for unknown photos, facts for
+                         the card, and the size and SHA-256 of the other files; a checksum of all this
+    model.safetensors    the weights
+    preprocessing.json   how photos are cut and scaled, and how each backbone turns pixels into numbers
+    graph.json           the label graph
+    README.md            a card for people; not read
+
+Only JSON and tensors are read, nothing that could run code. Every file is checked against its digest before it is used,
+so damage is found and never loaded. Whatever is wrong raises `ModelFolderError` with the file and what to do. Cost: one
+read of each file; the network is made without memory first, so no weights are drawn that would be overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from torch import Tensor
+
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import FinegraphError, InputError, MissingExtraError, ModelFolderError
+from finegraph.graph import LabelGraph
+from finegraph.graph.json_reader import parse_json
+from finegraph.model.answering.unknown import UnknownRule
+from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, find_model
+from finegraph.nn.backbones.build import TIMM
+from finegraph.nn.backbones.preprocessing import Preprocessing
+from finegraph.nn.network import Network, NetworkDesign, build_network
+
+VERSION = 1
+WEIGHTS, PREPROCESSING, GRAPH, CARD = "model.safetensors", "preprocessing.json", "graph.json", "README.md"
+CHECKED = (WEIGHTS, PREPROCESSING, GRAPH)
+"""The files whose digests stand in the config."""
+FILES = (CONFIG, *CHECKED, CARD)
+ENTRIES = ("format", "version", "finegraph", "design", "temperature", "unknown", "about", "files", "checksum")
+"""The entries of the config, in order."""
+_AGAIN = "copy the folder again from where it was made, or train again"
+_MOST_NAMES = 3
+
+
+@dataclass(frozen=True)
+class ModelParts:
+    """What a model folder holds; see `PhotoClassifier`."""
+
+    network: Network
+    views: ViewSettings
+    temperature: float
+    unknown: UnknownRule | None
+    about: dict[str, Any]
+
+
+def read_model_graph(folder: str | os.PathLike[str]) -> LabelGraph:
+    """The label graph of a model folder, or of the model of a run folder; no weights are read.
+
+    Raises:
+        ModelFolderError: there is no model, or its graph is damaged.
+    """
+    path = find_model(folder)
+    return _read_graph(path / GRAPH, _read_checked(path / GRAPH, _read_config(path / CONFIG)["files"]))
+
+
+def read_model(folder: str | os.PathLike[str]) -> ModelParts:
+    """Read a model folder, or the model of a run folder.
+
+    Raises:
+        ModelFolderError: there is no model, it is damaged, or another version of finegraph made it.
+        MissingExtraError: its network needs a package that is not installed.
+    """
+    path = find_model(folder)
+    config = _read_config(path / CONFIG)
+    data = {name: _read_checked(path / name, config["files"]) for name in CHECKED}
+    graph = _read_graph(path / GRAPH, data[GRAPH])
+    try:
+        design = NetworkDesign.from_dict(config["design"])
+        unknown = None if config["unknown"] is None else UnknownRule.from_dict(config["unknown"])
+        network = empty_network(graph, design)
+    except MissingExtraError:
+        raise
+    except (FinegraphError, TypeError, AttributeError) as error:
+        raise ModelFolderError(f"{path / CONFIG}: {error}; {_AGAIN}") from error
+    views = _set_preprocessing(network, path / PREPROCESSING, data[PREPROCESSING])
+    _load(network, path / WEIGHTS, data[WEIGHTS])
+    return ModelParts(network, views, float(config["temperature"]), unknown, config["about"])
+
+
+def empty_network(graph: LabelGraph, design: NetworkDesign) -> Network:
+    """A network without the parts that only training needs, and without numbers in its weights."""
+    names = (design.network, design.coarse_network or "")
+    # The networks of timm compute with tensors while they are made, so they need real ones.
+    with nullcontext() if any(name.startswith(TIMM) for name in names) else torch.device("meta"):
+        return build_network(graph, design, auxiliary=False)
+
+
+def checksum(config: Mapping[str, object]) -> str:
+    """The SHA-256 of all entries of a config but the checksum itself, however the file is laid out."""
+    rest = {name: value for name, value in config.items() if name != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def preprocessing_entries(network: Network, views: ViewSettings) -> dict[str, object]:
+    """The content of the preprocessing file."""
+    coarse = network.coarse_backbone
+    return {
+        "views": asdict(views),
+        "network": asdict(network.backbone.preprocessing),
+        "coarse_network": None if coarse is None else asdict(coarse.preprocessing),
+    }
+
+
+def mismatches(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> list[str]:
+    """How weights differ from what a network has, in at most three sentences with a few names each."""
+    missing = [name for name in expected if name not in got]
+    foreign = sorted(name for name in got if name not in expected)  # a file lists them in any order
+    wrong = [name for name in expected if name in got and _form(got[name]) != _form(expected[name])]
+    faults = []
+    if missing:
+        faults.append(f"{len(missing)} of {len(expected)} weights are missing ({_few(missing)})")
+    if foreign:
+        faults.append(f"{len(foreign)} are not of this network ({_few(foreign)})")
+    if wrong:
+        forms = [f"{name}: expected {_form(expected[name])}, got {_form(got[name])}" for name in wrong]
+        faults.append(f"{len(wrong)} have another form ({_few(forms)})")
+    return faults
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """The config, checked."""
+    config = _parse(path, _read(path))
+    if config.get("format") != MODEL_FORMAT:
+        raise ModelFolderError(f"{path}: expected the format {MODEL_FORMAT!r}, got {config.get('format')!r}")
+    version = config.get("version")
+    if type(version) is int and version > VERSION:
+        raise ModelFolderError(
+            f"{path}: this model was saved by a newer finegraph ({config.get('finegraph')!r}), in version {version} of "
+            f"the format; this one reads version {VERSION}. Update finegraph"
+        )
+    if version != VERSION or type(version) is not int:
+        raise ModelFolderError(f"{path}: expected version {VERSION} of the format, got {version!r}; {_AGAIN}")
+    missing = [name for name in ENTRIES if name not in config]
+    foreign = [name for name in config if name not in ENTRIES]
+    if missing or foreign:
+        what = f"{_few(missing)} missing" if missing else f"{_few(foreign)} unknown"
+        raise ModelFolderError(f"{path}: expected the entries {', '.join(ENTRIES)}; {what}; {_AGAIN}")
+    if config["checksum"] != checksum(config):
+        raise ModelFolderError(
+            f"{path}: the content does not match its checksum: the file is damaged, or was edited after it was saved; "
+            f"{_AGAIN}. To change settings, load the model in Python and save it again"
+        )
+    _check_values(path, config)
+    return config
+
+
+def _check_values(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a config that is whole but not of our making."""
+    temperature, files = config["temperature"], config["files"]
+    good = (
+        type(temperature) in (int, float)
+        and 0 < temperature < float("inf")
+        and isinstance(config["about"], dict)
+        and isinstance(config["design"], dict)
+        and all(isinstance(part, str) or part is None for part in config["design"].values())
+        and isinstance(files, dict)
+        and all(isinstance(files.get(name), dict) and {"bytes", "sha256"} <= set(files[name]) for name in CHECKED)
+    )
+    if not good:
+        raise ModelFolderError(f"{path}: the entries have not the form of version {VERSION}; {_AGAIN}")
+
+
+def _read_checked(path: Path, files: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """The bytes of a file whose digest stands in the config."""
+    data, entry = _read(path), files[path.name]
+    if len(data) != entry["bytes"]:
+        raise ModelFolderError(
+            f"{path}: expected {entry['bytes']} bytes, got {len(data)}: the file was cut short or changed; {_AGAIN}"
+        )
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise ModelFolderError(f"{path}: the content does not match its SHA-256: the file is damaged; {_AGAIN}")
+    return data
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ModelFolderError(
+            f"{path}: the file is missing; a model folder holds {', '.join(FILES)}; {_AGAIN}"
+        ) from None
+    except OSError as error:
+        raise ModelFolderError(
+            f"{path}: the file cannot be read: {error.strerror or error}; check its rights"
+        ) from error
+
+
+def _parse(path: Path, data: bytes) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        content = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{path}: expected JSON, got something else ({error}); {_AGAIN}") from error
+    if not isinstance(content, dict):
+        raise ModelFolderError(f"{path}: expected a JSON object, got {type(content).__name__}; {_AGAIN}")
+    return content
+
+
+def _read_graph(path: Path, data: bytes) -> LabelGraph:
+    try:
+        return parse_json(data.decode("utf-8"), str(path))
+    except (FinegraphError, UnicodeDecodeError) as error:
+        raise ModelFolderError(f"{error}; {_AGAIN}") from error
+
+
+def _set_preprocessing(network: Network, path: Path, data: bytes) -> ViewSettings:
+    """Give the backbones the preprocessing that they were trained with; the settings of the views."""
+    content = _parse(path, data)
+    try:
+        views = content["views"]
+        if set(views) != {field.name for field in fields(ViewSettings)}:
+            raise InputError(f"expected other settings of views than {', '.join(sorted(views)) or 'none'}")
+        network.backbone.preprocessing = Preprocessing.from_dict(content["network"])
+        if network.coarse_backbone is not None:
+            network.coarse_backbone.preprocessing = Preprocessing.from_dict(content["coarse_network"])
+        return ViewSettings(**views)
+    except (FinegraphError, KeyError, TypeError) as error:
+        raise ModelFolderError(
+            f"{path}: the entries have not the form of version {VERSION} ({error}); {_AGAIN}"
+        ) from error
+
+
+def _load(network: Network, path: Path, data: bytes) -> None:
+    """Put the weights of a file into a network that has none."""
+    try:
+        tensors = load_tensors(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ModelFolderError(f"{path}: expected a file of weights ({error}); {_AGAIN}") from error
+    faults = mismatches(network.state_dict(), tensors)
+    if faults:
+        raise ModelFolderError(
+            f"{path}: these are not the weights of the network that {CONFIG} names: {'; '.join(faults)}; {_AGAIN}"
+        )
+    try:
+        network.load_state_dict(tensors, assign=True)
+    except FinegraphError as error:  # the graph that the weights were made for is another
+        raise ModelFolderError(f"{path}: {error}; {_AGAIN}") from error
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")

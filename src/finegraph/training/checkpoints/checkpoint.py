@@ -1,0 +1,236 @@
+"""Checkpoints: what a run needs to go on exactly as if it had never stopped.
+
+    checkpoints/000007-step-350-best/tensors.safetensors     every tensor by name
+                                    /state.json              the rest, and the checksums of both files
+
+A checkpoint is a folder that appears in one step and never changes; the number in front counts the saves. When `save`
+returns, the checkpoint is on the disk. Until the next one is, nothing is removed, so a kill, a full disk or a loss of
+power at any moment leaves the last acknowledged one or a newer one. Reading checks every byte; where something is cut,
+altered or lost, the one before it is taken and the notes say why. No code is ever loaded from a file.
+
+Cost: saving reads each tensor once and copies none that is contiguous in main memory; the disk holds the last and the
+best checkpoint, `keep` more of each to fall back to, and one more while saving.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from finegraph.data.storage.durable import (
+    free_bytes,
+    make_folder,
+    reason_of,
+    remove_folder,
+    remove_stale,
+    sync_folder,
+    synced_file,
+    temporary_in,
+    write_all,
+)
+from finegraph.data.storage.sealed_json import seal
+from finegraph.errors import CheckpointError, InputError, unknown_name
+from finegraph.training.checkpoints.checkpoint_names import CheckpointName, checkpoint_names
+from finegraph.training.checkpoints.checkpoint_reader import (
+    FORMAT,
+    RECORD,
+    TENSORS,
+    VERSION,
+    Checkpoint,
+    load_checkpoint,
+)
+from finegraph.training.checkpoints.tensor_file import TensorWriter
+
+__all__ = ["Checkpoint", "CheckpointFolder", "load_checkpoint"]
+
+_MOST_NAMES = 3
+_ATTEMPTS = 20
+_NO_DIGEST = "0" * 64
+
+
+class CheckpointFolder:
+    """The checkpoints of one run.
+
+    Any number of processes may read; only one may save (`RunFolder.lock` sees to that).
+
+    Args:
+        path: the folder; it is made by the first save.
+        keep: how many earlier checkpoints are kept beside the last, and beside the best, to fall back to.
+
+    Example:
+        >>> import tempfile, torch
+        >>> folder = CheckpointFolder(tempfile.mkdtemp())
+        >>> folder.save(10, {"weight": torch.ones(2)}, {"epoch": 1}, best=True).name
+        '000001-step-10-best'
+        >>> folder.last().state
+        {'epoch': 1}
+    """
+
+    def __init__(self, path: str | os.PathLike[str], keep: int = 1) -> None:
+        if keep < 0:
+            raise InputError(f"expected how many earlier checkpoints to keep, 0 or more, got {keep}")
+        self.path = Path(path)
+        self.keep = keep
+        self._damaged: set[CheckpointName] = set()
+
+    def save(
+        self,
+        step: int,
+        tensors: Mapping[str, Tensor],
+        state: Mapping[str, object],
+        *,
+        best: bool = False,
+        check_finite: Iterable[str] = (),
+    ) -> Path:
+        """Save a checkpoint; when this returns, it is on the disk and `last` gives it or a newer one.
+
+        Args:
+            step: the step that was just finished.
+            tensors: weights, optimizer state, generators' states: whatever is a tensor, by name.
+            state: the rest: text, finite numbers, true, false, None, lists and dicts with text keys.
+            best: whether this is the best so far.
+            check_finite: names of tensors that must hold neither NaN nor infinity.
+
+        Returns:
+            The folder of the new checkpoint.
+
+        Raises:
+            CheckpointError: it cannot be written, or has values that must not be saved; the earlier ones are untouched.
+            InputError: an argument cannot be saved at all.
+        """
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise InputError(f"expected a step, 0 or more, got {step!r}")
+        _check_finite(step, tensors, check_finite)
+        writer = TensorWriter(tensors)
+        number = max((name.number for name in checkpoint_names(self.path)), default=0) + 1
+        name = CheckpointName(number, step, bool(best))
+        about = {"format": FORMAT, "version": VERSION, **asdict(name)}
+        # Any checksum is as long as this one: so the state is checked and the size known before anything is written.
+        size = writer.size + len(_record(about, writer, _NO_DIGEST, state))
+        target = self.path / str(name)
+        try:
+            make_folder(self.path)
+            remove_stale(self.path)
+            self._write(target, writer, about, state)
+        except OSError as error:
+            raise self._cannot_save(step, size, error) from error
+        self._prune()
+        return target
+
+    def _write(
+        self, target: Path, writer: TensorWriter, about: Mapping[str, object], state: Mapping[str, object]
+    ) -> None:
+        """Write a checkpoint under another name, and give it its own when it is on the disk."""
+        temporary = temporary_in(self.path)
+        try:
+            os.mkdir(temporary)
+            with synced_file(temporary / TENSORS) as handle:
+                digest = writer.write(handle)
+            with synced_file(temporary / RECORD) as handle:
+                write_all(handle, _record(about, writer, digest, state))
+            sync_folder(temporary)
+            os.rename(temporary, target)
+            sync_folder(self.path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)  # what cannot be removed now goes at the next start
+            raise
+
+    def last(self) -> Checkpoint | None:
+        """The last checkpoint, or the newest that is whole; None if none was ever saved.
+
+        Raises:
+            CheckpointError: there are some, and all of them are damaged; or one cannot be read for another reason.
+        """
+        return self._newest(best=False)
+
+    def best(self) -> Checkpoint | None:
+        """The last checkpoint that was saved as the best, or the newest such that is whole; None if there is none.
+
+        Raises:
+            CheckpointError: there are some, and all of them are damaged; or one cannot be read for another reason.
+        """
+        return self._newest(best=True)
+
+    def _newest(self, best: bool) -> Checkpoint | None:
+        for _ in range(_ATTEMPTS):
+            names = [name for name in checkpoint_names(self.path) if name.best or not best]
+            notes: list[str] = []
+            for name in reversed(names):
+                path = self.path / str(name)
+                try:
+                    return load_checkpoint(path, name, notes)
+                except CheckpointError as error:
+                    if not error.damaged:
+                        raise
+                    if not path.exists():
+                        break  # the process that saves has removed it meanwhile: there are newer ones
+                    notes.append(str(error))
+                    self._damaged.add(name)
+            else:
+                if not names:
+                    return None
+                raise self._all_damaged(notes)
+        raise CheckpointError(f"{self.path}: checkpoints are removed faster than they can be read; try again")
+
+    def _prune(self) -> None:
+        """Remove what is no longer needed; those known to be damaged do not count as something to fall back to."""
+        try:
+            names = checkpoint_names(self.path)
+            whole = [name for name in names if name not in self._damaged]
+            newest = -1 - self.keep
+            kept = {*whole[newest:], *[name for name in whole if name.best][newest:]}
+            for name in names:
+                if name not in kept:
+                    remove_folder(self.path / str(name))
+        except (OSError, CheckpointError):
+            return  # the new checkpoint is safe, and that is what counts; the next save tries again
+
+    def _all_damaged(self, notes: Sequence[str]) -> CheckpointError:
+        few = "; ".join(notes[:_MOST_NAMES]) + ("; ..." if len(notes) > _MOST_NAMES else "")
+        return CheckpointError(
+            f"{self.path}: expected a checkpoint that is whole, but all {len(notes)} are damaged: {few}. "
+            "Restore the folder from a copy, or begin a new run",
+            damaged=True,
+        )
+
+    def _cannot_save(self, step: int, size: int, error: OSError) -> CheckpointError:
+        free = free_bytes(self.path) if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+        room = f", {free:,} are free there" if free is not None else ""
+        return CheckpointError(
+            f"{self.path}: cannot save the checkpoint of step {step}: {reason_of(error)}. "
+            f"It needs {size:,} bytes{room}. The checkpoints saved before are untouched; "
+            "make room or make the folder writable, then resume the run"
+        )
+
+
+def _record(about: Mapping[str, object], writer: TensorWriter, digest: str, state: Mapping[str, object]) -> bytes:
+    """The content of `state.json`."""
+    tensors = {"file": TENSORS, "bytes": writer.size, "sha256": digest}
+    try:
+        return seal({**about, "tensors": tensors, "state": dict(state)})
+    except ValueError as error:
+        raise InputError(f"this state cannot be saved: {error}") from None
+
+
+def _check_finite(step: int, tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
+    """Refuse to save NaN and infinity under these names."""
+    bad = []
+    for name in names:
+        if name not in tensors:
+            raise unknown_name("tensor", name, list(tensors), "to check")
+        if not bool(torch.isfinite(tensors[name]).all()):
+            bad.append(name)
+    if bad:
+        few = ", ".join(bad[:_MOST_NAMES]) + (", ..." if len(bad) > _MOST_NAMES else "")
+        raise CheckpointError(
+            f"step {step}: expected finite values, got NaN or infinity in {len(bad)} "
+            f"{'tensor' if len(bad) == 1 else 'tensors'} ({few}); nothing was saved, the checkpoints saved before are "
+            "untouched"
+        )

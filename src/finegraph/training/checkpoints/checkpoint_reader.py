@@ -1,0 +1,140 @@
+"""Reading one checkpoint, and believing nothing of it before it is checked.
+
+First the record `state.json`, which carries its own checksum, then the tensors against the size and the checksum that
+the record gives. Cost: one read of both files, one buffer for all tensors.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from finegraph.data.storage.durable import reason_of
+from finegraph.data.storage.sealed_json import unseal
+from finegraph.errors import CheckpointError
+from finegraph.training.checkpoints.checkpoint_names import CheckpointName
+from finegraph.training.checkpoints.tensor_file import parse_tensors
+
+FORMAT = "finegraph.checkpoint"
+VERSION = 1
+RECORD = "state.json"
+TENSORS = "tensors.safetensors"
+_FIELDS = {"number": int, "step": int, "best": bool, "tensors": dict, "state": dict}
+# What the system says of a file that is lost, replaced by something else, or on a bad part of the disk.
+_LOST = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ENXIO, errno.ELOOP)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpoint:
+    """What was saved.
+
+    Attributes:
+        step: the step after which it was saved.
+        tensors: the tensors by name, in main memory, contiguous.
+        state: the rest.
+        path: the folder it came from.
+        best: whether it was saved as the best so far.
+        notes: what was wrong with newer ones that should have been taken; empty if nothing was.
+    """
+
+    step: int
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+    path: Path
+    best: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str], name: CheckpointName | None = None, notes: Sequence[str] = ()
+) -> Checkpoint:
+    """Read the checkpoint in a folder, with every byte checked.
+
+    Args:
+        path: the folder of this checkpoint.
+        name: what its name says, where this must agree with what is in it.
+        notes: what was wrong with newer ones.
+
+    Raises:
+        CheckpointError: it is damaged, of a later version, or cannot be read.
+    """
+    path = Path(path)
+    record = _record(path / RECORD)
+    own = CheckpointName(record["number"], record["step"], record["best"])
+    if name not in (None, own):
+        raise _damage(path, f"its name was changed; its record says {own}")
+    tensors = _tensors(path / TENSORS, record["tensors"])
+    if notes:
+        notes = (*notes, f"took the checkpoint of step {record['step']} in their place")
+    return Checkpoint(
+        step=record["step"],
+        tensors=tensors,
+        state=record["state"],
+        path=path,
+        best=record["best"],
+        notes=tuple(notes),
+    )
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """The content of `state.json`."""
+    try:
+        data = path.read_bytes()
+        record: dict[str, Any] = unseal(data)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise _damage(path, str(error)) from None
+    if record.get("format") != FORMAT or not isinstance(record.get("version"), int):
+        raise CheckpointError(f"{path}: expected the record of a checkpoint, got {record.get('format')!r}")
+    if record["version"] != VERSION:
+        raise CheckpointError(
+            f"{path}: expected a checkpoint of version {VERSION}, got version {record['version']}; "
+            "it was saved by a later finegraph: use that one, or a later one"
+        )
+    parts = [record.get(name) for name in _FIELDS]
+    if not all(isinstance(part, kind) for part, kind in zip(parts, _FIELDS.values(), strict=True)):
+        raise _damage(path, f"expected {', '.join(_FIELDS)} in the record")
+    return record
+
+
+def _tensors(path: Path, expected: dict[str, Any]) -> dict[str, Tensor]:
+    """The tensors, from bytes that have been checked."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected.get("bytes"):
+                raise _damage(path, f"expected {expected.get('bytes')} bytes, got {size}")
+            buffer = torch.empty(size, dtype=torch.uint8)
+            view = buffer.numpy().data
+            done = 0
+            while done < size and (count := file.readinto(view[done:])):
+                done += count
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    digest = hashlib.sha256(view).hexdigest()
+    if done != size or digest != expected.get("sha256"):
+        raise _damage(path, f"expected SHA-256 {str(expected.get('sha256'))[:12]}..., got {digest[:12]}...")
+    try:
+        return parse_tensors(buffer)
+    except (ValueError, RecursionError) as error:
+        raise _damage(path, str(error)) from error
+
+
+def _damage(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"{path}: damaged: {what}", damaged=True)
+
+
+def _unreadable(path: Path, error: OSError) -> CheckpointError:
+    """Lost files are damage; files that may not be read are there, and the user can help."""
+    if error.errno in _LOST:
+        return _damage(path, reason_of(error))
+    return CheckpointError(f"{path}: cannot be read: {reason_of(error)}; make it readable and try again")

@@ -1,0 +1,1 @@
+"""The server of `finegraph serve`: its app, its routes and its page."""

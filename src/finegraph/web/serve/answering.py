@@ -1,0 +1,221 @@
+"""A model as the server uses it: pictures to scores, and scores to answers.
+
+The two steps are apart because evidence only changes the second. Scores are the network's own, before temperature and
+evidence; a client may keep those of its photo and ask again with other evidence, exactly and without the network
+(`given`). Nothing of a photo stays here. Several threads may ask at once. Cost: the network for scores; a few passes
+over the graph for an answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.errors import InputError
+from finegraph.graph.json_file import canonical_json
+from finegraph.inference import Posterior
+from finegraph.model import PhotoClassifier, Prediction
+from finegraph.model.answering.given import Given
+from finegraph.model.answering.predictions import PredictionSettings, UnknownFlag, describe
+from finegraph.model.features.engines import EngineName, check_engine, make_engine
+from finegraph.web.decode_lane import Pixels
+from finegraph.web.problems import ProblemError
+
+_BYTES_BESIDE, _BYTES_PER_LABEL = 64 << 10, 48
+"""How large a question with scores may be: for each label its score and, as evidence, its name with a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What is asked of a photo; equal ones are answered together.
+
+    Attributes:
+        given: what is known beside the photo, in the forms of `Posterior.given` that are the same for all photos.
+        settings: how many labels and questions, at which risk, and whether to explain.
+        key: tells askings apart: those with the same key have the same evidence.
+    """
+
+    given: Given = field(compare=False)
+    settings: PredictionSettings = field(default_factory=PredictionSettings)
+    key: str = ""
+
+
+class Scores(NamedTuple):
+    """What the network says of one photo: its own scores, before temperature and evidence, and the feature."""
+
+    fine: NDArray[np.float32]
+    coarse: NDArray[np.float32] | None
+    feature: NDArray[np.float32] | None = None
+
+
+class ServedModel:
+    """A loaded model and what the server says of it.
+
+    Args:
+        model: the classifier.
+        name: what it is called.
+        engine: what computes the features; ONNX Runtime is about twice as quick as torch on a processor.
+
+    Attributes:
+        id: a fingerprint of weights, labels and rules; scores of one model are refused by another.
+        note: what is to be said about the engine, if anything.
+    """
+
+    def __init__(self, model: PhotoClassifier, name: str, engine: EngineName = "torch") -> None:
+        self.model, self.name = model, name
+        self.id = _fingerprint(model)
+        network, size = model.network, model.views.size
+        check_engine(engine, network.backbone)
+        self._engine, self.note = make_engine(engine, network.backbone, size)
+        coarse = network.coarse_backbone
+        self._coarse_engine = None if coarse is None else make_engine(engine, coarse, size)[0]
+
+    @classmethod
+    def load(cls, folder: Path, engine: EngineName = "auto") -> ServedModel:
+        """Load a model folder or a run folder, and let a picture through it once.
+
+        Raises:
+            ModelFolderError: there is no model, or it is damaged.
+            MissingExtraError: the engine that is asked for is not installed.
+        """
+        served = cls(PhotoClassifier.load(folder), folder.resolve().name, engine)
+        served.warm_up(1)  # index tensors are made now, not by the first client
+        return served
+
+    def warm_up(self, photos: int) -> None:
+        """Answer about so many blank pictures at once, which takes the memory that as many photos will need."""
+        size = self.model.views.size
+        scores = self.scores([np.zeros((size, size, 3), dtype=np.uint8)] * photos)
+        self.answer(scores, ["photo"] * photos, self.ask())
+
+    @cached_property
+    def graph_json(self) -> bytes:
+        """The label graph in its canonical form."""
+        return canonical_json(self.model.graph).encode()
+
+    def ask(
+        self, given: Mapping[str, object] | None = None, settings: PredictionSettings | None = None, key: str = ""
+    ) -> Ask:
+        """What is to be asked, checked against the graph.
+
+        Raises:
+            EvidenceError: evidence that cannot be used, or that no fine label agrees with.
+            UnknownNameError: a kind or a label that the graph does not have.
+        """
+        evidence = Given(self.model.graph, given, ["photo"])
+        return Ask(given=evidence, settings=settings or PredictionSettings(), key=key)
+
+    def scores(self, pictures: Sequence[Pixels]) -> list[Scores]:
+        """The scores and features of pictures of the size that the network sees."""
+        pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+        features = self._engine(pixels)
+        with torch.no_grad():
+            coarse_features = None if self._coarse_engine is None else self._tensor(self._coarse_engine(pixels))
+            posterior = self.model.network.of_features(self._tensor(features), coarse_features)
+        fine, coarse = _rows(posterior.fine_scores), _rows(posterior.coarse_scores)
+        assert fine is not None
+        return [
+            Scores(fine[row], None if coarse is None else coarse[row], features[row]) for row in range(len(pictures))
+        ]
+
+    def _tensor(self, features: NDArray[np.float32]) -> Tensor:
+        return torch.from_numpy(features).to(self.model.device, self.model.network.head.fine.weight.dtype)
+
+    def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: Ask) -> list[Prediction]:
+        """What is said of photos with these scores, all asked the same.
+
+        Raises:
+            EvidenceError: the evidence has probability 0.
+        """
+        with torch.no_grad():
+            flags = self._flags(self.posterior(scores))
+            alone, numbers = self.tempered(scores), [0] * len(names)
+            surprise = ask.given.surprise(alone, numbers)
+            return describe(ask.given.apply(alone, numbers), names, ask.settings, flags, surprise)
+
+    def tempered(self, scores: Sequence[Scores]) -> Posterior:
+        """The posterior of photos from their scores, as sure as it ought to be."""
+        plain = self.posterior(scores)
+        return plain if self.model.temperature == 1.0 else plain.tempered(self.model.temperature)
+
+    def posterior(self, scores: Sequence[Scores]) -> Posterior:
+        """The posterior of photos from their scores, as the network gives it."""
+        device = self.model.device
+        fine = torch.from_numpy(np.stack([row.fine for row in scores])).to(device)
+        columns = [row.coarse for row in scores if row.coarse is not None]
+        return Posterior(self.model.graph, fine, torch.from_numpy(np.stack(columns)).to(device) if columns else None)
+
+    def _flags(self, posterior: Posterior) -> list[UnknownFlag] | None:
+        rule = self.model.unknown
+        if rule is None:
+            return None
+        found = rule.scores(posterior)
+        pairs = zip(found.tolist(), rule.is_unknown(found).tolist(), strict=True)
+        return [UnknownFlag(score, rule.threshold, unknown) for score, unknown in pairs]
+
+    # ---- scores that a client keeps ---------------------------------------------------------------------------------
+
+    def pack(self, scores: Scores) -> str:
+        """Scores as text that a client can keep and send back."""
+        parts = [scores.fine] if scores.coarse is None else [scores.fine, scores.coarse]
+        return f"{self.id}:{base64.b64encode(np.concatenate(parts).astype('<f4').tobytes()).decode()}"
+
+    def unpack(self, text: str) -> Scores:
+        """The scores in a text.
+
+        Raises:
+            ProblemError: they are of another model.
+            InputError: the text is broken.
+        """
+        made_by, _, packed = text.partition(":")
+        if made_by != self.id:
+            raise ProblemError("other-model", "Another model is served now than the one that made these scores.")
+        try:
+            values = np.frombuffer(base64.b64decode(packed, validate=True), dtype="<f4").astype(np.float32)
+        except (binascii.Error, ValueError):
+            raise InputError("scores: expected what an answer held as `scores`, got a text that is no such") from None
+        fine, coarse = len(self.model.graph), self._coarse_count
+        if len(values) != fine + coarse or not np.isfinite(values).all():
+            raise InputError(f"scores: expected {fine + coarse} finite numbers, got {len(values)} or others")
+        return Scores(values[:fine], values[fine:] if coarse else None)
+
+    @cached_property
+    def most_given_bytes(self) -> int:
+        """The largest body with scores and evidence; what is larger is none."""
+        graph = self.model.graph
+        labels = len(graph) + sum(len(graph.kind(name).labels) for name in graph.kinds)
+        return _BYTES_BESIDE + _BYTES_PER_LABEL * labels
+
+    @cached_property
+    def _coarse_count(self) -> int:
+        """How many coarse scores the network gives; a softmax head gives none."""
+        with torch.no_grad():
+            size = self.model.views.size
+            blank = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=self.model.device)
+            scores = self.model.network(blank).coarse_scores
+        return 0 if scores is None else int(scores.shape[1])
+
+
+def _rows(values: Tensor | None) -> NDArray[np.float32] | None:
+    return None if values is None else values.detach().float().cpu().numpy()
+
+
+def _fingerprint(model: PhotoClassifier) -> str:
+    """A short digest of all that answers depend on."""
+    digest = hashlib.sha256(model.graph.digest.encode())
+    digest.update(repr((model.views, model.temperature, model.unknown)).encode())
+    for name, value in sorted(model.network.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

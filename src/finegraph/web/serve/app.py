@@ -1,0 +1,157 @@
+"""The app of `finegraph serve`: routes, page, checks and counters put together.
+
+GET  /                 the page
+POST /v1/predict       what is on photos            POST /v1/given     the same photo with other evidence
+POST /v1/search        similar photos               GET  /v1/search    photos like those of a fine label
+GET  /v1/photos/…      small pictures of them
+GET  /v1/model         the model                    GET  /v1/graph     its label graph
+GET  /v1/labels        labels by a part of them     GET  /v1/samples   photos to try
+GET  /health/live, /health/ready, /metrics, /openapi.json, /docs (the API as a page)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from finegraph._version import __version__
+from finegraph.web.assets import mount_assets, page_response
+from finegraph.web.problems import ProblemBody, ProblemError, install_problems, problem_responses
+from finegraph.web.security import Guard
+from finegraph.web.serve.routes_label_search import label_search_routes
+from finegraph.web.serve.routes_model import model_routes
+from finegraph.web.serve.routes_predict import predict_routes
+from finegraph.web.serve.routes_search import search_routes
+from finegraph.web.serve.schemas import HealthBody
+from finegraph.web.serve.state import ServerState
+from finegraph.web.serve.statistics import Statistics
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+ADVICE = {
+    "bad-request": "Send it as /openapi.json describes.",
+    "not-found": "See /openapi.json for what there is.",
+    "method": "See /openapi.json for the methods.",
+    "unknown-name": "See /v1/labels for the names.",
+}
+"""What to do about problems, by the routes of this server."""
+
+
+def make_app(state: ServerState) -> FastAPI:
+    """The app of a server. Its workers start and stop with it."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await state.start()
+        yield
+        await state.stop()
+
+    app = FastAPI(
+        title="finegraph",
+        version=__version__,
+        description="What is on photos: fine and coarse labels with one exact posterior.",
+        docs_url=None,  # that page loads scripts from elsewhere; ours is `page/docs.html`
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    install_problems(app, ADVICE)
+    for routes in (predict_routes, search_routes, label_search_routes, model_routes, _health_routes):
+        app.include_router(routes(state))
+    mount_assets(app)
+
+    @app.get("/", include_in_schema=False)
+    def page() -> Response:
+        return page_response("index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return page_response("docs.html")
+
+    _complete_description(app, has_token=state.settings.security.token is not None)
+    app.add_middleware(_Counted, statistics=state.statistics)
+    app.add_middleware(Guard, security=state.settings.security)
+    return app
+
+
+def _health_routes(state: ServerState) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    @router.get("/health/live")
+    async def live() -> HealthBody:  # needs no thread, of which there may be none left
+        """Whether the server runs."""
+        return HealthBody(status="live")
+
+    @router.get("/health/ready", responses=problem_responses("not-ready"))
+    async def ready() -> HealthBody:
+        """Whether the server can answer about photos now."""
+        if not state.ready or not state.pool.is_ready():
+            raise ProblemError("not-ready", "The workers are not there yet, or no longer.", {"retry-after": "1"})
+        return HealthBody(status="ready")
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            200: {"description": "Counters for Prometheus.", "content": {"text/plain": {}}},
+            **problem_responses(),
+        },
+    )
+    def metrics() -> Response:
+        """What the server counts."""
+        return Response(state.statistics.text(), media_type=PROMETHEUS)
+
+    return router
+
+
+def _complete_description(app: FastAPI, *, has_token: bool) -> None:
+    """Put into the description what FastAPI does not: the form of errors, the token, and sentences as summaries."""
+    make = app.openapi
+
+    def described() -> dict[str, object]:
+        if app.openapi_schema is not None:
+            return app.openapi_schema
+        description = make()
+        parts = description.setdefault("components", {})
+        parts.setdefault("schemas", {})["ProblemBody"] = ProblemBody.model_json_schema()
+        if has_token:
+            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            description["security"] = [{"token": []}]
+        for methods in description["paths"].values():
+            for operation in methods.values():  # what a route does stands in its docstring
+                operation["summary"], _, more = operation.pop("description").partition("\n\n")
+                if more:
+                    operation["description"] = more
+        return description
+
+    app.openapi = described  # type: ignore[method-assign]
+
+
+class _Counted:
+    """Counts requests by route and status, and how long they take."""
+
+    def __init__(self, app: ASGIApp, statistics: Statistics) -> None:
+        self._app, self._statistics = app, statistics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            # The pattern of a route, never the path itself: there may be any number of those.
+            route = getattr(scope.get("route"), "path", "other")
+            self._statistics.requests.labels(route, str(status)).inc()
+            self._statistics.seconds.labels(route).observe(time.perf_counter() - started)

@@ -1,0 +1,116 @@
+"""Photos on this machine for clients: samples as they are, and small pictures of samples and of photos that were found.
+
+They are read and decoded in a process of their own, one at a time and within the bounds of uploads. So a disk that does
+not answer, or a scan of very many pixels, keeps or breaks that process, which is replaced, and nothing else; no thread
+of the server ever touches the files. Small pictures that were made lately are kept until their file changes. Cost: one
+decoding, or one look at the time of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from finegraph.web.decode_lane import Lane
+from finegraph.web.decoding import DecodingSettings
+from finegraph.web.problems import ProblemError
+from finegraph.web.serve.pictures import MOST_SAMPLE_BYTES, PhotoPlace
+
+SIDE = 320
+"""The longer side of a small picture at the most."""
+MOST_WAITING = 64
+"""How many photos may wait to be read; a browser asks for six at a time."""
+MOST_KEPT = 16 << 20
+"""How many bytes of small pictures are kept."""
+_RETRY = {"retry-after": "5"}
+
+
+class PhotoFile(NamedTuple):
+    """What was read of a photo, and a tag that is another one as soon as the file is."""
+
+    content: bytes
+    tag: str
+
+    def response(self, request: Request, media_type: str) -> Response:
+        """The answer to a request; a browser asks each time and is sent the photo again only where it changed."""
+        headers = {"etag": self.tag, "cache-control": "private, no-cache"}
+        if request.headers.get("if-none-match") == self.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(self.content, media_type=media_type, headers=headers)
+
+
+class PhotoFiles:
+    """Reads photos; `start` and `stop` its process.
+
+    Args:
+        settings: the bounds, which are those of large uploads.
+    """
+
+    def __init__(self, settings: DecodingSettings) -> None:
+        self._lane = Lane(1, settings.large_megabytes, settings.computing, settings.seconds, settings.queueing)
+        self._bounds = {
+            "most_bytes": MOST_SAMPLE_BYTES,
+            "most_pixels": settings.most_pixels,
+            "most_jpeg_pixels": settings.most_jpeg_pixels,
+            "megabytes": settings.large_megabytes,
+        }
+        self._kept: OrderedDict[str, tuple[list[int], bytes]] = OrderedDict()
+        self._bytes = 0
+
+    async def start(self) -> None:
+        """Start the process."""
+        await self._lane.start()
+
+    async def stop(self) -> None:
+        """End it."""
+        await self._lane.stop()
+
+    @property
+    def killed(self) -> int:
+        """How many processes had to be killed or died so far."""
+        return self._lane.killed
+
+    async def small(self, photo: PhotoPlace) -> PhotoFile:
+        """A small JPEG of a photo.
+
+        Raises:
+            ImageFileError: it cannot be read, lies outside its root, is too large, or takes too long.
+            ProblemError: too many wait already, or the process did not become free.
+        """
+        path = photo.path
+        stamp, made = self._kept.get(path, (None, b""))
+        answer, data = await self._read(photo, SIDE, stamp)
+        if answer["stamp"] != stamp:
+            made = data
+            self._keep(path, answer["stamp"], data)
+        elif path in self._kept:
+            self._kept.move_to_end(path)
+        return PhotoFile(made, _tag(path, answer["stamp"]))
+
+    async def whole(self, photo: PhotoPlace) -> PhotoFile:
+        """A photo as it is; see `small`."""
+        answer, data = await self._read(photo, None, None)
+        return PhotoFile(data, _tag(photo.path, answer["stamp"]))
+
+    async def _read(self, photo: PhotoPlace, side: int | None, stamp: list[int] | None) -> tuple[dict[str, Any], bytes]:
+        if self._lane.inside >= MOST_WAITING:
+            raise ProblemError("overloaded", f"There are {self._lane.inside} photos that wait to be read.", _RETRY)
+        job = {"path": photo.path, "root": photo.root, "side": side, "stamp": stamp, **self._bounds}
+        return await self._lane.ask(b"", "photo", job)
+
+    def _keep(self, path: str, stamp: list[int], made: bytes) -> None:
+        """Keep a small picture and forget those that nobody asked for lately."""
+        self._bytes += len(made) - len(self._kept.pop(path, (stamp, b""))[1])
+        self._kept[path] = stamp, made
+        while self._bytes > MOST_KEPT:
+            self._bytes -= len(self._kept.popitem(last=False)[1][1])
+
+
+def _tag(path: str, stamp: list[int]) -> str:
+    """An entity tag of a file as it is now."""
+    text = f"{path}\0{stamp}".encode(errors="surrogateescape")
+    return f'"{hashlib.blake2b(text, digest_size=16).hexdigest()}"'

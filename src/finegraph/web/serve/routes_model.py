@@ -1,0 +1,138 @@
+"""What there is to know of the served model: itself, its graph, its labels, and photos to try it with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from finegraph.graph import LabelGraph
+from finegraph.inference.evidence import FINE
+from finegraph.web.problems import problem_responses
+from finegraph.web.serve.schemas import KindBody, LabelsBody, ModelBody, SampleBody
+from finegraph.web.serve.state import ServerState
+
+
+def model_routes(state: ServerState) -> APIRouter:
+    """The routes that tell about the model."""
+    router = APIRouter(tags=["model"])
+
+    @router.get("/v1/model", responses=problem_responses())
+    def model() -> ModelBody:
+        """The model, its kinds, and the limits of this server."""
+        served, settings = state.model, state.settings
+        return ModelBody(
+            id=served.id,
+            name=served.name,
+            network=served.model.network.design.network,
+            fine=len(served.model.graph),
+            kinds=kinds_of(served.model.graph),
+            size=served.model.views.size,
+            index=0 if state.index is None else len(state.index),
+            limits={
+                "bytes": settings.security.most_bytes,
+                "photos": settings.photos_per_request,
+                "pixels": settings.decoding.most_pixels,
+                "jpeg_pixels": settings.decoding.most_jpeg_pixels,
+            },
+        )
+
+    @router.get(
+        "/v1/graph",
+        responses={
+            200: {"description": "The label graph.", "content": {"application/json": {}}},
+            **problem_responses(),
+        },
+    )
+    def graph(request: Request) -> Response:
+        """The label graph in its canonical form, as in the file graph.json of a model folder."""
+        tag = f'"{state.model.model.graph.digest[:32]}"'
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(state.model.graph_json, media_type="application/json", headers=headers)
+
+    @router.get("/v1/labels", responses=problem_responses("unknown-name"))
+    def labels(
+        kind: Annotated[str, Query(description="A kind, or `fine`.")] = FINE,
+        search: Annotated[str, Query(max_length=200, description="A part of the label; capitals do not matter.")] = "",
+        limit: Annotated[int, Query(ge=1, le=1000, description="How many to list.")] = 50,
+    ) -> LabelsBody:
+        """The labels of a kind that hold a text; also of kinds with a hundred thousand labels."""
+        graph = state.model.model.graph
+        names = graph.fine if kind == FINE else graph.labels(kind)
+        found = matching(names, search)
+        return LabelsBody(kind=kind, count=len(found), labels=found[:limit])
+
+    @router.get("/v1/samples", responses=problem_responses())
+    def samples() -> list[SampleBody]:
+        """Photos to try, where there are any."""
+        return [
+            SampleBody(
+                name=f"sample {number + 1}", url=f"/v1/samples/{number}", thumbnail=f"/v1/samples/{number}/small"
+            )
+            for number in range(len(state.samples.paths))
+        ]
+
+    @router.get(
+        "/v1/samples/{number}",
+        response_class=Response,
+        responses={
+            200: {"description": "The photo.", "content": {"application/octet-stream": {}}},
+            **problem_responses("not-found", "input", "photo", "overloaded"),
+        },
+    )
+    async def sample(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
+        """A photo to try, as it is."""
+        found = await state.photo_files.whole(state.samples.photo(number))
+        return found.response(request, "application/octet-stream")
+
+    @router.get(
+        "/v1/samples/{number}/small",
+        response_class=Response,
+        responses={
+            200: {"description": "A small JPEG.", "content": {"image/jpeg": {}}},
+            **problem_responses("not-found", "input", "photo", "overloaded"),
+        },
+    )
+    async def small(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
+        """A small picture of a photo to try."""
+        found = await state.photo_files.small(state.samples.photo(number))
+        return found.response(request, "image/jpeg")
+
+    return router
+
+
+def kinds_of(graph: LabelGraph) -> list[KindBody]:
+    """The kinds, each with the group that it is a part of: `ingredient: tofu` is tofu of the group ingredient."""
+    found = []
+    for name in graph.kinds:
+        kind = graph.kind(name)
+        group, mark, part = name.partition(": ")
+        grouped = bool(mark) and kind.binary
+        found.append(
+            KindBody(
+                name=name,
+                labels=len(kind.labels),
+                binary=kind.binary,
+                group=group if grouped else None,
+                part=part if grouped else name,
+            )
+        )
+    return found
+
+
+def matching(labels: tuple[str, ...], text: str) -> list[str]:
+    """The labels that hold a text, those that begin with it first."""
+    wanted = text.casefold().strip()
+    if not wanted:
+        return list(labels)
+    first, then = [], []
+    for label in labels:
+        folded = label.casefold()
+        if folded.startswith(wanted):
+            first.append(label)
+        elif wanted in folded:
+            then.append(label)
+    return first + then

@@ -1,0 +1,203 @@
+"""`POST /v1/predict` and `POST /v1/given`: what is on photos, and what else that means once more is known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+
+from finegraph.errors import ImageFileError
+from finegraph.model import Prediction
+from finegraph.model.answering.predictions import PredictionSettings
+from finegraph.web.admission import client_name
+from finegraph.web.problems import ProblemError, problem_responses
+from finegraph.web.security import check_length, limited
+from finegraph.web.serve.answering import Ask, ServedModel
+from finegraph.web.serve.batching import Done
+from finegraph.web.serve.schemas import MAX_QUESTIONS, MOST_TOP, GivenBody, GivenRequest, PredictBody, multipart
+from finegraph.web.serve.state import ServerState
+from finegraph.web.serve.stored_photos import copies_of
+from finegraph.web.serve.uploads import Photo, read_upload
+from finegraph.web.serve.words import answer_words
+from finegraph.workflows.predict import parse_given
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "given": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "What is known of all photos, as kind=label; the same kind again means one of these.",
+    },
+    "top": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "default": 5, "description": "How many labels."},
+    "risk": {
+        "type": "number",
+        "minimum": 0,
+        "exclusiveMaximum": 1,
+        "default": 0.05,
+        "description": "How often the sure answer may be wrong.",
+    },
+    "explain": {"type": "boolean", "default": True, "description": "Whether to explain the first answer."},
+    "questions": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": MAX_QUESTIONS,
+        "default": 3,
+        "description": "How many questions to offer that would help most.",
+    },
+    "scores": {"type": "boolean", "default": False, "description": "Whether to send the scores, for /v1/given."},
+}
+
+
+def predict_routes(state: ServerState) -> APIRouter:
+    """The routes that answer about photos."""
+    router = APIRouter(tags=["predict"])
+
+    @router.post(
+        "/v1/predict",
+        response_model=PredictBody,
+        responses=problem_responses("timeout", "media-type", "photo", "input", "evidence", "too-many", "overloaded"),
+        openapi_extra=multipart(FIELDS, state.settings.photos_per_request),
+    )
+    async def predict(request: Request) -> Response:
+        """Say what is on photos: labels, kinds, the sure answer, and why the first rather than the second."""
+        with state.admission.enter(body_size(request), client_of(request)) as ticket:
+            upload = await read_upload(
+                request,
+                tuple(FIELDS),
+                most_photos=state.settings.photos_per_request,
+                seconds=state.settings.upload_seconds,
+            )
+            ticket.count(len(upload.photos))
+            settings = PredictionSettings(
+                top=upload.whole("top", 5, 1, MOST_TOP),
+                risk=upload.number("risk", 0.05),
+                explain=upload.flag("explain", True),
+                questions=upload.whole("questions", 3, 0, MAX_QUESTIONS),
+            )
+            wants_scores = upload.flag("scores", False)
+            model = state.model
+            given = parse_given(model.model.graph, upload.fields.get("given", ()))
+            evidence = {kind: set(labels) for kind, labels in given.items()}
+            ask = model.ask(evidence, settings, key=json.dumps(sorted(given.items())))
+            outcomes = await look_at_all(state, upload.photos, model, ask)
+            copies = await asyncio.to_thread(copies_of, state, model, upload.photos)
+        photos = []
+        for number, outcome in enumerate(outcomes):
+            if isinstance(outcome, Done) and outcome.prediction is not None:
+                scores = model.pack(outcome.scores) if wants_scores else None
+                content = prediction_content(number, outcome.prediction, given, scores)
+                photos.append({**content, "in_index": copies[number]})
+        bad = refuse_all_bad(upload.photos, outcomes)
+        known = {kind: list(labels) for kind, labels in given.items()}
+        return JSONResponse({"model": model.id, "given": known, "photos": photos, "bad": bad})
+
+    async def given(body: GivenRequest) -> Response:
+        """Answer about a photo again with other evidence, exactly and without the photo, from the scores it had."""
+        model = state.model
+        evidence: dict[str, object] = {
+            kind: set(value) if isinstance(value, list) else value for kind, value in body.given.items()
+        }
+        settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain, questions=body.questions)
+        known = {kind: value for kind, value in evidence.items() if value is not None}
+        loop = asyncio.get_running_loop()
+        prediction = await loop.run_in_executor(state.given_threads, _again, model, body, known, settings)
+        return JSONResponse({"model": model.id, "prediction": prediction_content(0, prediction, known, body.scores)})
+
+    router.add_api_route(
+        "/v1/given",
+        given,
+        methods=["POST"],
+        response_model=GivenBody,
+        responses=problem_responses("input", "evidence", "other-model", "too-many", "overloaded"),
+        route_class_override=_admitted(state),
+    )
+    return router
+
+
+def _admitted(state: ServerState) -> type[APIRoute]:
+    """Routes that let a request in before its body is read, which may be as large as a question with scores."""
+
+    class Admitted(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def admit(request: Request) -> Response:
+                most, size = state.model.most_given_bytes, body_size(request)
+                check_length(request.headers, most)
+                with state.admission.enter(most if size is None else size, client_of(request)):
+                    bounded = Request(request.scope, limited(request.receive, most))
+                    try:
+                        await bounded.body()
+                    except ClientDisconnect:
+                        raise ProblemError("bad-request", "The request ended early.") from None
+                    return await handle(bounded)
+
+            return admit
+
+    return Admitted
+
+
+def _again(
+    model: ServedModel, body: GivenRequest, evidence: dict[str, object], settings: PredictionSettings
+) -> Prediction:
+    """The answer from scores."""
+    return model.answer([model.unpack(body.scores)], [body.photo], model.ask(evidence, settings))[0]
+
+
+async def look_at_all(
+    state: ServerState, photos: Sequence[Photo], model: ServedModel, ask: Ask | None
+) -> list[Done | ImageFileError]:
+    """What becomes of each photo of a request, in order; one that cannot be read is its error.
+
+    Raises:
+        FinegraphError: what is wrong with the request as a whole.
+    """
+    found = await asyncio.gather(*(state.look(photo, model, ask) for photo in photos), return_exceptions=True)
+    outcomes: list[Done | ImageFileError] = []
+    for outcome in found:
+        if not isinstance(outcome, Done | ImageFileError):
+            raise outcome
+        outcomes.append(outcome)
+        state.statistics.photos.labels("answered" if isinstance(outcome, Done) else "bad").inc()
+    state.admission.done(len(outcomes))
+    return outcomes
+
+
+def refuse_all_bad(photos: Sequence[Photo], outcomes: Sequence[Done | ImageFileError]) -> list[dict[str, Any]]:
+    """The photos that could not be read.
+
+    Raises:
+        ProblemError: there is no other.
+    """
+    bad = [
+        {"number": number, "photo": photo.name, "reason": outcome.reason}
+        for number, (photo, outcome) in enumerate(zip(photos, outcomes, strict=True))
+        if isinstance(outcome, ImageFileError)
+    ]
+    if len(bad) == len(photos):
+        raise ProblemError("photo", f"{bad[0]['photo']}: {bad[0]['reason']}", bad=bad)
+    return bad
+
+
+def prediction_content(
+    number: int, prediction: Prediction, given: Mapping[str, object], scores: str | None
+) -> dict[str, Any]:
+    """A prediction as JSON."""
+    content = {"number": number, **prediction.to_dict(), "words": answer_words(prediction, given)}
+    return content if scores is None else {**content, "scores": scores}
+
+
+def client_of(request: Request) -> str:
+    """Whose request it is."""
+    return client_name(request.client.host if request.client else None)
+
+
+def body_size(request: Request) -> int | None:
+    """How many bytes a request says it brings; None where it does not, or comes in chunks, whatever it says."""
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isdigit() and "transfer-encoding" not in request.headers else None

@@ -1,0 +1,127 @@
+"""`POST /v1/search`: the photos of an index that are most similar to those of a request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.responses import JSONResponse
+
+from finegraph.errors import ImageFileError
+from finegraph.web.problems import ProblemError, problem_responses
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.batching import Done
+from finegraph.web.serve.routes_predict import body_size, client_of, look_at_all, refuse_all_bad
+from finegraph.web.serve.schemas import MOST_TOP, SearchBody, multipart
+from finegraph.web.serve.searching import OpenIndex, PhotoIndex, SearchAsk
+from finegraph.web.serve.state import ServerState
+from finegraph.web.serve.stored_photos import stored_contents
+from finegraph.web.serve.uploads import Upload, read_upload
+from finegraph.workflows.predict import parse_given
+
+if TYPE_CHECKING:
+    pass
+
+_NAMES = {"type": "array", "items": {"type": "string"}}
+FIELDS: dict[str, dict[str, Any]] = {
+    "count": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "default": 12, "description": "How many photos."},
+    "where": {**_NAMES, "description": "Only photos with this, as kind=label; the same kind again: one of these."},
+    "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
+    "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
+    "other": {**_NAMES, "description": "Kinds that should be others than on the photo."},
+    "given": {
+        **_NAMES,
+        "description": "What is known of the photos, as kind=label: only such are found; or for same and other.",
+    },
+    "per_label": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "description": "Of each fine label at most."},
+    "guessed": {
+        "type": "boolean",
+        "default": False,
+        "description": "Whether photos without a label pass filters by what the model holds them for.",
+    },
+}
+
+
+def search_routes(state: ServerState) -> APIRouter:
+    """The routes that search."""
+    router = APIRouter(tags=["search"])
+
+    @router.post(
+        "/v1/search",
+        response_model=SearchBody,
+        responses=problem_responses(
+            "no-index", "timeout", "media-type", "photo", "input", "evidence", "too-many", "overloaded", "index-changed"
+        ),
+        openapi_extra=multipart(FIELDS, state.settings.photos_per_request),
+    )
+    async def search(request: Request) -> Response:
+        """The photos of the index that are most similar to each photo, filtered and re-ranked as asked."""
+        _index_of(state)  # before anything is read
+        with state.admission.enter(body_size(request), client_of(request)) as ticket:
+            upload = await read_upload(
+                request,
+                tuple(FIELDS),
+                most_photos=state.settings.photos_per_request,
+                seconds=state.settings.upload_seconds,
+            )
+            ticket.count(len(upload.photos))
+            # Both at one moment: while the photos came, another model may have taken over, with another index.
+            model, index = state.model, _index_of(state)
+            opened, ask = await asyncio.to_thread(_prepare, index, model, upload)
+            outcomes = await look_at_all(state, upload.photos, model, None)
+            good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
+            bad = refuse_all_bad(upload.photos, outcomes)
+            scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
+            hits = await asyncio.to_thread(opened.search, scores, ask)
+            copies = await asyncio.to_thread(opened.copies, [upload.photos[number].content for number in good])
+        photos = [
+            {
+                "number": number,
+                "photo": upload.photos[number].name,
+                "hits": stored_contents(state, opened, found),
+                "in_index": stored_contents(state, opened, own),
+            }
+            for number, found, own in zip(good, hits, copies, strict=True)
+        ]
+        given = {kind: sorted(labels) for kind, labels in (ask.given or {}).items()}
+        return JSONResponse({"model": model.id, "given": given, "photos": photos, "bad": bad})
+
+    @router.get(
+        "/v1/photos/{key}",
+        response_class=Response,
+        responses={
+            200: {"description": "A small JPEG.", "content": {"image/jpeg": {}}},
+            **problem_responses("not-found", "photo", "input", "overloaded"),
+        },
+    )
+    async def photo(request: Request, key: Annotated[str, Path(max_length=64)]) -> Response:
+        """A small picture of a photo that a search found."""
+        found = await state.photo_files.small(state.thumbnails.photo(key))
+        return found.response(request, "image/jpeg")
+
+    return router
+
+
+def _index_of(state: ServerState) -> PhotoIndex:
+    """The index that is searched now."""
+    if state.index is None:
+        raise ProblemError("no-index", "This server was started without an index.")
+    return state.index
+
+
+def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[OpenIndex, SearchAsk]:
+    """The index as it is now, and what a request asks of it; what is wrong shows before any photo is looked at."""
+    opened = index.current(model)
+    known = parse_given(model.model.graph, upload.fields.get("given", ()))
+    given = {kind: set(labels) for kind, labels in known.items()}
+    return opened, SearchAsk(
+        count=upload.whole("count", 12, 1, MOST_TOP),
+        where=opened.filters(upload.fields.get("where", ())),
+        where_not=opened.filters(upload.fields.get("where_not", ())),
+        same=tuple(upload.fields.get("same", ())),
+        other=tuple(upload.fields.get("other", ())),
+        given=given or None,
+        per_label=upload.whole("per_label", 1, 1, MOST_TOP) if "per_label" in upload.fields else None,
+        guessed=upload.flag("guessed", False),
+    )

@@ -1,0 +1,210 @@
+"""Search for the server: an open index and the questions to it that a request may ask.
+
+The features that the network made for a photo are searched directly, so a search costs one pass through the network and
+one through the index.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from finegraph.data.roots import root_of
+from finegraph.errors import FinegraphError
+from finegraph.model.features.keys import PhotoKeys
+from finegraph.web.problems import ProblemError
+from finegraph.web.serve.answering import Scores, ServedModel
+from finegraph.web.serve.pictures import PhotoPlace
+
+if TYPE_CHECKING:
+    from finegraph.search import Hit, Index, StoredPhoto
+
+_LOG = logging.getLogger("finegraph.web")
+_AGAIN = 30.0
+"""An index that could not be opened is tried again after so many seconds, or as soon as it changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchAsk:
+    """What is asked of the index, for all photos of a request; see `finegraph.search.Index.search`."""
+
+    count: int = 12
+    where: Mapping[str, AbstractSet[str | bool]] | None = None
+    where_not: Mapping[str, set[str]] | None = None
+    same: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+    given: Mapping[str, set[str]] | None = None
+    per_label: int | None = None
+    guessed: bool = False
+
+
+class PhotoIndex:
+    """An index that the served model made; opened again when somebody changed it.
+
+    One search opens it; others meanwhile use what was there before. Where what is there now cannot be opened, or is of
+    another model, searches are refused and that is remembered: a whole index is not read again for every search.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._opening = threading.Lock()
+        self._failed: tuple[object, float] | None = None  # the state of the folder, and when to try again
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @classmethod
+    def open_for(cls, folder: Path | None, model: ServedModel) -> PhotoIndex | None:
+        """Open an index folder and refuse one of another model; None where there is none to open.
+
+        Raises:
+            IndexFolderError: it is not there, damaged, or of another model.
+            MissingExtraError: the search library is not installed.
+        """
+        if folder is None:
+            return None
+        from finegraph.search import Index
+
+        index = Index.open(folder)
+        index.refuse_other(model.model)
+        return cls(index)
+
+    def current(self, model: ServedModel) -> OpenIndex:
+        """The index as it is now, or as it was until somebody else has opened it again.
+
+        Args:
+            model: the model that is served, which made the index.
+
+        Raises:
+            ProblemError: it changed and cannot be opened again, or another model made the new one.
+        """
+        from finegraph.search.index import state_stamp
+
+        stamp = state_stamp(self._index.folder)
+        failed = self._failed
+        if failed is not None and failed[0] == stamp and time.monotonic() < failed[1]:
+            raise _cannot_open()
+        if not self._is_current() or failed is not None:
+            if self._opening.acquire(blocking=False):
+                try:
+                    self._open_again(model, stamp)
+                finally:
+                    self._opening.release()
+            elif failed is not None:
+                raise _cannot_open()
+        return OpenIndex(self._index, model)
+
+    def _is_current(self) -> bool:
+        """Whether the index that is open is what is in its folder."""
+        try:
+            return self._index.is_current()
+        except (FinegraphError, OSError):
+            return False  # opening it says why
+
+    def _open_again(self, model: ServedModel, stamp: object) -> None:
+        """Open the index again unless it is current by now; one thread at a time."""
+        from finegraph.search import Index
+
+        try:
+            if not self._index.is_current():
+                index = Index.open(self._index.folder)
+                index.refuse_other(model.model)
+                self._index = index
+        except (FinegraphError, OSError) as error:
+            self._failed = stamp, time.monotonic() + _AGAIN
+            _LOG.error("the index was changed and cannot be opened again, searches are refused: %s", error)
+            raise _cannot_open() from error
+        self._failed = None
+
+
+class OpenIndex:
+    """An index as one request uses it from its filters to its hits, whatever happens to the folder meanwhile.
+
+    Args:
+        index: the open index.
+        model: the model that made it.
+    """
+
+    def __init__(self, index: Index, model: ServedModel) -> None:
+        self._index, self._model = index, model
+
+    def place(self, hit: StoredPhoto) -> PhotoPlace:
+        """Where a photo that was found lies, and the folder that it must not lead out of."""
+        return PhotoPlace(hit.path, root_of(hit.path, self._index.state.roots))
+
+    def filters(self, texts: Sequence[str]) -> dict[str, set[str]] | None:
+        """Filters from texts like `restaurant=B`, by the labels of the photos, also those the model does not have.
+
+        Raises:
+            InputError: a text that is not of this form, or can be read in two ways.
+            UnknownNameError: a kind or a label that is not there.
+        """
+        from finegraph.workflows.search import parse_labels
+
+        return {kind: set(labels) for kind, labels in parse_labels(self._index, texts).items()} or None
+
+    def search(self, scores: Sequence[Scores], ask: SearchAsk) -> list[list[Hit]]:
+        """What is most similar to photos with these scores, the best first.
+
+        Raises:
+            UnknownNameError: a kind or a label that the graph does not have.
+            EvidenceError: what is given cannot be true.
+        """
+        from finegraph.search import condition_factors
+        from finegraph.search.filters import agreeing
+
+        factors, where = None, ask.where
+        if ask.given and not (ask.same or ask.other):
+            where = agreeing(where, ask.given)
+        if ask.same or ask.other:
+            known = self._model.ask(ask.given).given.apply(self._model.tempered(scores), range(len(scores)))
+            factors = condition_factors(known, same=ask.same, other=ask.other)
+        vectors = np.stack([row.feature for row in scores if row.feature is not None])
+        return self._index.search(
+            vectors,
+            count=ask.count,
+            where=where,
+            where_not=ask.where_not,
+            per_label=ask.per_label,
+            guessed=ask.guessed,
+            factors=factors,
+        )
+
+    def copies(self, contents: Sequence[bytes]) -> list[list[StoredPhoto]]:
+        """The photos of the index with the content of each of some files."""
+        return [self._index.copies(PhotoKeys(content)) for content in contents]
+
+    def search_label(self, label: str, ask: SearchAsk) -> list[Hit]:
+        """What is most similar to the mean of the photos of a fine label, the best first.
+
+        Raises:
+            UnknownNameError: no such label, or a kind that the graph does not have.
+            InputError: no photo of the label is in the index.
+        """
+        from finegraph.search.conditions import label_factors
+
+        asked = ask.same or ask.other
+        return self._index.search_label(
+            label,
+            ask.count,
+            where=ask.where,
+            where_not=ask.where_not,
+            per_label=ask.per_label,
+            guessed=ask.guessed,
+            factors=label_factors(self._index.graph, label, same=ask.same, other=ask.other) if asked else None,
+        )
+
+
+def _cannot_open() -> ProblemError:
+    detail = (
+        "The index was changed; what is there now is not whole, or another model made it than the one that is served."
+    )
+    return ProblemError("index-changed", detail, {"retry-after": f"{_AGAIN:.0f}"})

@@ -1,0 +1,100 @@
+"""A prediction as a sentence, for the page and for whoever asks over HTTP.
+
+    Mapo tofu at Lei Garden, 83 %; surely mapo tofu, 97 %
+
+First the most probable fine label, then the most exact statement that is sure enough, unless it is the same or was
+given. Where what was given contradicts the photo, nothing is said to be sure:
+
+    If it is Pear, then Anjou, 99 %; but the photo alone gave that 1 in 4,000
+
+Labels may be in any script: one that is written from right to left is set apart, so that it does not turn the
+numbers beside it, characters that only steer the text around them are shown as replaced, and very long labels are cut.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Mapping
+
+from finegraph.inference import Statement
+from finegraph.inference.evidence import FINE
+from finegraph.model import Prediction
+from finegraph.model.answering.predictions import chance_words
+
+MOST_LETTERS = 160
+"""A longer label is cut in a sentence."""
+_REPLACED, _FIRST_ISOLATE, _POP_ISOLATE = "\ufffd", "\u2068", "\u2069"
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
+    """The answer in words.
+
+    Args:
+        prediction: what is said of a photo.
+        given: what was known beside the photo, by kind.
+    """
+    best = prediction.top[0]
+    first = f"{_sentence(best.label)}, {percent(best.probability)}"
+    if prediction.contradicts_photo and prediction.evidence_probability is not None:
+        alone = f"but the photo alone gave that {chance_words(prediction.evidence_probability)}"
+        if FINE in given:
+            return f"{first}, as you told; {alone}"
+        return f"If {_given_words(given)}, then {_spoken(best.label)}, {percent(best.probability)}; {alone}"
+    sure = prediction.sure
+    if sure is None:
+        return f"{first}; nothing is sure"
+    if sure.kind is None:
+        return f"Surely {_spoken(sure.label)}, {percent(sure.probability)}"
+    if sure.kind in given:
+        return f"{first}; nothing beyond what you told is sure"
+    return f"{first}; surely {statement_words(sure)}, {percent(sure.probability)}"
+
+
+def statement_words(statement: Statement) -> str:
+    """What is stated of a kind: its label, or for yes and no the kind itself."""
+    if statement.label not in ("yes", "no") or statement.kind is None:
+        return _spoken(statement.label)
+    group, mark, part = statement.kind.partition(": ")
+    name = _spoken(part if mark else group)
+    return f"{'with' if statement.label == 'yes' else 'without'} {name}" if mark else f"{name}: {statement.label}"
+
+
+def _given_words(given: Mapping[str, object]) -> str:
+    """What was told, as a condition: the label where it is one, else in general."""
+    if len(given) == 1:
+        kind, value = next(iter(given.items()))
+        labels = value if isinstance(value, Collection) and not isinstance(value, str) else (value,)
+        if len(labels) == 1 and not isinstance(value, Mapping):
+            (one,) = labels
+            label = str(one) if not isinstance(one, bool) else "yes" if one else "no"
+            words = statement_words(Statement(kind, label, 1.0, 1))
+            return f"it is {words}" if label not in ("yes", "no") or ": " in kind else words
+    return "what you told is true"
+
+
+def percent(probability: float) -> str:
+    """A probability that never claims to be certain when it is not."""
+    if 0.995 <= probability < 1.0 - 1e-9:
+        return "over 99 %"
+    return "under 1 %" if 0.0 < probability < 0.005 else f"{100 * probability:.0f} %"
+
+
+def _spoken(label: str) -> str:
+    """A label as one says it: `mapo tofu @ A` is mapo tofu at A."""
+    short = label if len(label) <= MOST_LETTERS else label[: MOST_LETTERS - 1].rstrip() + "…"
+    if short.isascii() and short.isprintable():
+        return short.replace(" @ ", " at ")
+    plain = "".join(_REPLACED if _steers(letter) else letter for letter in short).replace(" @ ", " at ")
+    leftward = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in plain)
+    return f"{_FIRST_ISOLATE}{plain}{_POP_ISOLATE}" if leftward else plain
+
+
+def _steers(letter: str) -> bool:
+    """Whether a character shows nothing and changes how its neighbours are shown: controls and turns of direction."""
+    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _TURNS
+
+
+def _sentence(label: str) -> str:
+    spoken = _spoken(label)
+    return spoken[:1].upper() + spoken[1:]
