@@ -459,7 +459,7 @@ def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
     """A process is killed between two files of a model; whoever saves next finds no trace of it."""
     model, folder = saved
     program = (
-        "import os, signal, sys; from pathlib import Path; from finegraph.model import replacing\n"
+        "import os, signal, sys; from pathlib import Path; from finegraph.model.folder import replacing\n"
         "replacing._sync = lambda folder: os.kill(os.getpid(), signal.SIGKILL)\n"
         "replacing.replace_folder(Path(sys.argv[1]), {'a': b'half'})"
     )
