@@ -35,8 +35,9 @@ def test_answers(folder):
     expected = json.loads((GOLDEN / "model-1.json").read_text(encoding="utf-8"))
     assert set(expected) == set(QUESTIONS)
     for name, question in QUESTIONS.items():
-        found = model.predict(GOLDEN / "photo.png", **question).to_dict()
-        assert {**found, "photo": "photo.png"} == near(expected[name]), name
+        found = {**model.predict(GOLDEN / "photo.png", **question).to_dict(), "photo": "photo.png"}
+        # Later versions say more of a photo; what this one said stays.
+        assert {entry: found[entry] for entry in expected[name]} == near(expected[name]), name
 
 
 def test_everything_else(folder):

@@ -19,9 +19,10 @@ def believing(session, server):
     return server
 
 
-def options(page, row=".kind.focus"):
-    """The labels of a row in order, each with its key and what stands beside it."""
-    return [tuple(option.inner_text().split("\n")) for option in page.locator(f"{row} .option").all()]
+def expect_options(page, expected, row=".kind.focus"):
+    """Wait until a row has these labels in this order, each with its key and what stands beside it."""
+    texts = [" ".join(option) for option in expected]
+    expect(page.locator(f"{row} .option")).to_have_text(texts, use_inner_text=True)
 
 
 OWN = [("1", "Chef Yu", "6 %"), ("2", "Lei Garden", "30 %"), ("3", "Shanghai Dumpling", "64 %")]
@@ -31,37 +32,34 @@ LIKELIEST = [("1", "Shanghai Dumpling", "64 %"), ("2", "Lei Garden", "30 %"), ("
 def test_labels_carry_what_the_model_gives_them_and_keep_their_order(believing, page):
     enter(page, believing)
     press(page, "ArrowDown")
-    assert options(page) == OWN
+    expect_options(page, OWN)
     press(page, "3")
     saved(page)
-    assert options(page) == OWN
+    expect_options(page, OWN)
 
 
 def test_the_likeliest_come_first_if_asked_for(session, believing, page):
     enter(page, believing)
     press(page, "ArrowDown", "o")
-    assert options(page) == LIKELIEST
+    expect_options(page, LIKELIEST)
     press(page, "1")
     saved(page)
     assert session.store.cell(TOFU, "restaurant").value == "Shanghai Dumpling"
     page.reload()
     page.wait_for_selector(".kind.focus")
     press(page, "ArrowDown")
-    assert options(page) == LIKELIEST  # the browser keeps it
+    expect_options(page, LIKELIEST)  # the browser keeps it
     page.get_by_role("button", name="Likeliest first").click()
-    assert options(page) == OWN
+    expect_options(page, OWN)
 
 
 def test_the_grid_orders_each_class_by_itself(session, believing, page):
     enter(page, believing, place="#grid=restaurant")
     page.get_by_role("button", name="Likeliest first").click()
-    assert options(page, ".grid-row.focus") == LIKELIEST
+    expect_options(page, LIKELIEST, ".grid-row.focus")
     page.locator(f'[data-fine="{OTHER}"]').click()
-    assert options(page, ".grid-row.focus") == [
-        ("1", "Chef Yu", "90 %"),
-        ("2", "Lei Garden", "10 %"),
-        ("3", "Shanghai Dumpling"),
-    ]
+    others = [("1", "Chef Yu", "90 %"), ("2", "Lei Garden", "10 %"), ("3", "Shanghai Dumpling")]
+    expect_options(page, others, ".grid-row.focus")
     press(page, "2")
     saved(page)
     assert session.store.cell(OTHER, "restaurant").value == "Lei Garden"

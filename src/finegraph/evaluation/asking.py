@@ -27,6 +27,10 @@ MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
 """How many photos are asked about at the most, and how many links of them to labels are looked at."""
 
 
+DEFAULT_QUESTIONS = 3
+"""How many questions an evaluation asks about a photo, unless it is told otherwise."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What asking the best questions does. The entry n of a list is that after n questions at the most.

@@ -19,6 +19,7 @@ from finegraph.data.sources import parse_source, read_samples
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
+from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photo_batches import PhotoOptions, Told
 from finegraph.evaluation.photos import (
@@ -92,7 +93,7 @@ def evaluate_run(
     box: bool | None = None,
     name: str | None = None,
     risk: float = 0.05,
-    questions: int = 3,
+    questions: int = DEFAULT_QUESTIONS,
     calibrate: str | None = None,
     save_calibration: bool = False,
     unknown: str | None = None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photos import evaluate_photos
 from finegraph.model.features import Features
@@ -83,6 +84,7 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
         classifier,
         samples,
         details=collector,
+        questions=DEFAULT_QUESTIONS,
         progress=stage(f"photos of {trained.split}"),
         known=trained.judged,
         workers=trained.settings.workers,
