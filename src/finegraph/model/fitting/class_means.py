@@ -1,0 +1,242 @@
+"""Class means as sums of effects of the label graph: a linear mixed model, solved in closed form.
+
+    mean_i = mu_0 + sum_j sum_c g^j_ic u^j_c + e_i          u^j_c ~ N(0, kind_j I),   e_i ~ N(0, own I)
+    M_i    = mean_i + noise of variance (noise / n_i)       what n_i samples show
+
+With K = own I + sum_j kind_j G_j G_j' and V = K + noise diag(1 / n), the posterior means of the effects are
+
+    B = V^-1 (M - mu_0),     e = own B,     u^j = kind_j G_j' B
+
+so a fine label without a sample has the mean that its parents give. An unknown parent counts as a label of its own, which
+no other fine label has: its variance joins that of e_i.
+
+The variances are those under which M is most likely, all directions of the features being alike (`fit_variances`). They
+say what each kind is worth. Cost: one (fine x fine) system, or conjugate gradients over the edges where there are many
+fine labels: linear in fine labels, edges and features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from finegraph.graph import LabelGraph
+
+_DENSE = 1500
+"""Up to so many fine labels the system is solved as a dense matrix."""
+_FREE_MEAN = 10.0
+"""The variance of mu_0, as a multiple of that of the class means: nothing is known of it beforehand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variances:
+    """How far class means are spread, per direction of the features.
+
+    Attributes:
+        own: by what is special about a fine label.
+        kinds: by each kind of the graph.
+        noise: of a single sample around the mean of its class.
+    """
+
+    own: float
+    kinds: dict[str, float]
+    noise: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """The parts of class means.
+
+    Attributes:
+        centre: mu_0.
+        fine: e, zero for fine labels without a sample.
+        coarse: u of each kind.
+    """
+
+    centre: Float[Tensor, " feature"]
+    fine: Float[Tensor, "fine feature"]
+    coarse: dict[str, Float[Tensor, "coarse feature"]]
+
+
+class Links:
+    """The links of a graph as matrices for sums over parents and over children."""
+
+    def __init__(self, graph: LabelGraph, kinds: Sequence[str]) -> None:
+        """Keep the links of some kinds.
+
+        Args:
+            graph: the label graph.
+            kinds: the kinds that class means depend on.
+        """
+        self.kinds = tuple(kinds)
+        self.fine_count = len(graph)
+        self.matrices: dict[str, Tensor] = {}
+        self.unknown: dict[str, Float[Tensor, " fine"]] = {}
+        for kind in self.kinds:
+            fine, coarse, weight = graph.edges(kind)
+            shape = (len(graph), len(graph.labels(kind)))
+            places = torch.from_numpy(np.stack([fine, coarse]))
+            matrix = torch.sparse_coo_tensor(places, torch.from_numpy(weight), shape, check_invariants=True)
+            self.matrices[kind] = matrix.coalesce().double()
+            known = torch.zeros(len(graph), dtype=torch.float64)
+            known[torch.from_numpy(fine)] = 1.0
+            self.unknown[kind] = 1.0 - known
+
+    def down(self, coarse: dict[str, Tensor]) -> Float[Tensor, "fine feature"]:
+        """The sum over kinds of what the parents of each fine label have."""
+        parts = [torch.sparse.mm(self.matrices[kind], coarse[kind]) for kind in self.kinds]
+        return torch.stack(parts).sum(dim=0)
+
+    def own_variance(self, variances: Variances) -> Float[Tensor, " fine"]:
+        """The variance of e_i: its own, and that of every parent that is unknown."""
+        own = torch.full((self.fine_count,), variances.own, dtype=torch.float64)
+        for kind in self.kinds:
+            own += variances.kinds[kind] * self.unknown[kind]
+        return own
+
+
+def solve_effects(
+    links: Links,
+    variances: Variances,
+    counts: Float[Tensor, " fine"],
+    means: Float[Tensor, "fine feature"],
+) -> Effects:
+    """The posterior means of all effects.
+
+    Args:
+        links: the links of the graph.
+        variances: how far class means are spread.
+        counts: how many samples each fine label has; may be 0.
+        means: their mean; rows of labels without a sample are not looked at.
+    """
+    seen = counts > 0
+    centre = means[seen].mean(dim=0)
+    own = links.own_variance(variances)
+    diagonal = own[seen] + variances.noise / counts[seen]
+    shown = means[seen] - centre
+    matrices = {kind: _rows(links.matrices[kind], seen) for kind in links.kinds}
+    if int(seen.sum()) <= _DENSE:
+        force = torch.linalg.solve(_covariance(matrices, variances.kinds, diagonal), shown)
+    else:
+        force = _conjugate_gradients(matrices, variances.kinds, diagonal, shown)
+    fine = torch.zeros_like(means)
+    fine[seen] = own[seen, None] * force
+    coarse = {kind: variances.kinds[kind] * torch.sparse.mm(matrices[kind].t(), force) for kind in links.kinds}
+    return Effects(centre=centre, fine=fine, coarse=coarse)
+
+
+def class_means(links: Links, effects: Effects) -> Float[Tensor, "fine feature"]:
+    """mu_0 + e + the sum of the parents' effects."""
+    means = effects.centre + effects.fine
+    return means + links.down(effects.coarse) if links.kinds else means
+
+
+def fit_variances(
+    links: Links,
+    counts: Float[Tensor, " fine"],
+    means: Float[Tensor, "fine feature"],
+    *,
+    noise: float,
+    features: int,
+    start: Variances | None = None,
+    tolerance: float = 0.01,
+    max_iter: int = 200,
+) -> Variances:
+    """The variances under which class means are most likely, for a known noise.
+
+    Each step multiplies a variance by the root of what the data want of it over what the model expects; the likelihood
+    never falls (an MM algorithm for variance components).
+
+    Args:
+        links: the links of the graph.
+        counts: how many samples each fine label has; may be 0.
+        means: their mean.
+        noise: the variance of a single sample around the mean of its class.
+        features: how many directions the features have; there may be more than columns of `means`.
+        start: variances to start from.
+        tolerance: stop when no variance changes by more than this share.
+        max_iter: how many steps to take at the most.
+    """
+    seen = counts > 0
+    shown = means[seen] - means[seen].mean(dim=0)
+    products = shown @ shown.t() / features
+    spread = float(products.diagonal().mean()) or 1.0
+    links_seen = [_rows(links.matrices[kind], seen).to_dense() for kind in links.kinds]
+    unknown = [links.unknown[kind][seen] for kind in links.kinds]
+    fixed = torch.diag(noise / counts[seen]) + _FREE_MEAN * spread
+    first = spread / (len(links.kinds) + 1)
+    found = (
+        torch.full((len(links.kinds) + 1,), first, dtype=torch.float64)
+        if start is None
+        else torch.tensor([start.own, *(start.kinds[kind] for kind in links.kinds)], dtype=torch.float64)
+    )
+    found = found.clamp_min(1e-9 * spread)
+    for _ in range(max_iter):
+        parts = [found[0] * torch.eye(len(shown), dtype=torch.float64)]
+        for variance, matrix, alone in zip(found[1:], links_seen, unknown, strict=True):
+            parts.append(variance * (matrix @ matrix.t() + torch.diag(alone)))
+        inverse = torch.linalg.inv(fixed + torch.stack(parts).sum(dim=0))
+        wanted = inverse @ products @ inverse
+        ratios = [wanted.diagonal().sum() / inverse.diagonal().sum()]
+        for matrix, alone in zip(links_seen, unknown, strict=True):
+            share = [((side @ matrix) * matrix).sum() + side.diagonal() @ alone for side in (wanted, inverse)]
+            ratios.append(share[0] / share[1])
+        step = torch.stack(ratios).sqrt()
+        found = (found * step).clamp_min(1e-9 * spread)
+        moving = found > 1e-6 * spread
+        if float((step - 1.0).abs()[moving].max() if bool(moving.any()) else 0.0) < tolerance:
+            break
+    values = [float(value) for value in found]
+    return Variances(own=values[0], kinds=dict(zip(links.kinds, values[1:], strict=True)), noise=noise)
+
+
+def _rows(matrix: Tensor, wanted: Tensor) -> Tensor:
+    """Some rows of a sparse matrix."""
+    return matrix if bool(wanted.all()) else matrix.index_select(0, wanted.nonzero()[:, 0]).coalesce()
+
+
+def _covariance(matrices: dict[str, Tensor], kinds: dict[str, float], diagonal: Tensor) -> Tensor:
+    """V as a dense matrix."""
+    covariance = torch.diag(diagonal)
+    for kind, matrix in matrices.items():
+        dense = matrix.to_dense()
+        covariance += kinds[kind] * (dense @ dense.t())
+    return covariance
+
+
+def _conjugate_gradients(
+    matrices: dict[str, Tensor], kinds: dict[str, float], diagonal: Tensor, right: Tensor, tolerance: float = 1e-9
+) -> Tensor:
+    """V^-1 right, without V: a step costs a pass over the edges. Its diagonal is the preconditioner."""
+    transposed = {kind: matrix.t().coalesce() for kind, matrix in matrices.items()}
+
+    def times(rows: Tensor) -> Tensor:
+        out = diagonal[:, None] * rows
+        for kind, matrix in matrices.items():
+            out += kinds[kind] * torch.sparse.mm(matrix, torch.sparse.mm(transposed[kind], rows))
+        return out
+
+    scale = diagonal.clone()
+    for kind, matrix in matrices.items():
+        scale += kinds[kind] * torch.sparse.sum(matrix * matrix, dim=1).to_dense()
+    scale = 1.0 / scale[:, None]
+    found, rest = torch.zeros_like(right), right.clone()
+    near = scale * rest
+    along, size = near.clone(), (rest * near).sum(dim=0)
+    enough = tolerance**2 * (right * right).sum(dim=0)
+    for _ in range(len(right)):
+        ahead = times(along)
+        step = size / (along * ahead).sum(dim=0).clamp_min(torch.finfo(right.dtype).tiny)
+        found += step * along
+        rest -= step * ahead
+        if bool(((rest * rest).sum(dim=0) <= enough).all()):
+            break
+        near = scale * rest
+        size, before = (rest * near).sum(dim=0), size
+        along = near + (size / before.clamp_min(torch.finfo(right.dtype).tiny)) * along
+    return found

@@ -1,0 +1,119 @@
+"""The axes along which features scatter, and features seen along them.
+
+A covariance of few samples knows little of most directions. It is shrunk towards a multiple of the identity:
+
+    C + shrinkage * mean(eigenvalues of C) * I
+
+Whitening by it is a scale per axis. With fewer samples than features the axes span the samples only; outside of them all
+directions are alike, so all that matters of a feature vector is how long its rest is. Cost: one eigenvalue problem of
+the smaller of samples and features, whatever the number of shrinkages that are tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.nn.scaling import FeatureScaling
+
+Covariance = Literal["within", "total"]
+"""Around the means of the classes, or around the mean of all samples."""
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """The principal axes of features.
+
+    Attributes:
+        mean: the mean of all samples.
+        axes: orthonormal columns.
+        values: the variance along each.
+    """
+
+    mean: Float[Tensor, " feature"]
+    axes: Float[Tensor, "feature axis"]
+    values: Float[Tensor, " axis"]
+
+    @property
+    def feature_count(self) -> int:
+        """How many features there are."""
+        return len(self.mean)
+
+    def seen(self, features: Float[Tensor, "batch feature"]) -> Seen:
+        """Features along the axes."""
+        centred = features.to(self.axes) - self.mean
+        along = centred @ self.axes
+        rest = (centred.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0.0)
+        return Seen(along, rest)
+
+    def floor(self, shrinkage: float) -> float:
+        """What shrinkage adds to each variance; 1 where nothing varies."""
+        return shrinkage * float(self.values.sum()) / self.feature_count or 1.0
+
+    def white(self, seen: Seen, shrinkage: float) -> Float[Tensor, "batch axis"]:
+        """Whitened features of one length, seen along the axes."""
+        floor = self.floor(shrinkage)
+        white = seen.along / (self.values + floor).sqrt()
+        length = (white.square().sum(dim=1) + seen.rest / floor).sqrt().clamp_min(torch.finfo(white.dtype).tiny)
+        return white * (self.feature_count**0.5 / length).unsqueeze(1)
+
+    def scaling(self, shrinkage: float) -> FeatureScaling:
+        """The same as a module that takes features as they are."""
+        floor = self.floor(shrinkage)
+        beyond = floor**-0.5
+        inside = (self.values + floor).rsqrt() - beyond
+        matrix = (self.axes * inside) @ self.axes.t()
+        matrix.diagonal().add_(beyond)
+        return FeatureScaling.of(self.mean, matrix)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Features along axes, and the squared length of what lies outside of them."""
+
+    along: Float[Tensor, "batch axis"]
+    rest: Float[Tensor, " batch"]
+
+
+def axes_of(
+    features: Float[Tensor, "batch feature"],
+    targets: Int[Tensor, " batch"],
+    weight: Float[Tensor, " batch"],
+    covariance: Covariance,
+) -> Axes:
+    """The axes of features.
+
+    Args:
+        features: one row per sample.
+        targets: the fine label of each sample.
+        weight: how much each sample counts.
+        covariance: which scatter to take.
+    """
+    count = weight.sum()
+    mean = (weight / count) @ features.double()
+    labels, place = torch.unique(targets, return_inverse=True)
+    few = len(features) < features.shape[1]
+    basis = torch.linalg.qr((features.double() - mean).t()).Q if few else None
+    size = features.shape[1] if basis is None else basis.shape[1]
+    scatter = torch.zeros(size, size, dtype=torch.float64)
+    sums = torch.zeros(len(labels), size, dtype=torch.float64)
+    for start in range(0, len(features), _CHUNK):
+        own = slice(start, start + _CHUNK)
+        rows = features[own].double() - mean
+        rows = rows if basis is None else rows @ basis
+        weighted = rows * weight[own, None]
+        scatter += weighted.t() @ rows
+        sums.index_add_(0, place[own], weighted)
+    freedom = count
+    if covariance == "within":
+        counts = torch.zeros(len(labels), dtype=torch.float64).index_add_(0, place, weight)
+        scatter -= (sums / counts[:, None]).t() @ sums
+        freedom = count - len(labels)
+    values, vectors = torch.linalg.eigh(scatter / freedom.clamp_min(1.0))
+    axes = vectors if basis is None else basis @ vectors
+    return Axes(mean=mean, axes=axes, values=values.clamp_min(0.0))
