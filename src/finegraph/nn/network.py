@@ -1,7 +1,7 @@
 """Backbones and a head in one module: photos in, a posterior over the label graph out.
 
-    pixels -> backbone -> features ------------------------------> head -> posterior
-           -> coarse backbone (BGL_m only) -> coarse features -^
+    pixels -> backbone -> features -> scaling (where the head was fitted in closed form) -> head -> posterior
+           -> coarse backbone (BGL_m only) -> coarse features ---------------------------^
 
 It takes pixels as they are, 0 to 255, and each backbone scales them in its own way. Two backbones may therefore be of
 different architectures; both see the same views. Auxiliary heads exist only for training.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from jaxtyping import Float, UInt8
@@ -23,8 +23,10 @@ from finegraph.inference import Posterior
 from finegraph.nn.backbones import Backbone, build_backbone
 from finegraph.nn.backbones.build import DEFAULT_BACKBONE
 from finegraph.nn.heads import BipartiteHead, SoftmaxHead
+from finegraph.nn.scaling import FeatureScaling
 
 HEADS = ("bipartite", "softmax")
+SCALINGS = ("whitened",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +37,13 @@ class NetworkDesign:
         network: the backbone by name; see `finegraph.nn.backbones.build`.
         head: `bipartite` (BGL) or `softmax` (SM).
         coarse_network: the backbone of the coarse labels by name, which makes a bipartite head BGL_m; None for BGL_1.
+        scaling: `whitened` where a `FeatureScaling` stands between backbone and head; None for features as they are.
     """
 
     network: str = DEFAULT_BACKBONE
     head: str = "bipartite"
     coarse_network: str | None = None
+    scaling: str | None = None
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -49,10 +53,19 @@ class NetworkDesign:
                 f"a softmax head has no coarse scores and so no use for the coarse network {self.coarse_network!r}; "
                 "leave it out, or choose the bipartite head"
             )
+        if self.scaling is not None and self.scaling not in SCALINGS:
+            raise unknown_name("scaling", self.scaling, SCALINGS)
+        if self.scaling is not None and self.coarse_network is not None:
+            raise InputError("scaling: features are scaled for heads with one feature; leave out the coarse network")
+
+    def to_dict(self) -> dict[str, str | None]:
+        """The design as JSON can hold it. Without a scaling it is as it was before there were any."""
+        values: dict[str, str | None] = asdict(self)
+        return values if self.scaling is not None else {n: v for n, v in values.items() if n != "scaling"}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkDesign:
-        """From the form that `dataclasses.asdict` gives."""
+        """From the form that `to_dict` gives."""
         refuse_unknown("setting", values, [field.name for field in fields(cls)], "of the network")
         return cls(**values)
 
@@ -74,6 +87,7 @@ class Network(nn.Module):
         backbone: Backbone,
         head: BipartiteHead | SoftmaxHead,
         coarse_backbone: Backbone | None = None,
+        scaling: FeatureScaling | None = None,
     ) -> None:
         """Put the parts together; `build_network` makes them.
 
@@ -82,10 +96,11 @@ class Network(nn.Module):
             backbone: the network of the fine labels, and of the coarse ones where there is no other.
             head: takes the features of the backbones.
             coarse_backbone: the network of the coarse labels, for BGL_m.
+            scaling: the step between backbone and head, where there is one.
         """
         super().__init__()
         self.design = design
-        self.backbone, self.coarse_backbone, self.head = backbone, coarse_backbone, head
+        self.backbone, self.coarse_backbone, self.scaling, self.head = backbone, coarse_backbone, scaling, head
         self.auxiliary_heads = nn.ModuleList(type(head)(size, head.graph) for size in backbone.auxiliary_sizes)
 
     @property
@@ -105,9 +120,16 @@ class Network(nn.Module):
         return self.backbone(self._images(self.backbone, pixels)), self._coarse_features(pixels)
 
     def of_features(self, features: Tensor, coarse_features: Tensor | None = None) -> Posterior:
-        """The posterior of features: the head alone."""
+        """The posterior of features: scaling and head alone."""
+        if self.scaling is not None:
+            features = self.scaling(features)
         posterior: Posterior = self.head(features) if coarse_features is None else self.head(features, coarse_features)
         return posterior
+
+    def put_head(self, head: BipartiteHead | SoftmaxHead, scaling: FeatureScaling | None = None) -> None:
+        """Take over a head that was fitted to the features of this network, and the scaling that it needs."""
+        self.head, self.scaling = head, scaling
+        self.design = replace(self.design, scaling=None if scaling is None else "whitened")
 
     def forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
         """The posterior of each photo."""
@@ -174,10 +196,10 @@ def build_network(
     """
     design = design or NetworkDesign()
     backbone = build_backbone(design.network, weights, dropout=dropout, auxiliary=auxiliary)
-    if design.head == "softmax":
-        return Network(design, backbone, SoftmaxHead(backbone.feature_size, graph))
     if design.coarse_network is None:
-        return Network(design, backbone, BipartiteHead(backbone.feature_size, graph))
+        kind = SoftmaxHead if design.head == "softmax" else BipartiteHead
+        scaling = None if design.scaling is None else FeatureScaling(backbone.feature_size)
+        return Network(design, backbone, kind(backbone.feature_size, graph), scaling=scaling)
     coarse = build_backbone(design.coarse_network, coarse_weights, dropout=dropout, auxiliary=False)
     head = BipartiteHead(backbone.feature_size, graph, coarse_features=coarse.feature_size)
     return Network(design, backbone, head, coarse)

@@ -45,6 +45,10 @@ class FeatureScaling(nn.Module):
         scaling.mean, scaling.matrix = mean, matrix
         return scaling
 
+    def before(self, shift: Float[Tensor, " feature"], size: float) -> FeatureScaling:
+        """The scaling that takes features as they were before a shift was taken off and a size divided out."""
+        return FeatureScaling.of(shift + size * self.mean, self.matrix / size)
+
     @property
     def size(self) -> int:
         """How many features it takes and gives."""

@@ -29,14 +29,16 @@ def model_entry(model: PhotoClassifier, path: str | os.PathLike[str] = "") -> Mo
     network = model.network
     digest = hashlib.blake2b(digest_size=_SIZE)
     digest.update(network.graph.digest.encode())
-    digest.update(f"{network.design} box={model.views.box}\n".encode())
+    design = network.design
+    # Written out rather than by `repr`: a new field of the design must not make indexes of old models look foreign.
+    text = f"network={design.network!r}, head={design.head!r}, coarse_network={design.coarse_network!r}"
+    digest.update(f"NetworkDesign({text}) box={model.views.box}\n".encode())
     for backbone in (network.backbone, network.coarse_backbone):
         if backbone is not None:
             digest.update(features_key(backbone, model.views, "centre").encode())
-    for name, value in network.head.state_dict().items():
+    scaling = {} if network.scaling is None else network.scaling.state_dict(prefix="scaling.")
+    for name, value in {**scaling, **network.head.state_dict()}.items():
         if isinstance(value, Tensor):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
             digest.update(np.ascontiguousarray(value.detach().cpu().double().numpy()).data)
-    return ModelEntry(
-        path=os.path.abspath(path) if path else "", network=network.design.network, digest=digest.hexdigest()
-    )
+    return ModelEntry(path=os.path.abspath(path) if path else "", network=design.network, digest=digest.hexdigest())

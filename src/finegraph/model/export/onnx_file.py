@@ -1,7 +1,7 @@
 """A classifier as one ONNX file: uint8 images in, exact log probabilities of all labels and the embedding out.
 
-    images ──> pixels ──> network(s) ──> scores / temperature ──┐
-    evidence, fine_evidence (ones unless they are given) ───────┴──> the posterior of `posterior_nodes.py`
+    images ──> pixels ──> network(s) ──> scaling, if any ──> scores / temperature ──┐
+    evidence, fine_evidence (ones unless they are given) ───────────────────────────┴──> the posterior of `posterior_nodes.py`
 
 Evidence is optional: both inputs have ones as their default value, in the way that ONNX has for this, a constant of the
 same name. The size is that of the weights and a few numbers per link of the graph; one file of ONNX holds 2 GB.
@@ -25,6 +25,7 @@ from finegraph.model.export.posterior_nodes import add_posterior
 from finegraph.model.export.writer import Writer
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.heads import BipartiteHead
+from finegraph.nn.scaling import FeatureScaling
 
 _FILE_VERSION = 8
 """All releases of ONNX Runtime of recent years read it."""
@@ -48,6 +49,8 @@ def onnx_bytes(classifier: PhotoClassifier) -> bytes:
     features = [add_network(to, model, pixels, f"network{n}_") for n, model in enumerate(translated.models)]
     _add_embedding(to, features[0])
     head = network.head
+    if network.scaling is not None:
+        features = [_scaled(to, features[0], network.scaling)]
     fine = _scores(to, features[0], head.fine, classifier.temperature)
     coarse = None
     if isinstance(head, BipartiteHead) and graph.kinds:
@@ -65,6 +68,15 @@ def _add_embedding(to: Writer, features: str) -> None:
     """The feature with length 1."""
     length = to.node("Max", to.reduce("ReduceL2", features, 1), to.number(names.SMALLEST_NORM, np.float32))
     to.node("Div", features, length, output=names.EMBEDDING)
+
+
+def _scaled(to: Writer, features: str, scaling: FeatureScaling) -> str:
+    """Features centred, whitened and of one length."""
+    centred = to.node("Sub", features, to.constant(_array(scaling.mean), np.float32))
+    white = to.node("Gemm", centred, to.constant(_array(scaling.matrix), np.float32), transB=1)
+    smallest = to.number(float(np.finfo(np.float32).tiny), np.float32)
+    length = to.node("Max", to.reduce("ReduceL2", white, 1), smallest)
+    return to.node("Div", to.node("Mul", white, to.number(scaling.size**0.5, np.float32)), length)
 
 
 def _scores(to: Writer, features: str, layer: nn.Linear, temperature: float) -> str:

@@ -45,9 +45,13 @@ MAX_SELECTION_PHOTOS = 64
 
 SINGLE_SHRINKAGE = 10.0
 SINGLE_NOISE = 0.5
-SINGLE_DIRECTIONS = 25.0
+SINGLE_DIRECTIONS = 18.0
 """Where no class has two samples: the shrinkage of the total covariance, the share of noise in the variance of z, and
 how many directions of z are as good as independent."""
+
+
+_MIN_NOISE = 1e-6
+"""Where all samples of each class are the same; the variance of z is 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,14 +159,14 @@ def fit_prototypes(
         [0, 1, 2, 0, 1, 2]
     """
     settings = settings or PrototypeSettings()
-    data = _usable(features, targets, graph, sample_weight)
+    data, shift, size = _standardised(_usable(features, targets, graph, sample_weight))
     choice = _choose(data, graph, settings)
     axes = axes_of(data.features, data.targets, data.weight, choice.covariance)
     links = Links(graph, tuple(choice.variances.kinds))
     counts, means = _class_sums(axes.white(axes.seen(data.features), choice.shrinkage), data, len(graph))
     effects = solve_effects(links, choice.variances, counts, means)
     return PrototypeFit(
-        scaling=axes.scaling(choice.shrinkage).to(features.dtype),
+        scaling=axes.scaling(choice.shrinkage).before(shift, size).to(features.dtype),
         head=_head(graph, links, effects, axes, choice.strength).to(features.dtype),
         covariance=choice.covariance,
         shrinkage=choice.shrinkage,
@@ -185,6 +189,15 @@ def _usable(features: Tensor, targets: Tensor, graph: LabelGraph, sample_weight:
         row = int((~torch.isfinite(data.features)).any(dim=1).nonzero()[0])
         raise InputError(f"features: expected finite numbers, got {data.features[row].tolist()[:3]}... in row {row}")
     return data
+
+
+def _standardised(data: _Data) -> tuple[_Data, Tensor, float]:
+    """Features around 0 and of about size 1, so that no square of them is too large or too small; mean and size."""
+    share = data.weight / data.weight.sum()
+    shift = share @ data.features.double()
+    centred = data.features.double() - shift
+    size = float(centred.abs().max()) or 1.0
+    return _Data(centred / size, data.targets, data.weight), shift, size
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
@@ -224,9 +237,7 @@ def _safest(choices: Sequence[_Choice]) -> _Choice:
         for one in choices
         if one.covariance == best.covariance and one.variances.kinds.keys() == best.variances.kinds.keys()
     ]
-    return max(
-        (one for one in alike if one.likelihood >= best.likelihood - best.error), key=lambda one: one.shrinkage
-    )
+    return max((one for one in alike if one.likelihood >= best.likelihood - best.error), key=lambda one: one.shrinkage)
 
 
 def _selection(data: _Data, graph: LabelGraph) -> tuple[_Data, LabelGraph]:
@@ -322,7 +333,7 @@ def _held_out_noise(parts: Sequence[_Fold], shrinkage: float, fine_count: int) -
         distance = (held - means[own.targets]).square().sum(dim=1) + outside
         apart += float(own.weight @ distance) / size
         expected += float(own.weight @ (1.0 + 1.0 / counts[own.targets]))
-    return apart / expected
+    return max(apart / expected, _MIN_NOISE)
 
 
 def _judge(
@@ -342,7 +353,11 @@ def _judge(
     strength = _strength(apart, share, 1.0 / variances.noise)
     log_probs = -torch.logsumexp(strength * apart, dim=1)
     likelihood = float(share @ log_probs)
-    error = math.sqrt(float(share.square() @ (log_probs - likelihood).square()))
+    # Samples of a class are much alike: the chance is in the classes, not in the samples.
+    by_class = torch.zeros(links.fine_count, dtype=torch.float64).index_add_(
+        0, chosen, share * (log_probs - likelihood)
+    )
+    error = float(by_class.square().sum().sqrt())
     return _Choice(covariance, shrinkage, variances, strength, len(chosen), likelihood, error)
 
 

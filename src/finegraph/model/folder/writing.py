@@ -71,7 +71,7 @@ def write_model(
         "format": MODEL_FORMAT,
         "version": VERSION,
         "finegraph": __version__,
-        "design": asdict(network.design),
+        "design": network.design.to_dict(),
         "temperature": float(temperature),
         "unknown": None if unknown is None else unknown.to_dict(),
         "about": facts,

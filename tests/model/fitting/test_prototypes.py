@@ -1,0 +1,167 @@
+"""The closed-form fit: what it gives, and what it does with odd data."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import finegraph as fg
+from finegraph.errors import InputError
+from finegraph.model.fitting import prototypes
+from finegraph.model.fitting.prototypes import PrototypeSettings, alike_folds, fit_prototypes
+
+SIZE = 24
+
+
+def _graph(fine: int = 12, *, odd: bool = False) -> fg.LabelGraph:
+    table = {f"label {i}": {"dish": f"dish {i // 3}", "shop": f"shop {i % 4}"} for i in range(fine)}
+    if odd:
+        table["label 0"]["dish"] = None
+        table["label 1"]["dish"] = {"dish 0": 0.5, "dish 1": 0.5}
+    return fg.LabelGraph.from_table(table)
+
+
+def _photos(graph: fg.LabelGraph, counts: list[int], seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Samples of classes whose means depend on the graph."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def rows(count: int) -> torch.Tensor:
+        return torch.randn(count, SIZE, generator=generator, dtype=torch.float64)
+
+    means = 0.5 * rows(len(graph)) + rows(len(graph.labels("dish")))[[i // 3 for i in range(len(graph))]]
+    targets = torch.repeat_interleave(torch.arange(len(graph)), torch.tensor(counts))
+    return means[targets] + 0.7 * rows(len(targets)) + 5.0, targets
+
+
+def test_the_head_scores_by_class_means():
+    graph = _graph()
+    x, y = _photos(graph, [4] * 12)
+    fit = fit_prototypes(x, y, graph)
+    assert fit.held_out == len(y)
+    z = fit.scaling(x)
+    folded = fit.head.fold()
+    weight, bias = folded.fine.weight, folded.fine.bias
+    strength = 1.0 / (fit.temperature * fit.variances.noise)
+    # All weights differ from b mean_i by the same b mu_0, which changes no probability.
+    shown = torch.stack([z[y == label].mean(dim=0) for label in range(12)])
+    assert ((weight / strength + shown.mean(dim=0) - shown).norm() / shown.norm()).item() < 0.5
+    means = weight / strength + shown.mean(dim=0)
+    scores = strength * (z @ means.t() - 0.5 * means.square().sum(dim=1))
+    torch.testing.assert_close(torch.log_softmax(scores, dim=1), fit.head(z).log_probs())
+    torch.testing.assert_close(
+        bias - bias.max(), -0.5 * strength * (means.square().sum(1) - means.square().sum(1).min())
+    )
+
+
+@pytest.mark.parametrize("odd", [False, True], ids=["plain", "unknown and several parents"])
+def test_the_order_of_labels_does_not_matter(odd):
+    graph = _graph(odd=odd)
+    x, y = _photos(graph, [1] * 12)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    turned = fg.LabelGraph(
+        [graph.fine[i] for i in order], [graph.kind(name).rows(order.numpy()) for name in graph.kinds]
+    )
+    place = torch.argsort(order)
+    one, other = fit_prototypes(x, y, graph), fit_prototypes(x, place[y], turned)
+    found = one.head(one.scaling(x)).log_probs()[:, order]
+    torch.testing.assert_close(other.head(other.scaling(x)).log_probs(), found, atol=1e-6, rtol=1e-6)
+
+
+def test_a_label_without_a_sample_is_predicted_by_its_parents():
+    graph = _graph()
+    x, y = _photos(graph, [6] * 12)
+    some = y != 5
+    fit = fit_prototypes(x[some], y[some], graph)
+    with torch.no_grad():
+        log_probs = fit.head(fit.scaling(x[~some])).log_probs("dish")
+    assert (log_probs.argmax(dim=1) == graph.labels("dish").index("dish 1")).all()
+
+
+def test_one_sample_of_each_label_is_enough():
+    graph = _graph()
+    x, y = _photos(graph, [1] * 12)
+    fit = fit_prototypes(x, y, graph)
+    assert (fit.held_out, fit.log_likelihood, fit.covariance) == (0, None, "total")
+    assert (fit.head(fit.scaling(x)).log_probs().argmax(dim=1) == y).all()
+
+
+def test_a_graph_that_tells_nothing_can_be_left_out():
+    graph = _graph()
+    x, y = _photos(graph, [5] * 12)
+    fit = fit_prototypes(x, y, graph, PrototypeSettings(graph=False))
+    assert fit.variances.kinds == {}
+    assert not fit.head.coarse.weight.any()
+    assert fit_prototypes(x, y, graph, PrototypeSettings(graph=True)).variances.kinds.keys() == {"dish", "shop"}
+
+
+def test_the_graph_makes_few_samples_go_further():
+    graph = _graph(48)
+    x, y = _photos(graph, [2] * 48)
+    rest, truth = _photos(graph, [20] * 48)  # the same means: they are drawn before the samples
+    right = {}
+    for used in (True, False):
+        fit = fit_prototypes(x, y, graph, PrototypeSettings(graph=used))
+        right[used] = (fit.head(fit.scaling(rest)).log_probs().argmax(dim=1) == truth).double().mean()
+    assert right[True] > right[False]
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
+def test_the_size_of_features_does_not_matter(scale):
+    graph = _graph()
+    x, y = _photos(graph, [3] * 12)
+    one, other = fit_prototypes(x, y, graph), fit_prototypes(scale * x, y, graph)
+    found = other.head(other.scaling(scale * x)).log_probs()
+    torch.testing.assert_close(found, one.head(one.scaling(x)).log_probs(), atol=1e-6, rtol=1e-6)
+
+
+def test_weights_count_as_copies_and_samples_of_weight_0_are_absent():
+    graph = _graph()
+    x, y = _photos(graph, [3] * 12)
+    weight = torch.ones(len(y), dtype=torch.float64)
+    weight[::5] = 0.0
+    used = weight > 0
+    one = fit_prototypes(x, y, graph, sample_weight=weight)
+    other = fit_prototypes(x[used], y[used], graph)
+    torch.testing.assert_close(one.head.fine.weight, other.head.fine.weight)
+    unlabelled = torch.where(used, y, torch.full_like(y, -100))
+    third = fit_prototypes(x, unlabelled, graph)
+    torch.testing.assert_close(third.head.fine.weight, other.head.fine.weight)
+
+
+def test_copies_of_a_photo_are_held_out_together():
+    x, y = _photos(_graph(), [4] * 12)
+    twice = torch.arange(len(y)).repeat_interleave(2)
+    for kept, held in alike_folds(x[twice], y[twice], 5):
+        assert not set(twice[kept].tolist()) & set(twice[held].tolist())
+        assert set(y[twice][held].tolist()) <= set(y[twice][kept].tolist())
+
+
+def test_strengths_of_many_labels_are_chosen_by_some_of_them(monkeypatch):
+    graph = _graph(48)
+    x, y = _photos(graph, [3] * 48)
+    monkeypatch.setattr(prototypes, "MAX_SELECTION_LABELS", 9)
+    fit = fit_prototypes(x, y, graph)
+    assert 0 < fit.held_out <= 27
+    assert (fit.head(fit.scaling(x)).log_probs().argmax(dim=1) == y).double().mean() > 0.9
+
+
+def test_bad_input_is_refused_in_words():
+    graph = _graph()
+    x, y = _photos(graph, [2] * 12)
+    with pytest.raises(InputError, match="at least one sample with a fine label"):
+        fit_prototypes(x, torch.full_like(y, -100), graph)
+    broken = x.clone()
+    broken[7, 3] = float("nan")
+    with pytest.raises(InputError, match=r"expected finite numbers, got .* in row 7"):
+        fit_prototypes(broken, y, graph)
+    with pytest.raises(InputError, match="shrinkages: expected finite numbers above 0"):
+        PrototypeSettings(shrinkages={"within": (0.0,)})
+
+
+def test_one_class_alone_and_features_that_never_change():
+    graph = fg.LabelGraph.from_table({"a": {"dish": "x"}})
+    fit = fit_prototypes(torch.ones(3, 4), torch.zeros(3, dtype=torch.long), graph)
+    assert fit.head(fit.scaling(torch.ones(1, 4))).log_probs().tolist() == [[0.0]]
+    plain = _graph()
+    flat = fit_prototypes(torch.ones(24, 4), torch.arange(24) % 12, plain)
+    assert torch.isfinite(flat.head(flat.scaling(torch.ones(1, 4))).log_probs()).all()
