@@ -1,7 +1,7 @@
 """A classifier as one ONNX file: uint8 images in, exact log probabilities of all labels and the embedding out.
 
     images ──> pixels ──> network(s) ──> scaling, if any ──> scores / temperature ──┐
-    evidence, fine_evidence (ones unless they are given) ───────────────────────────┴──> the posterior of `posterior_nodes.py`
+    evidence, fine_evidence (ones unless they are given) ───────────────────────────┴──> `posterior_nodes.py`
 
 Evidence is optional: both inputs have ones as their default value, in the way that ONNX has for this, a constant of the
 same name. The size is that of the weights and a few numbers per link of the graph; one file of ONNX holds 2 GB.

@@ -7,8 +7,8 @@ With K = own I + sum_j kind_j G_j G_j' and V = K + noise diag(1 / n), the poster
 
     B = V^-1 (M - mu_0),     e = own B,     u^j = kind_j G_j' B
 
-so a fine label without a sample has the mean that its parents give. An unknown parent counts as a label of its own, which
-no other fine label has: its variance joins that of e_i.
+so a fine label without a sample has the mean that its parents give. An unknown parent counts as a label of its own,
+which no other fine label has: its variance joins that of e_i.
 
 The variances are those under which M is most likely, all directions of the features being alike (`fit_variances`). They
 say what each kind is worth. Cost: one (fine x fine) system, or conjugate gradients over the edges where there are many

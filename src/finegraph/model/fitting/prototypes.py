@@ -4,13 +4,13 @@
     z | i   ~ N(mean_i, noise I)                  mean_i = mu_0 + effects of its parents + its own (class_means.py)
     score_i = b (mean_i' z - |mean_i|^2 / 2)      b: one number that makes the probabilities true
 
-The scores split into parts of kinds and of fine labels: they are a `BipartiteHead` on z, and everything that a posterior
-answers works as ever. There is no descent and there are no learning rates.
+The scores split into parts of kinds and of fine labels: they are a `BipartiteHead` on z, and everything that a
+posterior answers works as ever. There is no descent and there are no learning rates.
 
 Nothing has to be set. Variances come from the likelihood of the class means. The covariance, its shrinkage and whether
-the graph takes part are chosen by the likelihood of held-out samples, and so is b. Photos of a class that look alike are
-held out together: otherwise copies of a photo make every setting look good. Where every class has a single sample there
-is nothing to hold out; then fixed values are taken, which are stated below.
+the graph takes part are chosen by the likelihood of held-out samples, and so is b. Photos of a class that look alike
+are held out together: otherwise copies of a photo make every setting look good. Where every class has a single sample
+there is nothing to hold out; then fixed values are taken, which are stated below.
 
 Cost: an eigenvalue problem of the smaller of samples and features per fold, then a few products per setting. Strengths
 are chosen on at most 512 fine labels, so the cost of that does not grow with their number.
@@ -229,7 +229,7 @@ def _choose(data: _Data, graph: LabelGraph, settings: PrototypeSettings) -> _Cho
 def _safest(choices: Sequence[_Choice]) -> _Choice:
     """Of the settings like the most likely one, that with the strongest shrinkage which is as likely but for chance.
 
-    That is the rule of one standard error. Held-out samples are drawn like the others; photos to come may be less alike.
+    That is the rule of one standard error. Held-out samples were drawn like the others; photos to come may differ more.
     """
     best = max(choices, key=lambda choice: choice.likelihood)
     alike = [
@@ -364,7 +364,7 @@ def _judge(
 def _strength(apart: Tensor, share: Tensor, highest: float) -> float:
     """The number b, at most `highest`, under which the right labels are most likely.
 
-    The log probability is concave in b. No b above 1 / noise is believed: that is what fully independent directions say.
+    The log probability is concave in b. No b above 1 / noise is believed: that is what independent directions say.
 
     Args:
         apart: each score less that of the right label.

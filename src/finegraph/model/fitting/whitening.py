@@ -4,9 +4,9 @@ A covariance of few samples knows little of most directions. It is shrunk toward
 
     C + shrinkage * mean(eigenvalues of C) * I
 
-Whitening by it is a scale per axis. With fewer samples than features the axes span the samples only; outside of them all
-directions are alike, so all that matters of a feature vector is how long its rest is. Cost: one eigenvalue problem of
-the smaller of samples and features, whatever the number of shrinkages that are tried.
+Whitening by it is a scale per axis. With fewer samples than features the axes span the samples only; outside of them
+all directions are alike, so all that matters of a feature vector is how long its rest is. Cost: one eigenvalue problem
+of the smaller of samples and features, whatever the number of shrinkages that are tried.
 """
 
 from __future__ import annotations
