@@ -50,10 +50,12 @@ def register(monkeypatch):
     monkeypatch.setitem(build.BACKBONES, "branched", lambda dropout, auxiliary: TinyBackbone(auxiliary))
 
 
-def classifier(table=TABLE, *, seed=0, network="tiny", coarse_network=None, head="bipartite", views=VIEWS, **parts):
+def classifier(
+    table=TABLE, *, seed=0, network="tiny", coarse_network=None, head="bipartite", scaling=None, views=VIEWS, **parts
+):
     """A classifier with random weights that make clear answers; call `register` first."""
     graph = table if isinstance(table, LabelGraph) else LabelGraph.from_table(table)
-    design = NetworkDesign(network=network, coarse_network=coarse_network, head=head)
+    design = NetworkDesign(network=network, coarse_network=coarse_network, head=head, scaling=scaling)
     state = torch.get_rng_state()
     torch.manual_seed(seed)
     built = build_network(graph, design)
@@ -61,6 +63,9 @@ def classifier(table=TABLE, *, seed=0, network="tiny", coarse_network=None, head
         for name, parameter in built.named_parameters():
             if "head" in name:
                 nn.init.normal_(parameter, std=1.5)
+        if built.scaling is not None:
+            nn.init.normal_(built.scaling.mean)
+            nn.init.normal_(built.scaling.matrix)
     torch.set_rng_state(state)
     return PhotoClassifier(built.eval(), views, **parts)
 

@@ -50,8 +50,9 @@ def fitted():
 # ---- scikit-learn's own checks ---------------------------------------------------------------------------------------
 
 
-def test_conventions_of_scikit_learn():
-    results = check_estimator(BipartiteClassifier(), on_skip=None, on_fail=None)
+@pytest.mark.parametrize("solver", ["descent", "prototypes"])
+def test_conventions_of_scikit_learn(solver):
+    results = check_estimator(BipartiteClassifier(solver=solver), on_skip=None, on_fail=None)
     assert {each["check_name"]: each["exception"] for each in results if each["status"] == "failed"} == {}
     assert sum(each["status"] == "passed" for each in results) >= 55
     # These need pandas or another array library, which is not installed here.
@@ -382,3 +383,28 @@ def test_features_that_are_no_numbers_are_refused(fitted, bad):
         broken[1, 2] = bad
         with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
             ask(broken)
+
+
+# ---- class means -----------------------------------------------------------------------------------------------------
+
+
+def test_class_means_need_nothing_to_be_set():
+    features, names, test, truth = digits(5)
+    model = BipartiteClassifier(DIGITS, solver="prototypes").fit(features, names)
+    plain = BipartiteClassifier(DIGITS, solver="prototypes", head="softmax").fit(features, names)
+    probs = model.predict_proba(test)
+    assert np.allclose(probs.sum(axis=1), 1)
+    assert model.score(test, truth) > 0.75
+    assert model.prototypes_.variances.kinds.keys() <= set(DIGITS.kinds)
+    assert plain.prototypes_.variances.kinds == {}
+    assert np.allclose(model.predict_proba(test, given={"parity": "odd"})[:, model.classes_ == "two"], 0)
+
+
+def test_what_class_means_cannot_use_is_refused():
+    features, names, _, _ = digits(2)
+    with pytest.raises(InputError, match="solver: expected 'descent' or 'prototypes', got 'lbfgs'"):
+        BipartiteClassifier(DIGITS, solver="lbfgs").fit(features, names)
+    with pytest.raises(InputError, match="kind_targets: labels seen on single samples"):
+        BipartiteClassifier(DIGITS, solver="prototypes").fit(
+            features, names, kind_targets={"loop": ["yes"] * len(names)}
+        )

@@ -37,6 +37,7 @@ PARTS = {
     "two networks": {"coarse_network": "tiny"},
     "softmax": {"head": "softmax"},
     "calibrated": {"temperature": 2.5},
+    "scaled features": {"scaling": "whitened"},
     "branch for training": {"network": "branched"},
     "no kinds": {"table": LabelGraph(["a", "b", "c"])},
     "groups": {"table": tiny_classifier.TABLE, "coarse_network": "tiny", "temperature": 0.4},

@@ -270,3 +270,27 @@ def test_boxes_that_are_not_there_are_asked_for(manifest, tmp_path):
 def test_settings_without_effect_are_refused(given, text):
     with pytest.raises(SettingsError, match=text):
         check_used(given)
+
+
+@pytest.mark.parametrize("head", ["bipartite", "softmax"])
+def test_class_means_give_a_model_like_any_other(manifest, tmp_path, head):
+    means = settings(manifest, fit="prototypes", head=head, image_labels="ignore")
+    result = train_run(means, Silent(), run=tmp_path / "run")
+    assert result.strengths["variances"]["kinds"].keys() <= {"colour"}
+    model = fg.load(tmp_path / "run")
+    assert model.network.design.scaling == "whitened"
+    photo = manifest.parent / f"{next(iter(tiny.CLASSES)).replace(' ', '-')}-0.png"
+    assert sum(answer.probability for answer in model.predict(photo, top=99).top) == pytest.approx(1.0)
+    colour = next(iter(tiny.CLASSES.values()))
+    assert model.predict(photo, given={"colour": colour}).kinds["colour"][0].probability == pytest.approx(1.0)
+    with pytest.raises(SettingsError, match="class means know nothing of labels of single photos"):
+        train_run(settings(manifest, fit="prototypes", head=head), Silent(), run=tmp_path / "seen")
+
+
+def test_settings_of_descent_are_refused_with_class_means(manifest):
+    with pytest.raises(SettingsError, match="l2, choose: no effect with fit = prototypes; use fit = descent"):
+        check_used({"fit": "prototypes", "l2": 0.1, "choose": True})
+    with pytest.raises(SettingsError, match="coarse_network: class means have one feature"):
+        settings(manifest, fit="prototypes", coarse_network="tiny")
+    with pytest.raises(SettingsError, match="fit: no effect with tune = all"):
+        check_used({"fit": "prototypes", "tune": "all"})

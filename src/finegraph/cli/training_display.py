@@ -171,14 +171,26 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
         for line in result.bad[:20]:
             to.print("  " + printable(line))
     if result.strengths:
-        weight = {f"{value:.3g}" for value in result.strengths["kind_weight"].values()}
-        kinds = f", weight of each kind {' / '.join(sorted(weight))}" if weight else ""
-        to.print(f"strength of the prior {result.strengths['l2']:.3g}{kinds}")
+        to.print(printable(_strengths(result.strengths)))
     _print_calibration(to, result)
     to.print(f"{count(result.photos, 'photo')} in {_clock(result.seconds)}; model: {printable(result.model or '')}")
     if report:
         _print_report(to, result)
     print_next(to, _next(result))
+
+
+def _strengths(strengths: dict[str, Any]) -> str:
+    """What the head was fitted with, in a line."""
+    if "variances" in strengths:
+        kinds = strengths["variances"]["kinds"]
+        total = sum(kinds.values()) + strengths["variances"]["own"]
+        ranked = sorted(kinds.items(), key=lambda one: -one[1])[:5]
+        shares = ", ".join(f"{kind} {value / total:.0%}" for kind, value in ranked)
+        told = f"; of what classes differ by, kinds tell: {shares}" if shares else "; without the label graph"
+        return f"class means in closed form, shrinkage {strengths['shrinkage']:.3g}{told}"
+    weight = {f"{value:.3g}" for value in strengths["kind_weight"].values()}
+    kinds = f", weight of each kind {' / '.join(sorted(weight))}" if weight else ""
+    return f"strength of the prior {strengths['l2']:.3g}{kinds}"
 
 
 def _print_calibration(to: Console, result: TrainResult) -> None:

@@ -21,6 +21,7 @@ from finegraph.errors import InputError, MissingExtraError, TargetError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import Fold, Grid, Search, deal_folds, default_grid, grid_settings, search
 from finegraph.model.fitting.targets import Classes, classes_of_graph, classes_of_values, kind_target_indices
 
@@ -54,6 +55,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph: the label graph; `y` then names its fine labels. Without one the classes are those of `y`, and there are
             no kinds.
         head: `"bipartite"`, or `"softmax"` for the baseline.
+        solver: `"descent"` minimises the joint loss. `"prototypes"` fits class means in closed form, for few samples of
+            each class: everything is chosen by the data, and probabilities come out calibrated. `l2`, `coarse_ratio`,
+            `laplacian`, `kind_weight`, `standardize`, `cv`, `grid`, `max_iter` and `tolerance` then have no meaning.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
         coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a sixteenth
             of the number of kinds.
@@ -76,6 +80,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head_: the fitted head, on standardised features.
         mean_: the mean of the features; None without standardising.
         scale_: their standard deviation, 1 where it was 0; None without standardising.
+        prototypes_: what the closed form found, with its scaling and variances; only with `solver="prototypes"`.
         settings_: the settings of the fit.
         n_iter_: how many steps were taken.
         converged_: whether that was enough.
@@ -100,6 +105,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph: LabelGraph | None = None,
         *,
         head: Literal["bipartite", "softmax"] = "bipartite",
+        solver: Literal["descent", "prototypes"] = "descent",
         l2: float = 0.005,
         coarse_ratio: float | None = None,
         laplacian: float = 0.0,
@@ -112,6 +118,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.graph = graph
         self.head = head
+        self.solver = solver
         self.l2 = l2
         self.coarse_ratio = coarse_ratio
         self.laplacian = laplacian
@@ -145,6 +152,10 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = _check_sample_weight(sample_weight, features, ensure_non_negative=True)
         seen = {} if kind_targets is None else kind_target_indices(classes.graph, kind_targets, len(features))
         self.classes_, self.graph_, self._order = classes.names, classes.graph, classes.order
+        if self.solver == "prototypes":
+            return self._fit_prototypes(features, classes, weight, labels_seen=bool(seen))
+        if self.solver != "descent":
+            raise InputError(f"solver: expected 'descent' or 'prototypes', got {self.solver!r}")
         self._learn_scale(features, weight)
         arguments: dict[str, Any] = {
             "features": self._tensor(features),
@@ -163,6 +174,28 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        return self
+
+    def _fit_prototypes(
+        self,
+        features: NDArray[np.floating[Any]],
+        classes: Classes,
+        weight: NDArray[np.floating[Any]],
+        *,
+        labels_seen: bool,
+    ) -> Self:
+        """Fit class means in closed form."""
+        if labels_seen:
+            raise InputError(
+                "kind_targets: labels seen on single samples say nothing about class means; leave them out, or use "
+                "solver='descent'"
+            )
+        settings = PrototypeSettings(head=self.head)
+        targets, counts = torch.from_numpy(classes.targets), torch.from_numpy(weight)
+        found = fit_prototypes(torch.tensor(features), targets, self.graph_, settings, sample_weight=counts)
+        self.prototypes_, self.head_ = found, found.head.requires_grad_(False)
+        self.mean_, self.scale_ = None, None
+        self.n_iter_, self.converged_ = 1, True
         return self
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating[Any]], Classes]:  # noqa: N803
@@ -267,7 +300,10 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "head_")
         features = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        posterior: Posterior = self.head_(self._tensor(features, self.head_.fine.weight.dtype))
+        tensor = self._tensor(features, self.head_.fine.weight.dtype)
+        if self.solver == "prototypes":
+            tensor = self.prototypes_.scaling(tensor)
+        posterior: Posterior = self.head_(tensor)
         return posterior.given(given) if given else posterior
 
     def predict_log_proba(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803

@@ -78,6 +78,9 @@ class TrainSettings:
     laplacian: float = _setting(0.0, "the strength of the prior that ties linked weights", least=0)
 
     # Tuning the head.
+    fit: Literal["descent", "prototypes"] = _setting(
+        "descent", "how the head is fitted: by descent, or as class means in closed form, for few photos"
+    )
     l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
     coarse_ratio: float | None = _setting(
         None, "the same for the coarse labels, as a multiple of it; by default kinds / 16", least=0
@@ -134,6 +137,8 @@ class TrainSettings:
             raise SettingsError(
                 "coarse_network: a softmax head has no coarse scores; leave it out, or use head bipartite"
             )
+        if self.fit == "prototypes" and self.coarse_network is not None:
+            raise SettingsError("coarse_network: class means have one feature; leave it out, or use fit descent")
         if self.head == "softmax" and self.laplacian:
             raise SettingsError("laplacian: this prior ties fine to coarse weights, which a softmax head has none of")
 
@@ -187,7 +192,9 @@ _OF_ALL = (
 """Settings that matter only where the whole network is trained."""
 
 
-_OF_HEAD = ("l2", "coarse_ratio", "choose", "cache")
+_OF_DESCENT = ("l2", "coarse_ratio", "choose", "kind_weight", "laplacian")
+"""Settings that matter only where the last layer is fitted by descent, or the whole network trained."""
+_OF_HEAD = ("fit", "l2", "coarse_ratio", "choose", "cache")
 """Settings that matter only where the last layer alone is tuned."""
 _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
 
@@ -199,6 +206,9 @@ def check_used(given: Mapping[str, Any]) -> None:
     if idle:
         other = "all" if tune == "head" else "head"
         raise SettingsError(f"{', '.join(idle)}: no effect with tune = {tune}; choose tune = {other}, or leave it out")
+    idle = [name for name in _OF_DESCENT if name in given and given.get("fit") == "prototypes"]
+    if idle:
+        raise SettingsError(f"{', '.join(idle)}: no effect with fit = prototypes; use fit = descent, or leave it out")
     schedule = given.get("schedule") or RECIPES[given.get("recipe", "short")].schedule
     for name, needed in _OF_SCHEDULE.items():
         if name in given and schedule != needed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
@@ -76,7 +76,7 @@ class TrainResult:
         figures: on the validation photos, before calibration; empty where there are none.
         calibration: what was fitted on the validation photos and is saved with the model; None where nothing was.
         calibration_fault: why nothing could be fitted, where there are validation photos.
-        strengths: of the priors that the head was fitted with, where the head alone was tuned.
+        strengths: what the head was fitted with, where the head alone was tuned.
         bad: photos that could not be read.
         seconds: how long it took.
         report: the page with the model on its validation photos; None where none was asked for or there are none.
@@ -209,8 +209,7 @@ def _train(
                 watcher.note(note)
             if not tuned.converged:
                 watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
-            strengths = {**asdict(tuned.fit), "kind_weight": tuned.fit.kind_weights(data.graph)}
-            result.update(figures=tuned.figures, strengths=strengths, bad=[str(error) for error in tuned.bad])
+            result.update(figures=tuned.figures, strengths=tuned.strengths, bad=[str(error) for error in tuned.bad])
             bad = {error.path: error.reason for error in tuned.bad}
             known = tuned.known
     else:

@@ -7,8 +7,9 @@ validation. Stored features make a second run, or one that goes on after an inte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +18,11 @@ from torch import Tensor, nn
 from finegraph.data.dataset import targets_of, training_targets
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import DataError, ImageFileError
+from finegraph.errors import DataError, ImageFileError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import deal_folds, default_grid, grid_settings, search
 from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
@@ -41,7 +43,7 @@ class TunedHead:
     """What tuning the head gave.
 
     Attributes:
-        fit: the settings that the head was fitted with.
+        strengths: what the head was fitted with, by name.
         figures: on the validation photos; empty where there are none.
         iterations: how many steps the fit took.
         converged: whether it came to a minimum.
@@ -50,7 +52,7 @@ class TunedHead:
         known: the features of all photos; None where there are no validation photos.
     """
 
-    fit: FitSettings
+    strengths: dict[str, Any]
     figures: dict[str, float]
     iterations: int
     converged: bool
@@ -97,23 +99,60 @@ def tune_head(
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
     scales = feature_scales(train)
-    judged = val
+    if settings.fit == "prototypes":
+        fitted = _fit_prototypes(network, train, settings)
+    else:
+        fitted = _fit_by_descent(network, train, val, settings, scales)
+    return TunedHead(
+        strengths=fitted.strengths,
+        figures={} if val is None else figures_of(network, val),
+        iterations=fitted.iterations,
+        converged=fitted.converged,
+        bad=(*train.bad, *(() if val is None else val.bad)),
+        notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
+        known=None if val is None else TrainingFeatures(scaled(train, scales), val, scales[0]),
+    )
+
+
+class _Fitted(NamedTuple):
+    """How fitting went; the head is in the network."""
+
+    strengths: dict[str, Any]
+    iterations: int
+    converged: bool
+
+
+def _fit_by_descent(
+    network: Network, train: Features, val: Features | None, settings: TrainSettings, scales: tuple[float, float]
+) -> _Fitted:
+    """Minimise the joint loss."""
     train, val = scaled(train, scales), None if val is None else scaled(val, scales)
     chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
     fine, kinds = _targets(train.samples, chosen, network.graph)
     fit = fit_head(train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse)
-    network.head = fit.head
-    figures = {} if val is None else figures_of(network, val)
     undo_scales(fit.head, scales)
-    return TunedHead(
-        fit=chosen,
-        figures=figures,
-        iterations=fit.iterations,
-        converged=fit.converged,
-        bad=(*train.bad, *(() if val is None else val.bad)),
-        notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
-        known=None if judged is None else TrainingFeatures(train, judged, scales[0]),
-    )
+    network.put_head(fit.head)
+    strengths = {**asdict(chosen), "kind_weight": chosen.kind_weights(network.graph)}
+    return _Fitted(strengths, fit.iterations, fit.converged)
+
+
+def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> _Fitted:
+    """Fit class means in closed form. Labels seen on single photos take no part."""
+    fine, kinds = training_targets(train.samples, network.graph)
+    if kinds:
+        raise SettingsError(
+            f"fit: class means know nothing of labels of single photos, and there are some of {', '.join(kinds)}; use "
+            "fit = descent, or image_labels = ignore"
+        )
+    fit = fit_prototypes(train.fine, fine, network.graph, PrototypeSettings(head=settings.head))
+    network.put_head(fit.head, fit.scaling)
+    strengths = {
+        "covariance": fit.covariance,
+        "shrinkage": fit.shrinkage,
+        "variances": asdict(fit.variances),
+        "temperature": fit.temperature,
+    }
+    return _Fitted(strengths, 1, True)
 
 
 def feature_scales(features: Features) -> tuple[float, float]:

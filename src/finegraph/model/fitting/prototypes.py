@@ -19,17 +19,20 @@ are chosen on at most 512 fine labels, so the cost of that does not grow with th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, fit_variances, solve_effects
+from finegraph.model.fitting.descent import HEADS
 from finegraph.model.fitting.samples import NOT_OBSERVED, check_fine
 from finegraph.model.fitting.whitening import Axes, Covariance, Seen, axes_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
@@ -58,12 +61,18 @@ _MIN_NOISE = 1e-6
 class PrototypeSettings:
     """What is to be fitted; everything else is chosen by the data."""
 
+    head: Literal["bipartite", "softmax"] = "bipartite"
+    """Which head; the class means of a softmax head do not depend on the graph."""
     graph: bool | None = None
     """Whether class means depend on the label graph; by default where that makes held-out samples more likely."""
     shrinkages: dict[Covariance, tuple[float, ...]] = field(default_factory=lambda: dict(SHRINKAGES))
     """The covariances and shrinkages to choose from."""
 
     def __post_init__(self) -> None:
+        if self.head not in ("bipartite", "softmax"):
+            raise InputError(f"head: expected 'bipartite' or 'softmax', got {self.head!r}")
+        if self.head == "softmax" and self.graph:
+            raise InputError("graph: the class means of a softmax head do not depend on it; use the bipartite head")
         tried = [value for values in self.shrinkages.values() for value in values]
         if not tried or not all(0.0 < value < math.inf for value in tried):
             raise InputError(f"shrinkages: expected finite numbers above 0, got {self.shrinkages!r}")
@@ -159,7 +168,7 @@ def fit_prototypes(
         [0, 1, 2, 0, 1, 2]
     """
     settings = settings or PrototypeSettings()
-    data, shift, size = _standardised(_usable(features, targets, graph, sample_weight))
+    data, shift, size = _standardised(_merged(_usable(features, targets, graph, sample_weight)))
     choice = _choose(data, graph, settings)
     axes = axes_of(data.features, data.targets, data.weight, choice.covariance)
     links = Links(graph, tuple(choice.variances.kinds))
@@ -167,7 +176,7 @@ def fit_prototypes(
     effects = solve_effects(links, choice.variances, counts, means)
     return PrototypeFit(
         scaling=axes.scaling(choice.shrinkage).before(shift, size).to(features.dtype),
-        head=_head(graph, links, effects, axes, choice.strength).to(features.dtype),
+        head=_head(graph, settings, links, effects, axes, choice.strength).to(features.dtype),
         covariance=choice.covariance,
         shrinkage=choice.shrinkage,
         variances=choice.variances,
@@ -191,13 +200,28 @@ def _usable(features: Tensor, targets: Tensor, graph: LabelGraph, sample_weight:
     return data
 
 
+def _merged(data: _Data) -> _Data:
+    """Each sample once: copies are one sample of more weight, so that none can be held out while another stays."""
+    rows = np.ascontiguousarray(np.concatenate([data.features.numpy(), data.targets.numpy()[:, None]], axis=1))
+    keys = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    weight = torch.zeros(len(first), dtype=torch.float64).index_add_(0, torch.from_numpy(place), data.weight)
+    once = data.rows(torch.from_numpy(first))
+    return _Data(once.features, once.targets, weight)
+
+
 def _standardised(data: _Data) -> tuple[_Data, Tensor, float]:
-    """Features around 0 and of about size 1, so that no square of them is too large or too small; mean and size."""
+    """Features around 0 and of about size 1, so that no square of them is too large or too small; mean and size.
+
+    Samples are put into an order of their own, so that the one they came in changes nothing.
+    """
     share = data.weight / data.weight.sum()
     shift = share @ data.features.double()
     centred = data.features.double() - shift
     size = float(centred.abs().max()) or 1.0
-    return _Data(centred / size, data.targets, data.weight), shift, size
+    centred /= size
+    order = torch.argsort(centred @ torch.arange(1.0, centred.shape[1] + 1.0, dtype=torch.float64).cos())
+    return _Data(centred, data.targets, data.weight).rows(order), shift, size
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
@@ -207,7 +231,8 @@ def _choose(data: _Data, graph: LabelGraph, settings: PrototypeSettings) -> _Cho
     """The setting under which held-out samples are most likely."""
     data, graph = _selection(data, graph)
     folds = alike_folds(data.features, data.targets, FOLDS)
-    kinds = {None: [graph.kinds, ()], True: [graph.kinds], False: [()]}[settings.graph if graph.kinds else False]
+    wanted = settings.graph if graph.kinds and settings.head == "bipartite" else False
+    kinds = {None: [graph.kinds, ()], True: [graph.kinds], False: [()]}[wanted]
     if not folds:
         return _fixed(data, graph, kinds[0])
     choices = []
@@ -405,14 +430,19 @@ def _class_sums(white: Tensor, data: _Data, fine_count: int) -> tuple[Tensor, Te
 
 
 def _head(
-    graph: LabelGraph, links: Links, effects: Effects, axes: Axes, strength: float
+    graph: LabelGraph,
+    settings: PrototypeSettings,
+    links: Links,
+    effects: Effects,
+    axes: Axes,
+    strength: float,
 ) -> BipartiteHead | SoftmaxHead:
     """The head with these class means. Effects of kinds whose rows do not add up linearly go to the fine labels."""
     means = class_means(links, effects)
     bias = -0.5 * strength * means.square().sum(dim=1)
     bias -= bias.max()
     with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
-        head = BipartiteHead(axes.feature_count, graph)
+        head = HEADS[settings.head](axes.feature_count, graph)
     plain = {kind.name for kind in head.tensors.each() if kind.plain}
     fine = effects.fine.clone()
     for kind in links.kinds:
@@ -421,13 +451,10 @@ def _head(
     with torch.no_grad():
         head.fine.weight.copy_(strength * fine @ axes.axes.t())
         head.fine.bias.copy_(bias)
-        for columns, rows in _coarse_rows(head, effects, plain):
-            head.coarse.weight[columns] = (strength * rows @ axes.axes.t()).to(head.coarse.weight)
+        if isinstance(head, BipartiteHead):
+            assert isinstance(head.coarse, nn.Linear)
+            for kind, columns in head.tensors.columns.items():
+                if kind in plain and kind in effects.coarse:
+                    rows = strength * effects.coarse[kind] @ axes.axes.t()
+                    head.coarse.weight[columns] = rows.to(head.coarse.weight)
     return head
-
-
-def _coarse_rows(head: BipartiteHead, effects: Effects, plain: set[str]) -> Iterator[tuple[slice, Tensor]]:
-    """For each kind with effects of its own the rows of its labels, and the effects."""
-    for kind, columns in head.tensors.columns.items():
-        if kind in plain and kind in effects.coarse:
-            yield columns, effects.coarse[kind]
