@@ -194,7 +194,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         targets, counts = torch.from_numpy(classes.targets), torch.from_numpy(weight)
         found = fit_prototypes(torch.tensor(features), targets, self.graph_, settings, sample_weight=counts)
         self.prototypes_, self.head_ = found, found.head.requires_grad_(False)
-        self.mean_, self.scale_ = None, None
+        self.mean_: NDArray[np.float64] | None = None
+        self.scale_: NDArray[np.float64] | None = None
         self.n_iter_, self.converged_ = 1, True
         return self
 
@@ -216,8 +217,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn_scale(self, features: NDArray[np.floating[Any]], weight: NDArray[np.floating[Any]]) -> None:
         """Learn the mean and the standard deviation of the features."""
-        self.mean_: NDArray[np.float64] | None = None
-        self.scale_: NDArray[np.float64] | None = None
+        self.mean_, self.scale_ = None, None
         if self.standardize not in (True, False, "together"):
             raise InputError(f"standardize: expected True, False or 'together', got {self.standardize!r}")
         if self.standardize:

@@ -58,5 +58,6 @@ class FeatureScaling(nn.Module):
         """The scaled features; those at the mean itself stay 0."""
         # The length of half-precision features overflows; the step is cheap in full precision.
         white = (features.to(self.matrix.dtype) - self.mean) @ self.matrix.t()
-        length = torch.linalg.vector_norm(white, dim=1, keepdim=True)
-        return white * (math.sqrt(self.size) / length.clamp_min(torch.finfo(white.dtype).tiny))
+        length: Tensor = torch.linalg.vector_norm(white, dim=1, keepdim=True)
+        scaled: Tensor = white * (math.sqrt(self.size) / length.clamp_min(torch.finfo(white.dtype).tiny))
+        return scaled

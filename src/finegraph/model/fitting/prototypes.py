@@ -232,7 +232,7 @@ def _choose(data: _Data, graph: LabelGraph, settings: PrototypeSettings) -> _Cho
     data, graph = _selection(data, graph)
     folds = alike_folds(data.features, data.targets, FOLDS)
     wanted = settings.graph if graph.kinds and settings.head == "bipartite" else False
-    kinds = {None: [graph.kinds, ()], True: [graph.kinds], False: [()]}[wanted]
+    kinds: list[tuple[str, ...]] = [()] if wanted is False else [graph.kinds] if wanted else [graph.kinds, ()]
     if not folds:
         return _fixed(data, graph, kinds[0])
     choices = []
@@ -312,13 +312,17 @@ def alike_folds(
     directions = torch.nn.functional.normalize(features.double() - features.double().mean(dim=0), dim=1)
     first = 0
     order = torch.argsort(targets, stable=True)
-    for rows in torch.split(order, torch.unique(targets, return_counts=True)[1].tolist()):
+    for rows in torch.split(order, torch.bincount(targets).tolist()):
         if len(rows) < 2:
             continue
         groups = _groups(directions[rows], min(count, max(2, (len(rows) + 1) // 2)))
         fold[rows] = (first + groups) % count
         first += int(groups.max()) + 1  # small classes take turns, so that the folds stay even
-    return [((fold != held).nonzero()[:, 0], (fold == held).nonzero()[:, 0]) for held in fold.unique() if held >= 0]
+    return [
+        ((fold != held).nonzero()[:, 0], (fold == held).nonzero()[:, 0])
+        for held in range(count)
+        if (fold == held).any()
+    ]
 
 
 def _groups(directions: Float[Tensor, "batch feature"], count: int) -> Int[Tensor, " batch"]:
@@ -334,7 +338,7 @@ def _groups(directions: Float[Tensor, "batch feature"], count: int) -> Int[Tenso
         alike[second], alike[:, second] = -math.inf, -math.inf
         sizes[first] += sizes[second]
         group[group == second] = first
-    return torch.unique(group, return_inverse=True)[1]
+    return torch.from_numpy(np.unique(group.numpy(), return_inverse=True)[1])
 
 
 def _fold(data: _Data, kept: Tensor, held: Tensor, covariance: Covariance) -> _Fold:

@@ -11,6 +11,7 @@ of the smaller of samples and features, whatever the number of shrinkages that a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,7 +61,8 @@ class Axes:
         floor = self.floor(shrinkage)
         white = seen.along / (self.values + floor).sqrt()
         length = (white.square().sum(dim=1) + seen.rest / floor).sqrt().clamp_min(torch.finfo(white.dtype).tiny)
-        return white * (self.feature_count**0.5 / length).unsqueeze(1)
+        scaled: Tensor = white * (math.sqrt(self.feature_count) / length).unsqueeze(1)
+        return scaled
 
     def scaling(self, shrinkage: float) -> FeatureScaling:
         """The same as a module that takes features as they are."""
