@@ -3,11 +3,13 @@
     python benchmarks/accuracy.py --data grocery:FOLDER                      some ten minutes on two cores
     python benchmarks/accuracy.py --data grocery:FOLDER --on val             while choosing defaults
     python benchmarks/accuracy.py --data cub:FOLDER --photos 1 2 5 10
+    python benchmarks/accuracy.py --data grocery:FOLDER --head prototypes    the closed form instead of the descent
 
 Both heads see the same features of the same draws and choose among equally many settings on the same validation photos
-(`finegraph.model.fitting.selection.default_grid`). Draws are paired: each row gives the mean difference with a 95 %
-interval (Student's t over the draws). Draws share their test photos, so the interval covers the chance of the draw, not
-that of the test set; for all photos, of which there is one draw, the interval is a bootstrap over test photos instead.
+(`finegraph.model.fitting.selection.default_grid`); the closed form chooses nothing on them and tries no settings. Draws
+are paired: each row gives the mean difference with a 95 % interval (Student's t over the draws). Draws share their test
+photos, so the interval covers the chance of the draw, not that of the test set; for all photos, of which there is one
+draw, the interval is a bootstrap over test photos instead.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import argparse
 import json
 import math
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,19 +32,21 @@ from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples, source_graph
 from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.evaluation.calibration_error import calibration
 from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, paired_interval
 from finegraph.evaluation.relations import judge_kind
 from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.model.fitting.selection import default_grid, grid_settings, search
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training_data import make_views
 from finegraph.workflows.tune_head import feature_scales
 
-HEADS = ("softmax", "bipartite")
-FIGURES = ("top1", "top5", "kinds", "nll")
+FIGURES = ("top1", "top5", "kinds", "nll", "ece")
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def main() -> None:
         for draw in track(range(draws), f"{count or 'all'} photos per class", console=out, transient=True):
             drawn = draw_per_class(train_found.samples, count, draw) if count else train_found.samples
             chosen = train_part.at([place_of[sample] for sample in drawn])
-            for head in HEADS:
+            for head in ("softmax", options.head):
                 results.append({"photos": count, "draw": draw, **measure(head, graph, chosen, val_part, test_part)})
     if options.json is not None:
         rows = [{name: value for name, value in row.items() if name != "right"} for row in results]
@@ -95,16 +100,12 @@ def main() -> None:
     out.print(_table(options, results, graph, len(test_part.fine)))
 
 
+Answers = Callable[[torch.Tensor], Posterior]
+
+
 def measure(head: str, graph: LabelGraph, train: Part, val: Part, test: Part) -> dict[str, object]:
-    """Choose strengths on the validation photos, fit, and measure on the test photos."""
-    base = FitSettings(head=head)
-    tried = grid_settings(base, default_grid(head, graph))
-    both = torch.cat([train.features, val.features])
-    count = len(train.fine)
-    folds = [(np.arange(count), np.arange(count, len(both)))]
-    found = search(both, torch.cat([train.fine, val.fine]), graph, tried, folds)
-    settings = found.settings[found.best]
-    fitted = fit_head(train.features, train.fine, graph, settings).head
+    """Fit a head and measure it on the test photos."""
+    fitted, chosen = _prototypes(graph, train) if head == "prototypes" else _by_descent(head, graph, train, val)
     with torch.inference_mode():
         posterior = fitted(test.features)
         log_probs = posterior.log_probs()
@@ -116,41 +117,66 @@ def measure(head: str, graph: LabelGraph, train: Part, val: Part, test: Part) ->
             judged = judge_kind(graph.kind(kind), answer, test.fine.numpy())
             kinds.append(float(judged[judged >= 0].mean()))
     nll = -log_probs.gather(1, test.fine[:, None])
+    calibrated = calibration(log_probs.max(dim=1).values.exp().numpy(), right.numpy().astype(np.int8))
     return {
         "head": head,
-        "tried": len(tried),
-        "l2": settings.l2,
-        "coarse_ratio": settings.coarse_ratio,
-        "kind_weight": settings.kind_weight,
+        **chosen,
         "top1": 100 * float(right.float().mean()),
         "top5": 100 * float(five.float().mean()),
         "kinds": 100 * float(np.mean(kinds)) if kinds else math.nan,
         "nll": float(nll.mean()),
+        "ece": 100 * float(calibrated.error or 0.0),
         "right": right.numpy(),
     }
+
+
+def _by_descent(head: str, graph: LabelGraph, train: Part, val: Part) -> tuple[Answers, dict[str, object]]:
+    """A head fitted by descent with the strengths that suit the validation photos best, and these."""
+    tried = grid_settings(FitSettings(head=head), default_grid(head, graph))
+    both = torch.cat([train.features, val.features])
+    count = len(train.fine)
+    folds = [(np.arange(count), np.arange(count, len(both)))]
+    found = search(both, torch.cat([train.fine, val.fine]), graph, tried, folds)
+    best = found.settings[found.best]
+    chosen = {"l2": best.l2, "coarse_ratio": best.coarse_ratio, "kind_weight": best.kind_weight}
+    return fit_head(train.features, train.fine, graph, best).head, {"tried": len(tried), **chosen}
+
+
+def _prototypes(graph: LabelGraph, train: Part) -> tuple[Answers, dict[str, object]]:
+    """A head in closed form, without validation photos, and what it chose."""
+    fit = fit_prototypes(train.features, train.fine, graph)
+    chosen = {"tried": 0, "covariance": fit.covariance, "shrinkage": fit.shrinkage, "variances": asdict(fit.variances)}
+    return lambda features: fit.head(fit.scaling(features)), chosen
 
 
 def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, tests: int) -> Table:
     """A row per amount of photos, figures of both heads and their paired difference."""
     kinds = ", ".join(graph.kinds[:4]) + (", ..." if len(graph.kinds) > 4 else "")
+    heads = ("softmax", options.head)
     settings = {row["head"]: row["tried"] for row in results}
     title = f"{options.data}: {tests:,} {options.on} photos, kinds {kinds}; settings tried: {settings}"
     table = Table(title=title)
-    for heading in ("photos per class", "draws", "figure", "softmax", "bipartite", "difference", "95 % interval"):
+    for heading in ("photos per class", "draws", "figure", *heads, "difference", "95 % interval"):
         table.add_column(heading, justify="left" if heading == "figure" else "right")
     for count in options.photos:
-        rows = {head: [row for row in results if row["photos"] == count and row["head"] == head] for head in HEADS}
+        rows = {head: [row for row in results if row["photos"] == count and row["head"] == head] for head in heads}
         for figure in FIGURES:
-            soft, bip = (np.array([row[figure] for row in rows[head]]) for head in HEADS)
-            found = interval(rows["bipartite"], rows["softmax"], figure)
+            soft, own = (np.array([row[figure] for row in rows[head]]) for head in heads)
+            found = interval(rows[options.head], rows["softmax"], figure)
             digits = 3 if figure == "nll" else 2
             table.add_row(
                 str(count or "all") if figure == "top1" else "",
                 str(len(soft)) if figure == "top1" else "",
-                {"top1": "top-1 %", "top5": "top-5 %", "kinds": "kinds, mean %", "nll": "nll"}[figure],
+                {
+                    "top1": "top-1 %",
+                    "top5": "top-5 %",
+                    "kinds": "kinds, mean %",
+                    "nll": "nll",
+                    "ece": "calibration error %",
+                }[figure],
                 f"{soft.mean():.{digits}f}",
-                f"{bip.mean():.{digits}f}",
-                f"{(bip - soft).mean():+.{digits}f}",
+                f"{own.mean():.{digits}f}",
+                f"{(own - soft).mean():+.{digits}f}",
                 "" if found is None else f"{found.low:+.{digits}f} to {found.high:+.{digits}f}",
             )
         table.add_section()
@@ -178,6 +204,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--graph", type=Path, help="a graph file; by default what the source implies")
     parser.add_argument("--network", default="efficientnet_lite0")
     parser.add_argument("--size", type=int)
+    parser.add_argument(
+        "--head", choices=("bipartite", "prototypes"), default="bipartite", help="what softmax is beside"
+    )
     parser.add_argument("--photos", type=int, nargs="+", default=[1, 2, 5, 0], help="photos per class; 0 for all")
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--on", choices=("test", "val"), default="test")

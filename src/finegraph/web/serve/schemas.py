@@ -243,7 +243,7 @@ def multipart(fields: dict[str, dict[str, Any]], most_photos: int) -> dict[str, 
         "items": {"type": "string", "format": "binary"},
         "minItems": 1,
         "maxItems": most_photos,
-        "description": "Photos: JPEG, PNG, WebP, GIF, BMP, TIFF or PPM.",
+        "description": "Photos: JPEG, PNG, WebP, GIF, BMP, TIFF, PPM or AVIF, and HEIC where the server can read it.",
     }
     schema = {
         "type": "object",
