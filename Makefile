@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all test-cpu check format bench clean
+.PHONY: help demo test test-fast wheel-test test-all test-cpu check format bench clean
 
 help:
 	@echo "make demo      from nothing to a result on a drawn menu (sets up $(VENV))"
-	@echo "make test      the fast tests"
+	@echo "make test      all tests but those with large counts"
+	@echo "make test-fast for the edit loop: no browser, no database server, no process that is started and killed"
 	@echo "make test-all  all tests, with the large counts"
 	@echo "make test-cpu  the numerical tests as other processors compute: CPUS, \"avx2:2\" is one with two threads"
+	@echo "make wheel-test  a wheel, built, installed in a new environment and tried"
 	@echo "make check     format, lint, types and layers"
 	@echo "make format    format and fix what can be fixed"
 	@echo "make bench     what the label graph costs, as a table"
@@ -34,6 +36,16 @@ demo: $(VENV)/.all
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -m "not slow and not browser and not database and not drill"
+
+wheel-test: $(BIN)/python
+	rm -rf build/wheel dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet dist/finegraph-*.whl
+	build/wheel/bin/python tests/wheel_smoke.py
 
 test-all: $(VENV)/.dev
 	FINEGRAPH_MALFORMED=5000 $(BIN)/python -m pytest -n 2

@@ -23,6 +23,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+DRILLS = {
+    "cli": ("completion", "interrupts", "process", "serve_command", "train_command", "menu_command", "study_command"),
+    "labelling": ("damage", "store_faults"),
+    "nn": ("in_torch",),
+    "search": ("index_faults",),
+    "tests": ("benchmarks",),
+    "training": ("checkpoint_faults", "distributed", "training_drills"),
+    "web": ("label_serve", "serve_connections", "serve_contract", "serve_photo_files", "serve_predict", "serve_robust"),
+    "workflows": ("demo", "study_all", "study_paper", "study_run"),
+}
+"""Files of tests that start processes and kill them, compile, or run whole commands: not for the edit loop."""
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what `make test-fast` leaves out: browsers and database servers by their fixtures, drills by their files."""
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker(pytest.mark.browser)
+        if "postgres" in item.fixturenames:
+            item.add_marker(pytest.mark.database)
+        if item.path.stem.removeprefix("test_") in DRILLS.get(item.path.parent.name, ()):
+            item.add_marker(pytest.mark.drill)
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory, monkeypatch):
     """Features go to a folder of the test, never to that of the user."""
