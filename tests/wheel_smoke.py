@@ -1,4 +1,4 @@
-"""An installed wheel, without any extra: all files are in it, and head, loss and command work. Run by `make wheel-test`."""
+"""An installed wheel without extras: all files are in it; head, loss and command work. Run by `make wheel-test`."""
 
 import subprocess
 import sys
