@@ -105,8 +105,10 @@ def test_the_graph_makes_few_samples_go_further():
     assert right[True] > right[False]
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-20, 1e20, 1e150])
-def test_the_size_of_features_does_not_matter(scale):
+@pytest.mark.parametrize("power", [-500, -60, 60, 500])
+def test_the_size_of_features_does_not_matter(power):
+    """Powers of two round nothing, so that every choice on the way is the same."""
+    scale = 2.0**power
     graph = _graph()
     x, y = _photos(graph, [3] * 12)
     one, other = fit_prototypes(x, y, graph), fit_prototypes(scale * x, y, graph)
