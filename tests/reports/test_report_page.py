@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from finegraph.data.dataset import MISSING
 from finegraph.graph import LabelGraph
@@ -354,7 +355,7 @@ def test_a_wrong_label_leads_into_label(new_page, address):
     parts = [quote(part, safe="") for part in (label, file)]
     assert panel.locator("a").get_attribute("href") == f"http://127.0.0.1:8377/#class={parts[0]}&photo={parts[1]}"
     panel.locator(".copy").first.click()
-    assert panel.get_by_text("Copied").is_visible()
+    expect(panel.get_by_text("Copied")).to_be_visible()  # the clipboard answers when it likes
     assert page.evaluate("navigator.clipboard.readText()") == command
 
 
@@ -363,6 +364,7 @@ def test_a_command_is_copied_without_the_right_to_the_clipboard(page, address):
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.locator(".worst .doubt").first.click()
     page.locator("#viewer .copy").first.click()
+    page.wait_for_function("getSelection().toString() !== ''")
     assert page.evaluate("getSelection().toString()") == page.locator("#viewer code").first.inner_text()
 
 

@@ -64,7 +64,11 @@ def test_photos_of_the_grid_are_enlarged(server, page):
     press(page, "Space")
     loaded(page)
     assert shown(page) == f"{TOFU}/0.jpg"
-    press(page, "Escape", "ArrowDown", "Space")
+    press(page, "Escape")
+    expect(page.locator(".lightbox")).to_have_count(0)  # until then keys are for the photo
+    press(page, "ArrowDown")
+    expect(page.locator(f'.grid-row.focus:not([data-fine="{TOFU}"])')).to_have_count(1)
+    press(page, "Space")
     expect(page.locator(".toast")).to_contain_text("no photos")
     page.get_by_label("Search classes").last.fill("shumai")
     page.locator(f'[data-fine="{SHUMAI}"] .tiny').click()
