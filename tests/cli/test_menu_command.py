@@ -11,8 +11,8 @@ from finegraph.data.menu import files as menu_files
 from finegraph.data.menu import menu as menu_module
 from finegraph.data.menu.sizes import SIZES, Size
 from finegraph.data.sources import read_samples
-from finegraph.data.storage.folder_lock import FolderLock, LockWords
 from finegraph.errors import DataError
+from finegraph.files.folder_lock import FolderLock, LockWords
 from finegraph.graph import LabelGraph
 from finegraph.workflows.menu import write_menu
 

@@ -20,8 +20,8 @@ import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import InputError, ModelFolderError
+from finegraph.files import folder_swap as replacing
 from finegraph.model.answering.unknown import UnknownRule
-from finegraph.model.folder import replacing
 from finegraph.model.folder.reading import CHECKED, FILES, VERSION, checksum
 
 RULE = UnknownRule("entropy", 0.75, 0.9)

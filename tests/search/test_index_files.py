@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from finegraph.data.samples import Box
-from finegraph.data.storage.sealed_json import seal
 from finegraph.errors import IndexFolderError, InputError
+from finegraph.files.sealed_json import seal
 from finegraph.search import index as index_module
 from finegraph.search.columns import Columns, Segment, join, write_segment
 from finegraph.search.index import Index

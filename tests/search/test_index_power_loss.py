@@ -9,8 +9,8 @@ import shutil
 
 import pytest
 
-from finegraph.data.storage import durable
 from finegraph.errors import IndexFolderError
+from finegraph.files import durable
 from finegraph.search import state as state_file
 from finegraph.search.writer import IndexWriter
 from search import index_drills

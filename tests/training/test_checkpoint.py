@@ -13,8 +13,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import CheckpointError, InputError, UnknownNameError
+from finegraph.files.sealed_json import seal, unseal
 from finegraph.training.checkpoints import checkpoint as checkpoint_module
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder, load_checkpoint
 from finegraph.training.checkpoints.tensor_file import TYPES, parse_tensors
@@ -84,7 +84,7 @@ def test_saving_makes_no_copy_of_contiguous_tensors(tmp_path, monkeypatch):
 
 def test_large_tensors_are_written_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("finegraph.training.checkpoints.tensor_file.LARGEST_WRITE", 1000)
-    monkeypatch.setattr("finegraph.data.storage.durable.LARGEST_WRITE", 300)
+    monkeypatch.setattr("finegraph.files.durable.LARGEST_WRITE", 300)
     monkeypatch.setattr(
         os, "write", lambda handle, data: drills.REAL_WRITE(handle, data[:77])
     )  # the system may do less

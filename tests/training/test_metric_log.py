@@ -14,7 +14,7 @@ import checkpoint_drills as drills
 import pytest
 
 from finegraph.errors import InputError, MissingExtraError, RunFolderError, UnknownNameError
-from finegraph.training.records.line_file import Line, cut_lines
+from finegraph.files.line_file import Line, cut_lines
 from finegraph.training.records.metric_log import MetricLog
 from finegraph.training.records.metric_table import read_metrics
 from finegraph.training.records.run_folder import RunFolder

@@ -15,9 +15,9 @@ import tiny_classifier
 from evaluation.tiny_runs import Colours, make_classifier, make_photos, make_run, register
 from finegraph import LabelGraph
 from finegraph.data.sources import read_samples
-from finegraph.data.storage import durable
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, ExportError, ImageFileError, MissingExtraError, ModelFolderError
+from finegraph.files import durable
 from finegraph.model.export import runners
 from finegraph.model.export.runners import OnnxRunner
 from finegraph.model.photo_classifier import PhotoClassifier

@@ -12,7 +12,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from finegraph.data.storage.durable import write_over
+from finegraph.files.durable import write_over
 from finegraph.graph.text_width import shorten
 from finegraph.reports.run_results import RunResults
 

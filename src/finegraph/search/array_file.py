@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from finegraph.data.storage.durable import reason_of, write_new
 from finegraph.errors import IndexFolderError
+from finegraph.files.durable import reason_of, write_new
 
 ENDING = ".safetensors"
 AGAIN = "copy the index again from where it was made, or make it again"

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph._version import __version__
-from finegraph.data.storage.durable import reason_of, write_over
-from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import IndexFolderError, near_paths
+from finegraph.files.durable import reason_of, write_over
+from finegraph.files.sealed_json import seal, unseal
 from finegraph.search.array_file import AGAIN, FileEntry
 
 STATE, GRAPH = "index.json", "graph.json"

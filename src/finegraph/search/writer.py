@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
-from finegraph.data.storage.durable import is_temporary, make_folder, reason_of, remove_stale
-from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.errors import IndexFolderError, InputError
+from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.graph import LabelGraph
 from finegraph.graph.json_file import canonical_json
 from finegraph.search.array_file import ENDING, write_arrays, write_bytes

@@ -27,12 +27,12 @@ from finegraph._version import __version__
 from finegraph.data.dataset import MISSING, targets_of
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.splits import DEFAULT_VAL
-from finegraph.data.storage.durable import synced_file, write_all
 from finegraph.errors import FinegraphError
 from finegraph.evaluation.details import Details
 from finegraph.evaluation.photo_pack import Pack, pack_photos
 from finegraph.evaluation.photos import CALIBRATION
 from finegraph.evaluation.sample_results import SampleResults
+from finegraph.files.durable import synced_file, write_all
 from finegraph.graph import LabelGraph
 from finegraph.graph.text_file import write_text
 from finegraph.model.photo_classifier import PhotoClassifier

@@ -19,10 +19,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from finegraph.data.samples import Samples
-from finegraph.data.storage.durable import temporary_in
 from finegraph.errors import GraphFileError, InputError, RunFolderError
 from finegraph.evaluation import CalibrationFit, Evaluation
 from finegraph.evaluation.sample_results import write_samples
+from finegraph.files.durable import temporary_in
 from finegraph.graph.text_file import write_text
 from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.photo_classifier import PhotoClassifier

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from finegraph.data.sources import read_samples
-from finegraph.data.storage.durable import free_bytes, reason_of, write_over
 from finegraph.errors import DataError, ExportError, FinegraphError
+from finegraph.files.durable import free_bytes, reason_of, write_over
 from finegraph.model.answering.photos import Photo, photo_inputs, view_batches
 from finegraph.model.export.check import LIMIT, TINY, Difference, compare, refuse_differences
 from finegraph.model.export.names import FORMAT, FORMAT_VERSION, suffix_of

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from finegraph.data.menu import SPLITS, Menu
 from finegraph.data.menu.files import is_whole, write_photos
-from finegraph.data.storage.durable import is_temporary, reason_of, remove_stale
-from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.errors import DataError, InputError
+from finegraph.files.durable import is_temporary, reason_of, remove_stale
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.graph.text_file import write_text
 
 DRAWINGS = 1

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from finegraph.data.storage.durable import make_folder, reason_of, write_over
 from finegraph.errors import InputError, RunFolderError
+from finegraph.files.durable import make_folder, reason_of, write_over
 from finegraph.reports.report import Compared, compared, report_page
 from finegraph.reports.run_results import RunResults, read_run
 from finegraph.reports.study_results import StudyResults, is_study, read_study

@@ -16,8 +16,8 @@ from finegraph._version import __version__
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import FinegraphError, SettingsError
 from finegraph.evaluation import CalibrationFit
+from finegraph.files.folder_swap import remove_leftovers
 from finegraph.model.folder.find_model import CONFIG
-from finegraph.model.folder.replacing import remove_leftovers
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks

@@ -20,7 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 from finegraph.data.menu.menu import Menu, Photo
-from finegraph.data.storage.durable import reason_of, temporary_in
+from finegraph.files.durable import reason_of, temporary_in
 
 _BEGIN, _END = b"\xff\xd8", b"\xff\xd9"
 _TOGETHER = 40

@@ -18,8 +18,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from finegraph.data.storage.durable import free_bytes
 from finegraph.errors import DamagedStoreError, InputError, LabelStoreError, MissingExtraError, NoRoomError
+from finegraph.files.durable import free_bytes
 
 try:
     import fcntl

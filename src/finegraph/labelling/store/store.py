@@ -23,7 +23,6 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from finegraph.data.storage.durable import reason_of, sync_folder
 from finegraph.errors import (
     ConflictError,
     DamagedStoreError,
@@ -32,6 +31,7 @@ from finegraph.errors import (
     NoRoomError,
     UnknownNameError,
 )
+from finegraph.files.durable import reason_of, sync_folder
 from finegraph.graph import LabelGraph
 from finegraph.labelling.edits.changes import StructureChange, change_name
 from finegraph.labelling.edits.decisions import plan_decisions, plan_note, plan_photo

@@ -22,6 +22,7 @@ from torch import Tensor
 from finegraph._version import __version__
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import InputError, ModelFolderError
+from finegraph.files.folder_swap import replace_folder
 from finegraph.graph.json_file import canonical_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, is_model_folder
@@ -39,7 +40,6 @@ from finegraph.model.folder.reading import (
     mismatches,
     preprocessing_entries,
 )
-from finegraph.model.folder.replacing import replace_folder
 from finegraph.nn.network import Network
 
 

@@ -24,7 +24,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from finegraph.data.storage.durable import (
+from finegraph.errors import CheckpointError, InputError, unknown_name
+from finegraph.files.durable import (
     free_bytes,
     make_folder,
     reason_of,
@@ -35,8 +36,7 @@ from finegraph.data.storage.durable import (
     temporary_in,
     write_all,
 )
-from finegraph.data.storage.sealed_json import seal
-from finegraph.errors import CheckpointError, InputError, unknown_name
+from finegraph.files.sealed_json import seal
 from finegraph.training.checkpoints.checkpoint_names import CheckpointName, checkpoint_names
 from finegraph.training.checkpoints.checkpoint_reader import (
     FORMAT,

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from finegraph.data.storage.durable import reason_of
 from finegraph.errors import CheckpointError
+from finegraph.files.durable import reason_of
 
 _NAME = re.compile(r"([0-9]{6,})-step-([0-9]+)(-best)?")
 

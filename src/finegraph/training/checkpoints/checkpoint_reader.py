@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from finegraph.data.storage.durable import reason_of
-from finegraph.data.storage.sealed_json import unseal
 from finegraph.errors import CheckpointError
+from finegraph.files.durable import reason_of
+from finegraph.files.sealed_json import unseal
 from finegraph.training.checkpoints.checkpoint_names import CheckpointName
 from finegraph.training.checkpoints.tensor_file import parse_tensors
 

@@ -20,8 +20,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from finegraph.data.storage.durable import LARGEST_WRITE, write_all
 from finegraph.errors import InputError
+from finegraph.files.durable import LARGEST_WRITE, write_all
 
 TYPES = {
     "F64": torch.float64,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from finegraph.data.storage.durable import reason_of, write_new
-from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import RunFolderError
+from finegraph.files.durable import reason_of, write_new
+from finegraph.files.sealed_json import seal, unseal
 
 
 def write_kept(path: Path, form: Mapping[str, object], content: Mapping[str, object]) -> None:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from finegraph.errors import InputError, MissingExtraError
-from finegraph.training.records.line_file import Line, LineFile, cut_lines
+from finegraph.files.line_file import Line, LineFile, cut_lines
 from finegraph.training.records.metric_table import MetricTable
 from finegraph.training.records.run_folder import RunFolder
 

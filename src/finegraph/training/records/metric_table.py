@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from finegraph.data.findings import defused
-from finegraph.data.storage.durable import reason_of
 from finegraph.errors import InputError, RunFolderError, unknown_name
-from finegraph.training.records.line_file import Line, LineFile, cut_lines
+from finegraph.files.durable import reason_of
+from finegraph.files.line_file import Line, LineFile, cut_lines
 
 OWN_COLUMNS = ("epoch", "step", "time")
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finegraph._version import __version__
-from finegraph.data.storage.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
 from finegraph.errors import RunFolderError, near_matches
+from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
+from finegraph.files.toml_text import toml_text
 from finegraph.training.records.run_lock import LOCK_FILE, RunLock
-from finegraph.training.records.toml_text import toml_text
 
 if TYPE_CHECKING:
     from finegraph.training.checkpoints.checkpoint import CheckpointFolder

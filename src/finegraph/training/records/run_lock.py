@@ -1,4 +1,4 @@
-"""One run, one process that trains in it; see `finegraph.data.storage.folder_lock`.
+"""One run, one process that trains in it; see `finegraph.files.folder_lock`.
 
 Of several ranks, only the one that writes takes the lock.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.errors import RunFolderError
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
 
 __all__ = ["LOCK_FILE", "RunLock"]
 

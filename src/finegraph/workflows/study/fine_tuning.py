@@ -15,9 +15,9 @@ import torch
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
-from finegraph.data.storage.durable import remove_folder
 from finegraph.evaluation.photo_batches import PhotoSettings, photo_batches
 from finegraph.evaluation.results import BadPhoto
+from finegraph.files.durable import remove_folder
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.distributed import Ranks
 from finegraph.training.loop import Watcher

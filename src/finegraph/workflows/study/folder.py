@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.findings import defused
-from finegraph.data.storage.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
-from finegraph.data.storage.folder_lock import LOCK_FILE, FolderLock, LockWords
-from finegraph.data.storage.sealed_json import seal, unseal
 from finegraph.errors import RunFolderError, SettingsError
+from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
+from finegraph.files.sealed_json import seal, unseal
+from finegraph.files.toml_text import toml_text
 from finegraph.graph.text_file import write_text
-from finegraph.training.records.toml_text import toml_text
 from finegraph.workflows.study.cells import Cell
 from finegraph.workflows.study.spec import Study, study_of
 

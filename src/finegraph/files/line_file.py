@@ -14,8 +14,8 @@ from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 
-from finegraph.data.storage.durable import reason_of, sync_folder, write_all
 from finegraph.errors import RunFolderError
+from finegraph.files.durable import reason_of, sync_folder, write_all
 
 
 class Line(Enum):

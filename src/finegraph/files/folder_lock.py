@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from finegraph.data.storage.durable import reason_of, write_all
 from finegraph.errors import FinegraphError
+from finegraph.files.durable import reason_of, write_all
 
 try:
     import fcntl
