@@ -43,8 +43,8 @@ from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.model.fitting.selection import default_grid, grid_settings, search
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.training_data import make_views
-from finegraph.workflows.tune_head import feature_scales
+from finegraph.workflows.training.training_data import make_views
+from finegraph.workflows.training.tune_head import feature_scales
 
 FIGURES = ("top1", "top5", "kinds", "nll", "ece")
 

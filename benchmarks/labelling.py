@@ -44,7 +44,7 @@ from finegraph.cli.progress import progress
 from finegraph.graph import LabelGraph
 from finegraph.labelling import Decision, LabelStore
 from finegraph.labelling.suggestions.proposals import from_model, from_names
-from finegraph.workflows.label_files import export_file
+from finegraph.workflows.labels.label_files import export_file
 
 PARTS = ("kills", "classes", "people")
 MOST_WAIT = 0.1

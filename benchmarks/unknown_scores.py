@@ -28,7 +28,7 @@ from finegraph.model.features import extract_features
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.nn import build_network
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.training_data import make_views
+from finegraph.workflows.training.training_data import make_views
 
 KEPT = 0.95
 Part = tuple[Tensor, Tensor]

@@ -77,7 +77,7 @@ def test_a_study(finegraph, tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("finegraph.workflows.study.run.run_study", stopped)
+    monkeypatch.setattr("finegraph.workflows.study.run_study", stopped)
     outcome = finegraph("study", study, "--out", tmp_path / "study")
     assert (outcome.code, outcome.err) == (130, "stopped; the cells that are done are kept; the same command goes on\n")
 

@@ -83,7 +83,7 @@ def test_photos_to_test_on_are_not_for_the_report(finegraph, manifest, tmp_path)
 
 
 def test_a_report_that_cannot_be_written(finegraph, manifest, tmp_path, monkeypatch):
-    from finegraph.workflows import train_report
+    from finegraph.workflows.training import train_report
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -99,7 +99,7 @@ def test_a_report_that_cannot_be_written(finegraph, manifest, tmp_path, monkeypa
 
 
 def test_a_report_that_fails_in_any_way_leaves_the_model(finegraph, manifest, tmp_path, monkeypatch):
-    from finegraph.workflows import train_report
+    from finegraph.workflows.training import train_report
 
     def odd(*_, **__):
         raise RuntimeError("out of some memory")

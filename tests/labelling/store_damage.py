@@ -19,7 +19,7 @@ from finegraph.labelling import (
     RenameFine,
     RenameLabel,
 )
-from finegraph.workflows.stored_labels import read_stored
+from finegraph.workflows.labels.graph_sources import read_stored
 
 FORMATS = ("csv", "json", "label-studio", "photos")
 

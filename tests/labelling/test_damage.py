@@ -14,8 +14,8 @@ from store_damage import cut, drill, flipped, make_store
 from finegraph.errors import DamagedStoreError
 from finegraph.labelling import LabelStore, Proposal
 from finegraph.labelling.store.seals import SEALED, seal_of
-from finegraph.workflows.label_stores import open_store
-from finegraph.workflows.stored_labels import read_stored
+from finegraph.workflows.labels.graph_sources import read_stored
+from finegraph.workflows.labels.label_stores import open_store
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

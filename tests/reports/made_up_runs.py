@@ -15,7 +15,7 @@ from finegraph.evaluation.sample_results import write_samples
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.training.records.run_folder import RunFolder
-from finegraph.workflows.evaluation_details import FORMAT, VERSION, FoundDetails, write_details
+from finegraph.workflows.evaluation.report_details import FORMAT, VERSION, FoundDetails, write_details
 
 
 def made_up_graph(fine=12, kinds=(("dish", 4), ("place", 3)), binary=1):

@@ -16,7 +16,7 @@ from finegraph.graph import LabelGraph
 from finegraph.training import batches as batches_module
 from finegraph.training.batches import batch_numbers, epoch_order, read_batches, steps_per_epoch
 from finegraph.training.distributed import Ranks
-from finegraph.workflows.training_data import read_training_data
+from finegraph.workflows.training.training_data import read_training_data
 
 GRAPH = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "y"}})
 

@@ -11,7 +11,7 @@ import torch
 from finegraph.data.dataset import PhotoDataset, collate
 from finegraph.errors import DataError, ImageFileError, NonFiniteError, SettingsError
 from finegraph.inference import joint_loss
-from finegraph.workflows.training_data import make_views, read_training_data
+from finegraph.workflows.training.training_data import make_views, read_training_data
 
 PER_EPOCH = 5
 

@@ -21,8 +21,8 @@ from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.training_data import make_network, make_views, read_training_data
-from finegraph.workflows.tune_all import tune_all
+from finegraph.workflows.training.training_data import make_network, make_views, read_training_data
+from finegraph.workflows.training.tune_all import tune_all
 
 CLASSES = {"red small": "red", "red large": "red", "blue small": "blue", "blue large": "blue", "grey": "grey"}
 COLOURS = {"red": (200, 40, 40), "blue": (40, 40, 200), "grey": (120, 120, 120)}

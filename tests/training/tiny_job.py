@@ -23,7 +23,7 @@ from finegraph.cli.process import leave
 from finegraph.errors import FinegraphError
 from finegraph.training import loop
 from finegraph.training.distributed import joined_ranks
-from finegraph.workflows import tune_all
+from finegraph.workflows.training import tune_all
 
 written = []
 

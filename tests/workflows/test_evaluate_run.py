@@ -15,8 +15,8 @@ from finegraph.evaluation import EvaluationResult
 from finegraph.evaluation.retrieval import judge_retrieval
 from finegraph.model.features import extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.workflows import evaluation_folder
 from finegraph.workflows.evaluate import evaluate_run
+from finegraph.workflows.evaluation import evaluation_folder
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from PIL import Image
 from finegraph.data.samples import Sample, Samples
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.graph import LabelGraph
-from finegraph.workflows import evaluation_pictures
-from finegraph.workflows.evaluation_pictures import MAX_PER_CLASS, evaluated_pictures, training_pictures
+from finegraph.workflows.evaluation import kept_pictures as evaluation_pictures
+from finegraph.workflows.evaluation.kept_pictures import MAX_PER_CLASS, evaluated_pictures, training_pictures
 
 GRAPH = LabelGraph(["a", "b", "c", "d"])
 

@@ -9,7 +9,7 @@ from finegraph.errors import DataError, GraphFileError, InputError, ModelFolderE
 from finegraph.labelling import LabelStore
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.graph import check_graph, show_graph
-from finegraph.workflows.training_data import read_training_data, with_whole_paths
+from finegraph.workflows.training.training_data import read_training_data, with_whole_paths
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluate import evaluate_run
-from finegraph.workflows.held_out import new_parts, parts_of_run
 from finegraph.workflows.train import resume_settings, train_run
+from finegraph.workflows.training.held_out import new_parts, parts_of_run
 from training import tiny
 from workflows.test_train import Silent
 
@@ -198,7 +198,7 @@ def test_all_processes_take_what_the_first_one_found(photos, monkeypatch):
     samples = read_samples(photos)
     first = new_parts(samples, settings(photos))
     opened = []
-    monkeypatch.setattr("finegraph.workflows.held_out.same_photos", lambda *_: opened.append(1))
+    monkeypatch.setattr("finegraph.workflows.training.held_out.same_photos", lambda *_: opened.append(1))
     monkeypatch.setattr(Ranks, "gather", lambda self, value: [[[copy, photos / "red" / "0.png"]], value])
     assert new_parts(samples, settings(photos), Ranks(1, 2)) == first
     assert not opened

@@ -13,8 +13,8 @@ from finegraph.search import Index
 from finegraph.search.state import read_state
 from finegraph.workflows import index as workflow
 from finegraph.workflows.index import add_photos, make_index
-from finegraph.workflows.index_photos import read_photos
-from finegraph.workflows.index_upkeep import check_index, compact_index, describe_index, remove_photos
+from finegraph.workflows.indexing.index_photos import read_photos
+from finegraph.workflows.indexing.index_upkeep import check_index, compact_index, describe_index, remove_photos
 
 LABELS = list(tiny.TABLE)
 

@@ -14,10 +14,10 @@ from finegraph.labelling import LabelStore, RenameFine
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.data import check_data
 from finegraph.workflows.label import open_session
-from finegraph.workflows.label_files import diff_places, export_file, import_file
-from finegraph.workflows.label_stores import open_store, store_beside
-from finegraph.workflows.stored_labels import is_store, read_graph_of, read_stored
-from finegraph.workflows.training_data import read_training_data, with_whole_paths
+from finegraph.workflows.labels.graph_sources import is_store, read_graph_of, read_stored
+from finegraph.workflows.labels.label_files import diff_places, export_file, import_file
+from finegraph.workflows.labels.label_stores import open_store, store_beside
+from finegraph.workflows.training.training_data import read_training_data, with_whole_paths
 
 MENU = "fine,dish,served\nmapo tofu @ A,mapo tofu,bowl\nkung pao @ A,kung pao,\nmapo tofu @ B,,plate\n"
 

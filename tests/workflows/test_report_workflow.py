@@ -17,8 +17,8 @@ from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.reports import figure_style
 from finegraph.reports.run_results import find_evaluation, read_run
 from finegraph.workflows.evaluate import evaluate_run
+from finegraph.workflows.indexing.similar_photos import FeatureSettings, similar_of_photos
 from finegraph.workflows.report import write_report
-from finegraph.workflows.similar_photos import FeatureSettings, similar_of_photos
 from reports.made_up_runs import made_up_graph, make_run
 
 

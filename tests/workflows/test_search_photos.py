@@ -14,8 +14,8 @@ from finegraph.errors import EvidenceError, ImageFileError, IndexFolderError, In
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search import Index, condition_factors, embed_photos
 from finegraph.workflows.index import make_index
+from finegraph.workflows.indexing.search_page import search_page, write_search_page
 from finegraph.workflows.search import parse_where, search_index, search_photos
-from finegraph.workflows.search_page import search_page, write_search_page
 
 LABELS = list(tiny.TABLE)
 

@@ -7,12 +7,12 @@ import signal
 import jaxtyping
 import pytest
 
-from finegraph.workflows.study.cells import plan
-from finegraph.workflows.study.fine_tuning import train_settings
-from finegraph.workflows.study.folder import StudyFolder
-from finegraph.workflows.study.photos import read_study_data
-from finegraph.workflows.study.run import run_study
-from finegraph.workflows.study.spec import study_of
+from finegraph.workflows.studies.fine_tuning import train_settings
+from finegraph.workflows.studies.grid import plan
+from finegraph.workflows.studies.photo_sets import read_study_data
+from finegraph.workflows.studies.spec import study_of
+from finegraph.workflows.studies.study_folder import StudyFolder
+from finegraph.workflows.study import run_study
 from training import tiny
 
 

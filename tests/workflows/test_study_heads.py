@@ -10,10 +10,10 @@ import torch
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.selection import grid_settings
-from finegraph.workflows.study.heads import answer_of, fit_study_head, grid_of, only_parent
-from finegraph.workflows.study.measure import joined, judged, means, measure
-from finegraph.workflows.study.photos import Part, kind_groups
-from finegraph.workflows.study.spec import HEADS
+from finegraph.workflows.studies.head_fits import answer_of, fit_study_head, grid_of, only_parent
+from finegraph.workflows.studies.measure import joined, judged, means, measure
+from finegraph.workflows.studies.photo_sets import Part, kind_groups
+from finegraph.workflows.studies.spec import HEADS
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,9 +8,9 @@ import jaxtyping
 import paper_layouts
 import pytest
 
-from finegraph.workflows.study.cells import plan
-from finegraph.workflows.study.run import run_study
-from finegraph.workflows.study.spec import read_study
+from finegraph.workflows.studies.grid import plan
+from finegraph.workflows.studies.spec import read_study
+from finegraph.workflows.study import run_study
 from training import tiny
 
 STUDIES = Path(__file__).parents[2] / "studies"

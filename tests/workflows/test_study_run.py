@@ -20,13 +20,13 @@ from finegraph.errors import (
     UnknownNameError,
 )
 from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
-from finegraph.workflows.study import run as running
-from finegraph.workflows.study.cells import Cell, plan
-from finegraph.workflows.study.folder import COLUMNS, CellResult, StudyFolder
-from finegraph.workflows.study.photos import read_study_data
-from finegraph.workflows.study.run import run_study
-from finegraph.workflows.study.spec import HEADS, study_of
-from finegraph.workflows.study.summary import SUMMARY_COLUMNS, summarise
+from finegraph.workflows import study as running
+from finegraph.workflows.studies.grid import Cell, plan
+from finegraph.workflows.studies.photo_sets import read_study_data
+from finegraph.workflows.studies.spec import HEADS, study_of
+from finegraph.workflows.studies.study_folder import COLUMNS, CellResult, StudyFolder
+from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, summarise
+from finegraph.workflows.study import run_study
 from training import tiny
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from finegraph.errors import SettingsError
-from finegraph.workflows.study.cells import Cell, Estimate, amount_text, plan
-from finegraph.workflows.study.spec import HEADS, Study, read_study, study_of
+from finegraph.workflows.studies.grid import Cell, Estimate, amount_text, plan
+from finegraph.workflows.studies.spec import HEADS, Study, read_study, study_of
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
 

@@ -13,8 +13,8 @@ from finegraph.errors import LabelStoreError, RunFolderError
 from finegraph.labelling import AddLabel, LabelStore, RenameFine, RenameLabel
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluate import evaluate_run
-from finegraph.workflows.label_files import export_file
-from finegraph.workflows.stored_labels import is_store, read_stored, shown_place
+from finegraph.workflows.labels.graph_sources import is_store, read_stored, shown_place
+from finegraph.workflows.labels.label_files import export_file
 from finegraph.workflows.train import resume_settings, train_run
 from training import tiny
 

@@ -16,10 +16,12 @@ from finegraph.labelling import LabelStore
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.reports.run_results import read_run
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows import similar_photos, train_calibration, train_report
 from finegraph.workflows.evaluate import evaluate_run
+from finegraph.workflows.indexing import similar_photos
 from finegraph.workflows.train import resume_settings, train_run
-from finegraph.workflows.training_data import read_training_data
+from finegraph.workflows.training import calibration as train_calibration
+from finegraph.workflows.training import train_report
+from finegraph.workflows.training.training_data import read_training_data
 from training import tiny
 
 

@@ -15,8 +15,8 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.train import resume_settings
-from finegraph.workflows.training_data import make_network, make_views, read_training_data
-from finegraph.workflows.validation import Tally, validate
+from finegraph.workflows.training.training_data import make_network, make_views, read_training_data
+from finegraph.workflows.training.validation import Tally, validate
 from training import tiny
 
 GRAPH = LabelGraph.from_table(

@@ -20,7 +20,7 @@ from finegraph.cli.terminal import console, count, print_json, print_pairs, prin
 if TYPE_CHECKING:
     from finegraph.errors import ImageFileError
     from finegraph.workflows.index import IndexReport
-    from finegraph.workflows.index_upkeep import IndexFacts
+    from finegraph.workflows.indexing.index_upkeep import IndexFacts
 
 MAKE = "make"
 _KEPT = f"the photos that are in the index are kept; {GOES_ON}"
@@ -121,7 +121,7 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove photos; their files are not touched."""
-    from finegraph.workflows.index_upkeep import remove_photos
+    from finegraph.workflows.indexing.index_upkeep import remove_photos
 
     gone = remove_photos(index, photos or (), labels=label or (), missing=missing, most_missing=yes)
     if as_json:
@@ -136,7 +136,7 @@ def compact(index: IndexFolder, as_json: Json = False) -> None:
 
     The lists of the approximate search are made anew.
     """
-    from finegraph.workflows.index_upkeep import compact_index
+    from finegraph.workflows.indexing.index_upkeep import compact_index
 
     _print_facts(compact_index(index), as_json)
 
@@ -144,7 +144,7 @@ def compact(index: IndexFolder, as_json: Json = False) -> None:
 @index_app.command(cls=Command)
 def show(index: IndexFolder, as_json: Json = False) -> None:
     """Say what is in an index."""
-    from finegraph.workflows.index_upkeep import describe_index
+    from finegraph.workflows.indexing.index_upkeep import describe_index
 
     _print_facts(describe_index(index), as_json)
 
@@ -159,7 +159,7 @@ def check(
 
     Exits with 1 where something is wrong.
     """
-    from finegraph.workflows.index_upkeep import check_index
+    from finegraph.workflows.indexing.index_upkeep import check_index
 
     with progress("photos") as told:
         found = check_index(index, photos=photos, progress=told)

@@ -42,7 +42,7 @@ def import_command(
 
     Only what differs is edited, as one action that can be undone. A store that is not there is made.
     """
-    from finegraph.workflows.label_files import import_into
+    from finegraph.workflows.labels.label_files import import_into
 
     result, notes = import_into(graph, file, person=person or _user(), database=database)
     _print_result(result, as_json)
@@ -63,9 +63,9 @@ def export_command(
 
     menu.db@120 is the store as it was after edit 120.
     """
-    from finegraph.workflows.label_files import export_file
-    from finegraph.workflows.label_stores import open_store
-    from finegraph.workflows.stored_labels import split_version
+    from finegraph.workflows.labels.graph_sources import split_version
+    from finegraph.workflows.labels.label_files import export_file
+    from finegraph.workflows.labels.label_stores import open_store
 
     place, version = split_version(graph)
     store, notes = open_store(place, database, write=False)
@@ -85,7 +85,7 @@ def history(
     as_json: Json = False,
 ) -> None:
     """Show the log, newest first."""
-    from finegraph.workflows.label_stores import open_store
+    from finegraph.workflows.labels.label_stores import open_store
 
     store, notes = open_store(graph, database, write=False)
     with store:
@@ -102,7 +102,7 @@ def undo(
     as_json: Json = False,
 ) -> None:
     """Undo an action of the log."""
-    from finegraph.workflows.label_stores import open_store
+    from finegraph.workflows.labels.label_stores import open_store
 
     store, notes = open_store(graph, database)
     with store:
@@ -117,7 +117,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show what differs from another graph or store to this one."""
-    from finegraph.workflows.label_files import diff_from
+    from finegraph.workflows.labels.label_files import diff_from
 
     found = diff_from(graph, other, database)
     if as_json:
@@ -132,7 +132,7 @@ def diff(
 
 def agreement(graph: Graph, kind: Kind = None, database: Database = None, as_json: Json = False) -> None:
     """Show how well people agree: Cohen's and Fleiss' kappa."""
-    from finegraph.workflows.label_stores import open_store
+    from finegraph.workflows.labels.label_stores import open_store
 
     store, notes = open_store(graph, database, write=False)
     with store:
@@ -147,7 +147,7 @@ def backup(
     as_json: Json = False,
 ) -> None:
     """Copy the whole store to a file, also while people edit."""
-    from finegraph.workflows.label_stores import open_store
+    from finegraph.workflows.labels.label_stores import open_store
 
     store, notes = open_store(graph, database, write=False)
     with store:

@@ -79,7 +79,7 @@ def search(
             f"making {printable(result.index)} was interrupted, so photos are missing; give the same command again"
         )
     if html is not None:
-        from finegraph.workflows.search_page import write_search_page
+        from finegraph.workflows.indexing.search_page import write_search_page
 
         write_search_page(result, html)
     if as_json:
@@ -92,7 +92,7 @@ def search(
 
 def _print(to: Console, result: SearchResult) -> None:
     """What was found, query after query."""
-    from finegraph.workflows.search_page import in_index_words
+    from finegraph.workflows.indexing.search_page import in_index_words
 
     for place, query in enumerate(result.queries):
         if place:

@@ -20,8 +20,8 @@ from finegraph.errors import DataError, ImageFileError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from finegraph.workflows.study.run import StudyOutcome
-    from finegraph.workflows.study.spec import Study
+    from finegraph.workflows.studies.spec import Study
+    from finegraph.workflows.study import StudyOutcome
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -49,14 +49,14 @@ def study(
 
     Writes every result, a summary with paired intervals, tables and figures. Running it again goes on where it stopped.
     """
-    from finegraph.workflows.study.spec import read_study
+    from finegraph.workflows.studies.spec import read_study
 
     read = read_study(file, data=data, graph=None if graph is None else str(graph))
     folder = out if out is not None else Path("runs") / f"study-{file.stem}"
     if list_cells:
         _list(read, folder, as_json)
         return
-    from finegraph.workflows.study.run import run_study
+    from finegraph.workflows.study import run_study
 
     try:
         with interruptible(f"the cells that are done are kept; {GOES_ON}"), StudyDisplay(quiet=as_json) as display:
@@ -79,8 +79,8 @@ def study(
 
 def _list(read: Study, folder: Path, as_json: bool) -> None:
     """The cells of a study and which are done."""
-    from finegraph.workflows.study.cells import plan
-    from finegraph.workflows.study.folder import FREE, StudyFolder
+    from finegraph.workflows.studies.grid import plan
+    from finegraph.workflows.studies.study_folder import FREE, StudyFolder
 
     place = StudyFolder(folder)
     place.refuse_another(read, (*FREE, "data", "graph"))  # photos need not be named to look at a list
@@ -108,7 +108,7 @@ def _print(to: Console, read: Study, outcome: StudyOutcome) -> None:
     if outcome.summary is None:
         to.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command goes on")
         return
-    from finegraph.workflows.study.tables import by_method, difference_text, place_text, value_text
+    from finegraph.workflows.studies.markdown_tables import by_method, difference_text, place_text, value_text
 
     facts = outcome.about["data"]
     to.print(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from finegraph.workflows.train import TrainResult
-    from finegraph.workflows.training_data import TrainingData
+    from finegraph.workflows.training.training_data import TrainingData
 
 
 class TrainingDisplay:

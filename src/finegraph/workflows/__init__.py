@@ -1,1 +1,4 @@
-"""One plain function per verb. The command line and the web are thin doors to these."""
+"""One plain function per command, in the file of its name; the folders hold the steps they are made of.
+
+The command line and the web server only ask, call these and print.
+"""

@@ -13,7 +13,7 @@ from finegraph.data.findings import write_findings
 from finegraph.data.samples import Samples
 from finegraph.data.sources import parse_source, read_samples, source_graph
 from finegraph.graph import LabelGraph
-from finegraph.workflows.stored_labels import read_graph_of
+from finegraph.workflows.labels.graph_sources import read_graph_of
 
 
 def check_data(

@@ -36,13 +36,13 @@ from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.evaluation_details import PHOTOS_DIGEST, FoundDetails, gather_details
-from finegraph.workflows.evaluation_folder import check_name, default_name, write_evaluation
-from finegraph.workflows.evaluation_retrieval import judged_retrieval
-from finegraph.workflows.held_out import Parts, parts_of_run
-from finegraph.workflows.similar_photos import FeatureSettings, place_of_features
-from finegraph.workflows.stored_labels import is_store, labels_of_run
-from finegraph.workflows.training_data import photos_digest, uses_image_labels
+from finegraph.workflows.evaluation.evaluation_folder import check_name, default_name, write_evaluation
+from finegraph.workflows.evaluation.photo_retrieval import judged_retrieval
+from finegraph.workflows.evaluation.report_details import PHOTOS_DIGEST, FoundDetails, gather_details
+from finegraph.workflows.indexing.similar_photos import FeatureSettings, place_of_features
+from finegraph.workflows.labels.graph_sources import is_store, labels_of_run
+from finegraph.workflows.training.held_out import Parts, parts_of_run
+from finegraph.workflows.training.training_data import photos_digest, uses_image_labels
 
 ALL = "all"
 """In place of a split: every photo."""

@@ -16,7 +16,7 @@ from finegraph.graph.faults import Fault
 from finegraph.graph.files import check_graph_file, read_graph
 from finegraph.graph.lint import lint
 from finegraph.graph.text_file import write_text
-from finegraph.workflows.stored_labels import is_graph_file, read_graph_of, shown_place
+from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_place
 
 NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-ending"})
 """Rules that say that there is nothing to check."""

@@ -35,7 +35,7 @@ from finegraph.search.nearest import unit_rows
 from finegraph.search.projection import SAMPLE, check_projection, fit_projection
 from finegraph.search.state import STATE, IndexState, read_state
 from finegraph.search.writer import Identity, IndexWriter, Place
-from finegraph.workflows.index_photos import identity_of, read_photos, roots_of
+from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of
 from finegraph.workflows.stored_features import stored_features
 
 PART, FIRST_PART = 2048, 256

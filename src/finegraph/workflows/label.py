@@ -22,9 +22,9 @@ from finegraph.errors import InputError, UnknownNameError, unknown_name
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.checks import photo_fault
 from finegraph.labelling.store.renames import Rename, present_names
-from finegraph.workflows.label_stores import open_store
-from finegraph.workflows.label_suggestions import SuggestionCounts, make_suggestions
-from finegraph.workflows.stored_labels import photo_key, source_folder, with_present_names
+from finegraph.workflows.labels.graph_sources import photo_key, source_folder, with_present_names
+from finegraph.workflows.labels.label_stores import open_store
+from finegraph.workflows.labels.label_suggestions import SuggestionCounts, make_suggestions
 
 Progress = Callable[[int, int], None]
 _MOST_BAD = 3

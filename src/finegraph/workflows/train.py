@@ -24,10 +24,9 @@ from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.evaluation_details import BAD_TRAINING, PHOTOS_DIGEST
-from finegraph.workflows.held_out import ChooseParts, keep_parts, new_parts, parts_of_run
-from finegraph.workflows.similar_photos import TrainingFeatures
-from finegraph.workflows.stored_labels import (
+from finegraph.workflows.evaluation.report_details import BAD_TRAINING, PHOTOS_DIGEST
+from finegraph.workflows.indexing.similar_photos import TrainingFeatures
+from finegraph.workflows.labels.graph_sources import (
     StoredLabels,
     at_version,
     is_store,
@@ -37,9 +36,10 @@ from finegraph.workflows.stored_labels import (
     shown_place,
     version_of,
 )
-from finegraph.workflows.train_calibration import CalibratedModel, calibrate_trained
-from finegraph.workflows.train_report import Trained, report_trained
-from finegraph.workflows.training_data import (
+from finegraph.workflows.training.calibration import CalibratedModel, calibrate_trained
+from finegraph.workflows.training.held_out import ChooseParts, keep_parts, new_parts, parts_of_run
+from finegraph.workflows.training.train_report import Trained, report_trained
+from finegraph.workflows.training.training_data import (
     TrainingData,
     make_network,
     make_views,
@@ -47,8 +47,8 @@ from finegraph.workflows.training_data import (
     read_training_data,
     with_whole_paths,
 )
-from finegraph.workflows.tune_all import tune_all
-from finegraph.workflows.tune_head import Stage, tune_head
+from finegraph.workflows.training.tune_all import tune_all
+from finegraph.workflows.training.tune_head import Stage, tune_head
 
 
 class TrainWatcher(Watcher, Protocol):

@@ -16,8 +16,8 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.loop import Run, Validation, Watcher, train
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.training_data import TrainingData
-from finegraph.workflows.validation import validate
+from finegraph.workflows.training.training_data import TrainingData
+from finegraph.workflows.training.validation import validate
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from torch import Tensor
 from finegraph.evaluation.metrics import truth_rank
 from finegraph.evaluation.relations import UNJUDGED, judge_kind
 from finegraph.graph import LabelGraph
-from finegraph.workflows.study.heads import Answer, Model
-from finegraph.workflows.study.photos import Part, kind_groups
+from finegraph.workflows.studies.head_fits import Answer, Model
+from finegraph.workflows.studies.photo_sets import Part, kind_groups
 
 KIND = "kind:"
 TIMES = ("seconds_fit", "ms_forward", "ms_backward")

@@ -15,7 +15,7 @@ from pathlib import Path
 from finegraph.errors import DamagedStoreError, GraphError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.labelling import EditResult, LabelStore
-from finegraph.workflows.stored_labels import is_store, shown_place, split_version
+from finegraph.workflows.labels.graph_sources import is_store, shown_place, split_version
 
 GRAPH_ENDINGS = (".csv", ".json")
 IMPORTER = "import"

@@ -14,8 +14,8 @@ from finegraph.errors import DataError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.held_out import ChooseParts, new_parts
-from finegraph.workflows.stored_labels import StoredLabels, read_stored
+from finegraph.workflows.labels.graph_sources import StoredLabels, read_stored
+from finegraph.workflows.training.held_out import ChooseParts, new_parts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
     RUN/evaluations/NAME/result.json        the figures; docs/evaluation.md has every name
                          samples.csv        what was answered to each photo
                          calibration.json   what was fitted, where something was
-                         graph.json, details.json, *.safetensors   what a report needs; see evaluation_details.py
+                         graph.json, details.json, *.safetensors   what a report needs; see report_details.py
 
 It is written when it is complete, in one step, and never replaces another.
 """
@@ -26,7 +26,7 @@ from finegraph.files.durable import temporary_in
 from finegraph.graph.text_file import write_text
 from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.workflows.evaluation_details import FoundDetails, write_details
+from finegraph.workflows.evaluation.report_details import FoundDetails, write_details
 
 _NAME = re.compile(r"\w[\w.+=-]*")
 

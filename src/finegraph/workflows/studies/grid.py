@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from finegraph.workflows.study.spec import ALL, WITHOUT_KINDS, Study
+from finegraph.workflows.studies.spec import ALL, WITHOUT_KINDS, Study
 
 _COST = {"softmax": 1.0, "softmax-marginal": 1.3, "independent": 1.8, "bipartite": 1.5, "bipartite-two": 2.5}
 
@@ -21,7 +21,7 @@ class Cell:
     """One thing to fit.
 
     Attributes:
-        head: see `finegraph.workflows.study.spec.HEADS`.
+        head: see `finegraph.workflows.studies.spec.HEADS`.
         kinds: the name of the set; empty for heads without kinds.
         amount: photos per class, a share, or all.
         seed: of the draw.

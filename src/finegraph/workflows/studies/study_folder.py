@@ -34,8 +34,8 @@ from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.files.sealed_json import seal, unseal
 from finegraph.files.toml_text import toml_text
 from finegraph.graph.text_file import write_text
-from finegraph.workflows.study.cells import Cell
-from finegraph.workflows.study.spec import Study, study_of
+from finegraph.workflows.studies.grid import Cell
+from finegraph.workflows.studies.spec import Study, study_of
 
 COLUMNS = ("head", "kinds", "amount", "seed", "split", "views", "box", "metric", "value")
 FREE = ("title",)

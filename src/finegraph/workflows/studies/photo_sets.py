@@ -30,8 +30,8 @@ from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.nn.backbones.build import BACKBONES, TIMM
 from finegraph.nn.backbones.weights import default_weights
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.study.spec import ALL, EVERY_KIND, TEST, Study
-from finegraph.workflows.training_data import make_views
+from finegraph.workflows.studies.spec import ALL, EVERY_KIND, TEST, Study
+from finegraph.workflows.training.training_data import make_views
 
 Told = Callable[[str, int, int], None]
 """Is told the name of a stage, how much of it is done, and of how much."""

@@ -16,8 +16,8 @@ from finegraph.evaluation.photos import CalibrationFit, calibrate_photos, calibr
 from finegraph.model.features import Features, extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.training_data import TrainingData
-from finegraph.workflows.tune_head import Stage
+from finegraph.workflows.training.training_data import TrainingData
+from finegraph.workflows.training.tune_head import Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,15 +23,15 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.study.cells import Cell
-from finegraph.workflows.study.folder import StudyFolder
-from finegraph.workflows.study.heads import answer_of
-from finegraph.workflows.study.measure import PerPhoto, joined, judged
-from finegraph.workflows.study.photos import StudyData, Told
-from finegraph.workflows.study.spec import Study
+from finegraph.workflows.studies.grid import Cell
+from finegraph.workflows.studies.head_fits import answer_of
+from finegraph.workflows.studies.measure import PerPhoto, joined, judged
+from finegraph.workflows.studies.photo_sets import StudyData, Told
+from finegraph.workflows.studies.spec import Study
+from finegraph.workflows.studies.study_folder import StudyFolder
 from finegraph.workflows.train import choose_device
-from finegraph.workflows.training_data import TrainingData, make_network, make_views
-from finegraph.workflows.tune_all import tune_all
+from finegraph.workflows.training.training_data import TrainingData, make_network, make_views
+from finegraph.workflows.training.tune_all import tune_all
 
 
 class StoppedError(Exception):

@@ -16,8 +16,8 @@ from finegraph.labelling import Diff, EditResult, LabelStore
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.label_studio import parse_tasks
 from finegraph.labelling.questions.reading import Format
-from finegraph.workflows.label_stores import has_store, new_store, open_store, refuse_two
-from finegraph.workflows.stored_labels import is_store, read_graph_of, split_version
+from finegraph.workflows.labels.graph_sources import is_store, read_graph_of, split_version
+from finegraph.workflows.labels.label_stores import has_store, new_store, open_store, refuse_two
 
 FileFormat = Literal["graph", "label-studio", "photos"]
 

@@ -25,8 +25,8 @@ from finegraph.evaluation.intervals import (
     paired_interval,
     verdict,
 )
-from finegraph.workflows.study.folder import CellResult
-from finegraph.workflows.study.measure import LESS_IS_BETTER
+from finegraph.workflows.studies.measure import LESS_IS_BETTER
+from finegraph.workflows.studies.study_folder import CellResult
 
 SUMMARY_COLUMNS = (
     "head", "kinds", "amount", "split", "views", "box", "metric", "mean", "sd", "draws", "low", "high", "interval",

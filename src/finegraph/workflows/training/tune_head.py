@@ -27,9 +27,9 @@ from finegraph.model.fitting.selection import deal_folds, default_grid, grid_set
 from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.similar_photos import TrainingFeatures
-from finegraph.workflows.training_data import TrainingData
-from finegraph.workflows.validation import Tally
+from finegraph.workflows.indexing.similar_photos import TrainingFeatures
+from finegraph.workflows.training.training_data import TrainingData
+from finegraph.workflows.training.validation import Tally
 
 Stage = Callable[[str], Callable[[int, int], None]]
 """Given the name of a stage, such as "features", who is told how far it is."""

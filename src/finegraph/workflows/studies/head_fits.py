@@ -29,8 +29,8 @@ from finegraph.inference import Posterior
 from finegraph.model.fitting import Fit, FitSettings, fit_head
 from finegraph.model.fitting.selection import default_grid, grid_settings, search
 from finegraph.nn import BipartiteHead, SoftmaxHead
-from finegraph.workflows.study.photos import Part
-from finegraph.workflows.study.timing import batch_of, head_loss, softmax_loss, step_milliseconds
+from finegraph.workflows.studies.photo_sets import Part
+from finegraph.workflows.studies.timing import batch_of, head_loss, softmax_loss, step_milliseconds
 
 _TOLERANCE = 1e-3
 """As in `finegraph train`: ten times nearer takes twice as long and changes no figure."""
@@ -88,7 +88,7 @@ def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Pa
     """Choose the settings of a head and fit it.
 
     Args:
-        head: see `finegraph.workflows.study.spec.HEADS`.
+        head: see `finegraph.workflows.studies.spec.HEADS`.
         graph: with all kinds that are measured.
         kinds: those that the head learns from.
         train: what to fit.

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from finegraph.data.samples import Samples
-from finegraph.workflows.study.folder import CellResult
-from finegraph.workflows.study.photos import StudyData
+from finegraph.workflows.studies.photo_sets import StudyData
+from finegraph.workflows.studies.study_folder import CellResult
 
 FREQUENCY_COLUMNS = (
     "head", "kinds", "amount", "split", "views", "box", "photos_from", "photos_to", "classes", "photos", "top1",

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from finegraph.inference import joint_loss
 from finegraph.nn import BipartiteHead, SoftmaxHead
-from finegraph.workflows.study.photos import Part
+from finegraph.workflows.studies.photo_sets import Part
 
 BATCH = 128
 _WARM, _TIMED = 3, 12

@@ -37,17 +37,17 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.text_file import write_text
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.evaluation_pictures import evaluated_pictures, training_pictures
-from finegraph.workflows.held_out import parts_of_run
-from finegraph.workflows.similar_photos import (
+from finegraph.workflows.evaluation.kept_pictures import evaluated_pictures, training_pictures
+from finegraph.workflows.indexing.similar_photos import (
     FeatureSettings,
     Similar,
     TrainingFeatures,
     similar_of_photos,
     similar_of_training,
 )
-from finegraph.workflows.stored_labels import is_store, labels_of_run, source_folder
-from finegraph.workflows.training_data import TrainingData, photos_digest, read_training_data
+from finegraph.workflows.labels.graph_sources import is_store, labels_of_run, source_folder
+from finegraph.workflows.training.held_out import parts_of_run
+from finegraph.workflows.training.training_data import TrainingData, photos_digest, read_training_data
 
 FORMAT, VERSION = "finegraph.evaluation.details", 1
 BAD_TRAINING = "bad_training_photos"

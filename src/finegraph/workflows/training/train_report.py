@@ -20,12 +20,12 @@ from finegraph.model.features import Features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.evaluation_details import gather_details
-from finegraph.workflows.evaluation_folder import default_name, write_evaluation
+from finegraph.workflows.evaluation.evaluation_folder import default_name, write_evaluation
+from finegraph.workflows.evaluation.report_details import gather_details
+from finegraph.workflows.indexing.similar_photos import FeatureSettings, TrainingFeatures, place_of_features
 from finegraph.workflows.report import DEFAULT_NAME, write_report
-from finegraph.workflows.similar_photos import FeatureSettings, TrainingFeatures, place_of_features
-from finegraph.workflows.training_data import TrainingData
-from finegraph.workflows.tune_head import Stage
+from finegraph.workflows.training.training_data import TrainingData
+from finegraph.workflows.training.tune_head import Stage
 
 _GALLERY = 80
 """How many photos of each sort are explained; fewer than an evaluation explains, as people wait for the end here."""

@@ -24,16 +24,16 @@ from finegraph.graph.text_file import write_text
 from finegraph.reports.study_figures import draw_study
 from finegraph.training.loop import Watcher
 from finegraph.workflows.report import write_report
-from finegraph.workflows.study.cells import Cell, Estimate, plan, seeds_of
-from finegraph.workflows.study.fine_tuning import StoppedError, drop_checkpoints, fine_tune
-from finegraph.workflows.study.folder import CellResult, StudyFolder
-from finegraph.workflows.study.frequency import FREQUENCY_COLUMNS, by_frequency
-from finegraph.workflows.study.heads import fit_study_head
-from finegraph.workflows.study.measure import PerPhoto, means, measure
-from finegraph.workflows.study.photos import StudyData, StudyFeatures, read_study_data, study_features
-from finegraph.workflows.study.spec import Study
-from finegraph.workflows.study.summary import SUMMARY_COLUMNS, Summary, summarise
-from finegraph.workflows.study.tables import TRAIN, bad_photos_text, tables_text
+from finegraph.workflows.studies.fine_tuning import StoppedError, drop_checkpoints, fine_tune
+from finegraph.workflows.studies.frequency import FREQUENCY_COLUMNS, by_frequency
+from finegraph.workflows.studies.grid import Cell, Estimate, plan, seeds_of
+from finegraph.workflows.studies.head_fits import fit_study_head
+from finegraph.workflows.studies.markdown_tables import TRAIN, bad_photos_text, tables_text
+from finegraph.workflows.studies.measure import PerPhoto, means, measure
+from finegraph.workflows.studies.photo_sets import StudyData, StudyFeatures, read_study_data, study_features
+from finegraph.workflows.studies.spec import Study
+from finegraph.workflows.studies.study_folder import CellResult, StudyFolder
+from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, Summary, summarise
 
 
 class StudyWatcher(Watcher, Protocol):

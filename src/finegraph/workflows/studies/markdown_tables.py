@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from finegraph.workflows.study.cells import amount_text, largest
-from finegraph.workflows.study.frequency import band_text
-from finegraph.workflows.study.measure import KIND, LESS_IS_BETTER
-from finegraph.workflows.study.spec import HEADS, Study
-from finegraph.workflows.study.summary import BASELINE, Summary
+from finegraph.workflows.studies.frequency import band_text
+from finegraph.workflows.studies.grid import amount_text, largest
+from finegraph.workflows.studies.measure import KIND, LESS_IS_BETTER
+from finegraph.workflows.studies.spec import HEADS, Study
+from finegraph.workflows.studies.study_summary import BASELINE, Summary
 
 TRAIN = "train"
 """What times stand with, in place of a split that is measured on."""

@@ -21,7 +21,7 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.records.kept_json import read_kept, write_kept
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
-from finegraph.workflows.stored_labels import photo_key, source_folder
+from finegraph.workflows.labels.graph_sources import photo_key, source_folder
 
 _FORMAT = {"format": "finegraph.photos", "version": 1}
 

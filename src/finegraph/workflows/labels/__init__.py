@@ -1,0 +1,1 @@
+"""Where labels are: files, stores and graphs wherever they are, and suggestions for the cells of a store."""

@@ -1,0 +1,1 @@
+"""The steps of `finegraph train`: data, tuning of the head or of the whole network, validation, calibration, report."""
