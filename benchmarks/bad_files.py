@@ -31,13 +31,13 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from finegraph.data.check import check_samples
+from finegraph.data.checks.photo_check import check_samples
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import GraphFileError
 from finegraph.evaluation import evaluate_photos
-from finegraph.graph.csv_writer import format_csv
-from finegraph.graph.files import read_graph
-from finegraph.graph.json_file import canonical_json
+from finegraph.graph.formats.csv_writer import format_csv
+from finegraph.graph.formats.graph_files import read_graph
+from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.nn.backbones import build
 
 sys.path.extend(str(Path(__file__).parents[1] / "tests" / name) for name in (".", "data", "graph", "web"))

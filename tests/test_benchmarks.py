@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finegraph.data.findings import Finding
+from finegraph.data.checks.photo_findings import Finding
 from reports.made_up_runs import made_up_graph, make_run
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"

@@ -7,8 +7,8 @@ from PIL import Image
 
 from finegraph.cli import data as data_commands
 from finegraph.data.menu import Menu
-from finegraph.data.menu import files as menu_files
-from finegraph.data.menu import menu as menu_module
+from finegraph.data.menu import drawn_menu as menu_module
+from finegraph.data.menu import photo_writer as menu_files
 from finegraph.data.menu.sizes import SIZES, Size
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError

@@ -12,7 +12,7 @@ from finegraph.data.menu.plating import WAYS, Portion
 from finegraph.data.menu.restaurants import RESTAURANTS
 from finegraph.data.menu.sauces import SAUCES
 from finegraph.data.menu.scene import Moment, Serving, draw_scene
-from finegraph.data.menu.tables import TABLES
+from finegraph.data.menu.table_tops import TABLES
 from finegraph.data.menu.vessels import SHAPES
 
 NAMES = [one.name for one in INGREDIENTS]

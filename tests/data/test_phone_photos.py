@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from finegraph.data import images
-from finegraph.data.check import check_samples
+from finegraph.data.checks.photo_check import check_samples
 from finegraph.data.images import decode_image, read_image
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError, ImageFileError
-from finegraph.graph.builders import photo_files
+from finegraph.graph.builders import photo_names as photo_files
 from finegraph.web.decode_worker import decode
 
 SAVED = {"heic": "HEIF", "heif": "HEIF", "hif": "HEIF", "avif": "AVIF"}

@@ -9,8 +9,8 @@ from data_files import save
 from layouts import PHOTOS, write_cub, write_manifest, write_photos
 
 from finegraph.data import Box, Sample, Samples, read_samples
-from finegraph.data.cub import read_cub
-from finegraph.data.folders import read_folders
+from finegraph.data.layouts.cub import read_cub
+from finegraph.data.layouts.folders import read_folders
 from finegraph.data.sources import source_graph
 from finegraph.errors import DataError, DataFileError, GraphError, InputError, UnknownNameError
 
@@ -255,7 +255,7 @@ def test_attributes_are_read_in_pieces(cub_with_attributes, monkeypatch):
     lines[13] += " 7 7"
     (cub_with_attributes / "attributes" / "image_attribute_labels.txt").write_text("\n".join(lines))
     whole = read_cub(cub_with_attributes, certainty=1)
-    monkeypatch.setattr("finegraph.data.cub_attributes._PIECE", 50)
+    monkeypatch.setattr("finegraph.data.layouts.cub_attributes._PIECE", 50)
     pieces = read_cub(cub_with_attributes, certainty=1)
     assert pieces == whole
     assert pieces.notes == whole.notes

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 
 from finegraph import Kind, LabelGraph
 from finegraph.errors import GraphError, GraphFileError
-from finegraph.graph.csv_file import parse_csv
-from finegraph.graph.csv_rows import MOST_COLUMNS
-from finegraph.graph.csv_writer import format_csv
-from finegraph.graph.files import read_graph
+from finegraph.graph.formats.csv_reader import parse_csv
+from finegraph.graph.formats.csv_rows import MOST_COLUMNS
+from finegraph.graph.formats.csv_writer import format_csv
+from finegraph.graph.formats.graph_files import read_graph
 
 MENU = """\
 fine,dish,restaurant,ingredient,served,spicy

@@ -7,8 +7,8 @@ import pytest
 
 from finegraph.errors import InputError, UnknownNameError
 from finegraph.graph import Kind, LabelGraph
-from finegraph.graph.draw import PALETTE, draw_svg
-from finegraph.graph.text_width import shorten, text_width
+from finegraph.graph.drawing.svg_drawing import PALETTE, draw_svg
+from finegraph.graph.drawing.text_width import shorten, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [

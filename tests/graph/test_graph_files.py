@@ -7,8 +7,8 @@ import pytest
 
 from finegraph import LabelGraph
 from finegraph.errors import GraphFileError
-from finegraph.graph import text_file
-from finegraph.graph.files import check_graph_file, read_graph, write_graph
+from finegraph.graph.formats import text_file
+from finegraph.graph.formats.graph_files import check_graph_file, read_graph, write_graph
 
 GRAPH = LabelGraph.from_table({"a": {"dish": "p", "hot": True}, "b": {"dish": "q", "hot": False}})
 OTHER = LabelGraph(["x", "y"])

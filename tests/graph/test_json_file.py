@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from finegraph import Kind, LabelGraph
 from finegraph.errors import GraphFileError
-from finegraph.graph.json_file import canonical_json, graph_from_json
-from finegraph.graph.json_reader import parse_json
+from finegraph.graph.formats.json_reader import parse_json
+from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
 
 
 def content(**changes):

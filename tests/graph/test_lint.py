@@ -6,7 +6,7 @@ from graph_strategies import graphs
 from hypothesis import given, settings
 
 from finegraph import Kind, LabelGraph
-from finegraph.graph.csv_file import parse_csv
+from finegraph.graph.formats.csv_reader import parse_csv
 from finegraph.graph.lint import RULES, lint
 
 

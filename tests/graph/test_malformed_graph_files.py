@@ -15,9 +15,9 @@ import pytest
 
 from finegraph import LabelGraph
 from finegraph.errors import GraphFileError
-from finegraph.graph.csv_writer import format_csv
-from finegraph.graph.files import read_graph, write_graph
-from finegraph.graph.json_file import canonical_json
+from finegraph.graph.formats.csv_writer import format_csv
+from finegraph.graph.formats.graph_files import read_graph, write_graph
+from finegraph.graph.formats.json_writer import canonical_json
 
 FILES = int(os.environ.get("FINEGRAPH_MALFORMED", "400"))
 WORDS = (" & ", "::", "\\|", '""', "yes", "#labels", "null", "true", ":0.5", "\u0301", "\0")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from finegraph.graph import LabelGraph
-from finegraph.graph.draw import draw_svg
-from finegraph.graph.sample_fine import sample_fine
+from finegraph.graph.drawing.sample_fine import sample_fine
+from finegraph.graph.drawing.svg_drawing import draw_svg
 
 
 def shares(sizes, count):

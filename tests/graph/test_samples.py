@@ -2,8 +2,8 @@ from importlib.resources import files
 
 import numpy as np
 
-from finegraph.graph.files import check_graph_file
-from finegraph.graph.samples import SAMPLE_MENU, sample_menu
+from finegraph.graph.formats.graph_files import check_graph_file
+from finegraph.graph.sample_menu import SAMPLE_MENU, sample_menu
 
 
 def test_size():

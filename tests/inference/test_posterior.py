@@ -6,7 +6,7 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import EvidenceError, InputError, ShapeError, UnknownNameError
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.inference import marginals
 from reference import enumeration as ref
 from reference.random_graphs import random_graph, random_graphs, random_scores

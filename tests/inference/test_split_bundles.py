@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.inference import split
 from finegraph.inference.explain import links_of
 

@@ -13,7 +13,7 @@ import tiny_classifier
 from finegraph import LabelGraph, __version__
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ExportError, MissingExtraError
-from finegraph.graph.json_file import graph_from_json
+from finegraph.graph.formats.json_writer import graph_from_json
 from finegraph.model.export import names, network_nodes, onnx_file, runners
 from finegraph.model.export.check import LIMIT, compare
 from finegraph.model.export.metadata import metadata_of

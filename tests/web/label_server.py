@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import uvicorn
 from PIL import Image, ImageDraw
 
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.label import create_label_app
 from finegraph.workflows.label import open_session
 

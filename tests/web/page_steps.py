@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import tiny_classifier as tiny
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.words import percent
 

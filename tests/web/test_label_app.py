@@ -13,7 +13,7 @@ from PIL import Image
 
 from finegraph.errors import InputError, LabelStoreError
 from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.labelling import AddLabel, Proposal, RemoveFine, RenameFine, RenameKind, RenameLabel
 from finegraph.web.label import agreements, conflicts, listings, serve_label
 from finegraph.web.label.live_check import LiveCheck

@@ -10,7 +10,7 @@ from label_hands import SHUMAI, TOFU, blind, enter, focused_kind, press, saved, 
 from label_server import menu_session, serving
 from playwright.sync_api import expect
 
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.label import create_label_app
 from serving import until
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from label_server import menu_session, serving
 
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 
 TOFU = "mapo tofu @ Chef Yu"
 

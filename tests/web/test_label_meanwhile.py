@@ -8,7 +8,7 @@ from label_hands import TOFU, Held, blind, enter, focused_class, focused_kind, p
 from label_server import serving
 from playwright.sync_api import expect
 
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.labelling import (
     AddFine,
     AddLabel,

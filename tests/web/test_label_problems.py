@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from label_server import menu_session, serving
 
 from finegraph.errors import DamagedStoreError
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.labelling import LabelStore
 from finegraph.web.label import app as label
 from finegraph.web.label.health import StoreHealth

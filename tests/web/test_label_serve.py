@@ -10,7 +10,7 @@ import sys
 
 import httpx
 
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.server import listen
 
 

@@ -7,8 +7,8 @@ from page_steps import another_model, choose, expected, expected_of, give, held,
 
 import tiny_classifier as tiny
 from finegraph.graph import LabelGraph
-from finegraph.graph.json_file import canonical_json, graph_from_json
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.search.state import STATE
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.searching import PhotoIndex

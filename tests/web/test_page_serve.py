@@ -9,7 +9,7 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph.graph import LabelGraph
-from finegraph.graph.samples import sample_menu
+from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.security import Security
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.words import answer_words, percent

@@ -17,8 +17,8 @@ from finegraph.cli.terminal import console, count, print_json, print_pairs, prin
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from finegraph.data.check import DataCheck
-    from finegraph.data.findings import Finding
+    from finegraph.data.checks.photo_check import DataCheck
+    from finegraph.data.checks.photo_findings import Finding
     from finegraph.workflows.menu import MenuFiles
 
 data_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check photos, and make photos to try things with.")

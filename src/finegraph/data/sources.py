@@ -13,11 +13,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from finegraph.data.cars import read_cars
-from finegraph.data.cub import read_cub
-from finegraph.data.folders import read_folders
-from finegraph.data.grocery import read_grocery
-from finegraph.data.manifest import read_manifest
+from finegraph.data.layouts.cars import read_cars
+from finegraph.data.layouts.cub import read_cub
+from finegraph.data.layouts.folders import read_folders
+from finegraph.data.layouts.grocery import read_grocery
+from finegraph.data.layouts.manifest import read_manifest
 from finegraph.data.samples import Samples
 from finegraph.errors import DataError, near_matches, near_paths
 from finegraph.graph.builders import (

@@ -20,7 +20,7 @@ from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sure import Sure
 from finegraph.evaluation.temperature import TemperatureFit
 from finegraph.evaluation.unknown import Unknown
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 
 FORMAT = "finegraph.evaluation"
 VERSION = 1

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.data.findings import defused
+from finegraph.data.checks.photo_findings import defused
 from finegraph.data.samples import Samples
 from finegraph.evaluation.metrics import Numbers
 from finegraph.evaluation.relations import Indices, Judgements, judge_fine
 from finegraph.evaluation.sure import FINE_LEVEL, NOTHING, Statements
 from finegraph.graph import LabelGraph
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 
 COLUMNS = (
     "path",

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.errors import unknown_name
-from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.kind import FloatArray, IntArray, Kind
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
 
 Form = Literal["one of", "yes or no", "group"]

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
-from finegraph.graph.columns import cells_of, kinds_of_column
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray, Kind, UnknownPrior
+from finegraph.graph.kind_columns import cells_of, kinds_of_column
 from finegraph.graph.names import name_fault, unicode_twins
 
 if TYPE_CHECKING:
@@ -130,13 +130,13 @@ class LabelGraph:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LabelGraph:
         """Read a graph file, CSV or JSON by the ending of its name. All faults of the file come in one error."""
-        from finegraph.graph.files import read_graph
+        from finegraph.graph.formats.graph_files import read_graph
 
         return read_graph(path)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the graph as CSV or JSON by the ending of the name; reading it again gives an equal graph."""
-        from finegraph.graph.files import write_graph
+        from finegraph.graph.formats.graph_files import write_graph
 
         write_graph(self, path)
 
@@ -244,7 +244,7 @@ class LabelGraph:
     @cached_property
     def digest(self) -> str:
         """A fingerprint of all names, their order and all edges; saved with weights made for this graph."""
-        from finegraph.graph.json_file import canonical_json
+        from finegraph.graph.formats.json_writer import canonical_json
 
         return hashlib.sha256(canonical_json(self).encode()).hexdigest()
 

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.faults import Fault, first_few, shorten
 from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.lint_partitions import groups_not_told_apart, partition_key
 from finegraph.graph.names import fold

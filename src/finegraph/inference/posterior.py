@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from finegraph.errors import EvidenceError, InputError, ShapeError
 from finegraph.graph import LabelGraph
-from finegraph.graph.json_file import canonical_json
+from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.inference.answers import Answer, Explanation, Question, Statement
 from finegraph.inference.evidence import evidence_log_prob, log_likelihood
 from finegraph.inference.explain import PosteriorParts, explain
@@ -482,7 +482,7 @@ def _unflatten(values: Any, graph: LabelGraph) -> Posterior:
 
 
 def _graph_from_context(text: Any) -> LabelGraph:
-    from finegraph.graph.json_file import graph_from_json
+    from finegraph.graph.formats.json_writer import graph_from_json
 
     return graph_from_json(text)
 

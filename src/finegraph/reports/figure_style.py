@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from finegraph.files.durable import write_over
-from finegraph.graph.text_width import shorten
+from finegraph.graph.drawing.text_width import shorten
 from finegraph.reports.run_results import RunResults
 
 GOOD, BAD, BAR = "#007a5a", "#a63f00", "#4a7fa5"

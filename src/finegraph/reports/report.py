@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finegraph.graph.draw import draw_svg
+from finegraph.graph.drawing.svg_drawing import draw_svg
 from finegraph.reports import sections
 from finegraph.reports.comparison import baseline_of, on_common_photos, told_apart
 from finegraph.reports.html_page import render_page

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from finegraph.graph.text_width import shorten, text_width
+from finegraph.graph.drawing.text_width import shorten, text_width
 
 WIDTH, HEIGHT = 360.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 12.0, 40.0

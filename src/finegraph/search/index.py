@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import IndexFolderError, InputError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.graph.json_reader import parse_json
+from finegraph.graph.formats.json_reader import parse_json
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.array_file import AGAIN, read_arrays, read_bytes

@@ -25,7 +25,7 @@ from finegraph.errors import IndexFolderError, InputError
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.graph import LabelGraph
-from finegraph.graph.json_file import canonical_json
+from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.search.array_file import ENDING, write_arrays, write_bytes
 from finegraph.search.columns import Columns, Segment, join, write_segment
 from finegraph.search.lists import MOST_EXACT, make_lists

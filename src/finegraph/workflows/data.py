@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from finegraph.data.check import DataCheck, check_samples
-from finegraph.data.findings import write_findings
+from finegraph.data.checks.photo_check import DataCheck, check_samples
+from finegraph.data.checks.photo_findings import write_findings
 from finegraph.data.samples import Samples
 from finegraph.data.sources import parse_source, read_samples, source_graph
 from finegraph.graph import LabelGraph

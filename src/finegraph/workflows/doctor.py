@@ -164,7 +164,7 @@ def _devices() -> str:
 
 def _sample_menu() -> str:
     """Whether the graph that ships with the package can be read."""
-    from finegraph.graph.samples import sample_menu
+    from finegraph.graph.sample_menu import sample_menu
 
     menu = sample_menu()
     return f"{len(menu)} fine labels, {len(menu.kinds)} kinds"

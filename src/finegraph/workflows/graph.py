@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from finegraph.errors import DataFileError, GraphFileError, InputError
 from finegraph.graph.describe import GraphSummary, describe
-from finegraph.graph.draw import draw_svg
+from finegraph.graph.drawing.svg_drawing import draw_svg
 from finegraph.graph.faults import Fault
-from finegraph.graph.files import check_graph_file, read_graph
+from finegraph.graph.formats.graph_files import check_graph_file, read_graph
+from finegraph.graph.formats.text_file import write_text
 from finegraph.graph.lint import lint
-from finegraph.graph.text_file import write_text
 from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_place
 
 NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-ending"})

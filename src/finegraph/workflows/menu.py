@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from finegraph.data.menu import SPLITS, Menu
-from finegraph.data.menu.files import is_whole, write_photos
+from finegraph.data.menu.photo_writer import is_whole, write_photos
 from finegraph.errors import DataError, InputError
 from finegraph.files.durable import is_temporary, reason_of, remove_stale
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 
 DRAWINGS = 1
 """Goes up whenever photos of the same seed come out otherwise."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from finegraph.data.images import open_photo
 from finegraph.errors import DataError, ImageFileError, InputError, UnknownNameError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.graph.builders.photo_files import is_photo, passed_over
+from finegraph.graph.builders.photo_names import is_photo, passed_over
 from finegraph.inference.evidence import FINE
 from finegraph.model import PhotoClassifier, Prediction
 

@@ -20,7 +20,7 @@ import torch
 
 from finegraph._version import __version__
 from finegraph.errors import SettingsError
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 from finegraph.reports.study_figures import draw_study
 from finegraph.training.loop import Watcher
 from finegraph.workflows.report import write_report

@@ -9,7 +9,7 @@
 numpy and Pillow are all it needs. Photos can be drawn in memory or written to files (`finegraph.workflows.menu`).
 """
 
-from finegraph.data.menu.menu import SPLITS, Menu, Photo
+from finegraph.data.menu.drawn_menu import SPLITS, Menu, Photo
 from finegraph.data.menu.sizes import SIZES
 
 __all__ = ["SIZES", "SPLITS", "Menu", "Photo"]

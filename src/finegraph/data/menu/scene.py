@@ -20,8 +20,8 @@ from finegraph.data.menu.plating import Piece, Plating, Portion, arrange
 from finegraph.data.menu.pools import VARIANTS, pool, shade_mask, steam
 from finegraph.data.menu.restaurants import Restaurant
 from finegraph.data.menu.surface import Colour
-from finegraph.data.menu.tables import SIDE as TABLE_SIDE
-from finegraph.data.menu.tables import table
+from finegraph.data.menu.table_tops import SIDE as TABLE_SIDE
+from finegraph.data.menu.table_tops import table
 from finegraph.data.menu.vessels import RADIUS, SHAPES, VIEWS, Vessel, vessel
 from finegraph.data.menu.vessels import SIDE as VESSEL_SIDE
 

@@ -22,9 +22,9 @@ import numpy as np
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph.builders.text_files import SourceFaults, read_lines
-from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.faults import FaultList
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, Kind
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import kind_name_fault, name_fault
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from finegraph.errors import EmptyGraphError, GraphError, InputError
-from finegraph.graph.builders.photo_files import PHOTO_SUFFIXES, is_photo
+from finegraph.graph.builders.photo_names import PHOTO_SUFFIXES, is_photo
 from finegraph.graph.builders.text_files import SourceFaults
-from finegraph.graph.columns import Cell, kinds_of_column
+from finegraph.graph.kind_columns import Cell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import name_fault
 

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from finegraph.graph.builders.text_files import SourceFaults, read_lines, read_text
-from finegraph.graph.csv_rows import rows
+from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import name_fault
 

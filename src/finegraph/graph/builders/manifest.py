@@ -22,10 +22,10 @@ from typing import Literal
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph.builders.text_files import read_text
-from finegraph.graph.columns import Cell, kinds_of_column
-from finegraph.graph.csv_rows import rows
 from finegraph.graph.faults import FaultList
+from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.kind import Kind
+from finegraph.graph.kind_columns import Cell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import RESERVED_KINDS, kind_name_fault, name_fault, unicode_twins
 

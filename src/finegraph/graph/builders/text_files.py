@@ -11,7 +11,7 @@ from pathlib import Path
 
 from finegraph.errors import FinegraphError, GraphFileError
 from finegraph.graph.faults import MOST_PRINTED, Fault, FaultList
-from finegraph.graph.text_file import decode
+from finegraph.graph.formats.text_file import decode
 
 
 class SourceFaults:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finegraph.errors import GraphError, InputError
-from finegraph.graph.cells import format_name, mask_escapes, parse_name, text_only, unescape
-from finegraph.graph.csv_rows import rows as csv_rows
 from finegraph.graph.faults import FaultList
+from finegraph.graph.formats.cells import format_name, mask_escapes, parse_name, text_only, unescape
+from finegraph.graph.formats.csv_rows import rows as csv_rows
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.checks import check_photo
 from finegraph.labelling.store.records import CellValue

@@ -11,9 +11,9 @@ import re
 import numpy as np
 
 from finegraph.graph import LabelGraph
-from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.faults import Fault
 from finegraph.graph.kind import BINARY_LABELS
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.lint import lint
 from finegraph.graph.lint_partitions import groups_not_told_apart
 from finegraph.labelling.store.catalogue import Catalogue

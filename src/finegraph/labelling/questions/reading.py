@@ -13,8 +13,8 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.graph.csv_writer import format_csv
-from finegraph.graph.json_file import canonical_json
+from finegraph.graph.formats.csv_writer import format_csv
+from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.labelling.exchange.diffing import diff_versions
 from finegraph.labelling.exchange.graphs import read_columns, read_graph
 from finegraph.labelling.exchange.label_studio import format_tasks

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import unknown_name
-from finegraph.graph.columns import Cell
 from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
+from finegraph.graph.kind_columns import Cell
 from finegraph.labelling.store.records import CellValue, KindInfo, Mode
 from finegraph.labelling.store.tables import kinds, labels, meta
 from finegraph.labelling.store.values import cell_of_value, encode, value_of_cell

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import ConflictError, GraphError, InputError
-from finegraph.graph.columns import GROUP_SEPARATOR
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.names import control_fault, kind_name_fault, name_fault, unicode_twins
 from finegraph.labelling.edits.plan import Plan, Planned
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry

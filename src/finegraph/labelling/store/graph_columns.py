@@ -15,8 +15,8 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from finegraph.graph import Kind, LabelGraph
-from finegraph.graph.columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
+from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.names import kind_name_fault, name_fault
 from finegraph.labelling.store.records import CellValue, Mode
 from finegraph.labelling.store.values import normalised, value_of_cell

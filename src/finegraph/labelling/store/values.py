@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from finegraph.errors import GraphError, InputError, unknown_name
-from finegraph.graph.cells import format_cell, parse_cell
-from finegraph.graph.columns import Cell
+from finegraph.graph.formats.cells import format_cell, parse_cell
 from finegraph.graph.kind import BINARY_LABELS
+from finegraph.graph.kind_columns import Cell
 from finegraph.labelling.store.records import CellValue, Mode
 
 _FORMS = "expected None (unknown), a label, {'one_of': [...]}, {'weights': {...}} or {'all_of': [...]}"

@@ -31,7 +31,7 @@ from torch import Tensor
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import FinegraphError, InputError, MissingExtraError, ModelFolderError
 from finegraph.graph import LabelGraph
-from finegraph.graph.json_reader import parse_json
+from finegraph.graph.formats.json_reader import parse_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, find_model
 from finegraph.nn.backbones.build import TIMM

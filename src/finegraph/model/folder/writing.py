@@ -23,7 +23,7 @@ from finegraph._version import __version__
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import InputError, ModelFolderError
 from finegraph.files.folder_swap import replace_folder
-from finegraph.graph.json_file import canonical_json
+from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, is_model_folder
 from finegraph.model.folder.model_card import model_card

@@ -12,7 +12,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from finegraph.data.findings import defused
+from finegraph.data.checks.photo_findings import defused
 from finegraph.errors import InputError, RunFolderError, unknown_name
 from finegraph.files.durable import reason_of
 from finegraph.files.line_file import Line, LineFile, cut_lines

@@ -14,8 +14,8 @@ from fastapi.responses import Response
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.graph.csv_file import parse_csv
-from finegraph.graph.json_reader import parse_json
+from finegraph.graph.formats.csv_reader import parse_csv
+from finegraph.graph.formats.json_reader import parse_json
 from finegraph.labelling import LabelStore
 from finegraph.labelling.exchange.label_studio import Content, parse_tasks
 from finegraph.labelling.exchange.photo_label_file import PhotoLabel

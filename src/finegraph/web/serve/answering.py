@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.errors import InputError
-from finegraph.graph.json_file import canonical_json
+from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.inference import Posterior
 from finegraph.model import PhotoClassifier, Prediction
 from finegraph.model.answering.given import Given

@@ -23,7 +23,7 @@ from finegraph.errors import GraphFileError, InputError, RunFolderError
 from finegraph.evaluation import CalibrationFit, Evaluation
 from finegraph.evaluation.sample_results import write_samples
 from finegraph.files.durable import temporary_in
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.workflows.evaluation.report_details import FoundDetails, write_details

@@ -34,7 +34,7 @@ from finegraph.evaluation.photos import CALIBRATION
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.files.durable import synced_file, write_all
 from finegraph.graph import LabelGraph
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.kept_pictures import evaluated_pictures, training_pictures

@@ -16,7 +16,7 @@ from pathlib import Path
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.sources import LAYOUTS, read_samples
 from finegraph.errors import DataError, ImageFileError, unknown_name
-from finegraph.graph.builders.photo_files import is_photo, passed_over
+from finegraph.graph.builders.photo_names import is_photo, passed_over
 
 Identity = tuple[str, Box | None]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from finegraph.data.images import read_image
 from finegraph.errors import ImageFileError
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 from finegraph.search import Hit, StoredPhoto
 from finegraph.workflows.search import PhotoHits, SearchResult
 

@@ -24,9 +24,9 @@ from finegraph.data.samples import Samples
 from finegraph.data.sources import is_manifest, names_layout, parse_source, source_graph
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.graph.columns import GROUP_SEPARATOR
+from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
 from finegraph.graph.image_labels import count_image_labels
-from finegraph.graph.json_file import canonical_json, graph_from_json
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.training.records.kept_json import read_kept, write_kept
 from finegraph.training.records.run_folder import RunFolder
 

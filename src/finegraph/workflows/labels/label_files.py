@@ -11,7 +11,7 @@ from typing import Literal
 from finegraph.errors import InputError, near_paths
 from finegraph.graph import LabelGraph
 from finegraph.graph.faults import FaultList
-from finegraph.graph.text_file import decode, read_bytes, write_text
+from finegraph.graph.formats.text_file import decode, read_bytes, write_text
 from finegraph.labelling import Diff, EditResult, LabelStore
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.label_studio import parse_tasks

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
 from finegraph.errors import ImageFileError
-from finegraph.graph.columns import GROUP_SEPARATOR
 from finegraph.graph.kind import BINARY_LABELS
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.graph_columns import Column
 from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar

@@ -24,7 +24,7 @@ from finegraph.data.splits import choose_splits, draw_per_class, hold_out
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import SettingsError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.graph.columns import GROUP_SEPARATOR
+from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.model.features import default_cache_folder, extract_features
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.nn.backbones.build import BACKBONES, TIMM

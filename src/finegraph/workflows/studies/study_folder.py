@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.data.findings import defused
+from finegraph.data.checks.photo_findings import defused
 from finegraph.errors import RunFolderError, SettingsError
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.files.sealed_json import seal, unseal
 from finegraph.files.toml_text import toml_text
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 from finegraph.workflows.studies.grid import Cell
 from finegraph.workflows.studies.spec import Study, study_of
 

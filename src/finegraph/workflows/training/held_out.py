@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from finegraph.data.duplicates import same_photos
+from finegraph.data.checks.duplicates import same_photos
 from finegraph.data.samples import Samples
 from finegraph.data.splits import choose_splits, draw_per_class, hold_out
 from finegraph.training.distributed import Ranks

@@ -10,14 +10,14 @@ import os
 from collections.abc import Sequence
 
 from finegraph.errors import GraphFileError
-from finegraph.graph.csv_file import parse_csv
-from finegraph.graph.csv_writer import format_csv
 from finegraph.graph.faults import Fault, FaultList, one_fault
-from finegraph.graph.json_file import canonical_json
-from finegraph.graph.json_reader import parse_json
+from finegraph.graph.formats.csv_reader import parse_csv
+from finegraph.graph.formats.csv_writer import format_csv
+from finegraph.graph.formats.json_reader import parse_json
+from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.formats.text_file import decode, read_bytes, write_text
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.lint import lint
-from finegraph.graph.text_file import decode, read_bytes, write_text
 
 _NAME_RULES = frozenset({"misspelt-label", "alike-names"})
 _MOST_WRONG = 1000

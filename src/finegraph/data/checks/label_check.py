@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from finegraph.data.findings import Finding
+from finegraph.data.checks.photo_findings import Finding
 from finegraph.data.samples import Samples
 from finegraph.graph.faults import first_few
 from finegraph.graph.image_labels import count_image_labels

@@ -19,7 +19,7 @@ from PIL import Image
 
 from finegraph.data.menu.camera import CONTROLLED, WILD, take
 from finegraph.data.menu.chance import chance
-from finegraph.data.menu.recipes import Item, invent_dishes, serve_dishes
+from finegraph.data.menu.dishes import Item, invent_dishes, serve_dishes
 from finegraph.data.menu.restaurants import Restaurant
 from finegraph.data.menu.scene import Moment, draw_scene
 from finegraph.data.menu.sizes import SIZES, photo_counts

@@ -14,8 +14,7 @@ from html import escape
 
 from finegraph.errors import InputError
 from finegraph.graph.describe import Column, choose_columns, columns_of
-from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.layout import (
+from finegraph.graph.drawing.placement import (
     BULLET,
     FONT,
     HEADING_FONT,
@@ -29,8 +28,9 @@ from finegraph.graph.layout import (
     heading_words,
     lay_out,
 )
-from finegraph.graph.links import by_size, links_of, order_fine
-from finegraph.graph.text_width import shorten, text_width
+from finegraph.graph.drawing.shown_links import by_size, links_of, order_fine
+from finegraph.graph.drawing.text_width import shorten, text_width
+from finegraph.graph.label_graph import LabelGraph
 
 MAX_FINE = 60
 MAX_KINDS = 6

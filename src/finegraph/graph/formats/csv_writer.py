@@ -17,12 +17,12 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from finegraph.errors import GraphError
-from finegraph.graph.cells import escape_label, format_cell, format_name, text_only
-from finegraph.graph.columns import GROUP_SEPARATOR, Cell
-from finegraph.graph.csv_columns import LONGEST_CELL
-from finegraph.graph.csv_file import FINE, LABELS_ROW
-from finegraph.graph.csv_rows import MOST_COLUMNS
+from finegraph.graph.formats.cells import escape_label, format_cell, format_name, text_only
+from finegraph.graph.formats.csv_columns import LONGEST_CELL
+from finegraph.graph.formats.csv_reader import FINE, LABELS_ROW
+from finegraph.graph.formats.csv_rows import MOST_COLUMNS
 from finegraph.graph.kind import BINARY_LABELS, Kind
+from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import kind_name_fault, name_fault
 

@@ -15,7 +15,7 @@ import math
 import os
 from pathlib import Path
 
-from finegraph.data.cub_attributes import read_image_attributes
+from finegraph.data.layouts.cub_attributes import read_image_attributes
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import DataFileError
 from finegraph.graph.builders.cub import read_classes

@@ -34,7 +34,7 @@ def graph_from_json(text: str) -> LabelGraph:
     Raises:
         GraphFileError: with all faults of the text.
     """
-    from finegraph.graph.json_reader import parse_json
+    from finegraph.graph.formats.json_reader import parse_json
 
     return parse_json(text, "graph.json")
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from finegraph.graph.describe import YES, Column
+from finegraph.graph.drawing.sample_fine import sample_fine
 from finegraph.graph.kind import FloatArray, IntArray, Kind
 from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.sample_fine import sample_fine
 
 
 @dataclass(frozen=True)

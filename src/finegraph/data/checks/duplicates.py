@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.data.fingerprints import Fingerprint, fingerprints
+from finegraph.data.checks.photo_fingerprints import Fingerprint, fingerprints
 
 MOST_BITS = 3
 """In how many bits of the look two versions of one picture may differ."""

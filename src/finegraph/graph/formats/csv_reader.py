@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from finegraph.errors import GraphError, near_matches
-from finegraph.graph.cells import CellError, parse_name
-from finegraph.graph.csv_columns import Column, Context
-from finegraph.graph.csv_rows import rows
 from finegraph.graph.faults import FaultList
+from finegraph.graph.formats.cells import CellError, parse_name
+from finegraph.graph.formats.csv_columns import Column, Context
+from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import fold, kind_name_fault, unicode_twins

@@ -16,10 +16,10 @@ from typing import Literal
 
 import numpy as np
 
-from finegraph.data.check_labels import label_findings
-from finegraph.data.duplicates import find_duplicates
-from finegraph.data.findings import Finding
-from finegraph.data.fingerprints import Fingerprint, fingerprints
+from finegraph.data.checks.duplicates import find_duplicates
+from finegraph.data.checks.label_check import label_findings
+from finegraph.data.checks.photo_findings import Finding
+from finegraph.data.checks.photo_fingerprints import Fingerprint, fingerprints
 from finegraph.data.images import MOST_PIXELS
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import ImageFileError

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from finegraph.data.menu.menu import Menu, Photo
+from finegraph.data.menu.drawn_menu import Menu, Photo
 from finegraph.files.durable import reason_of, temporary_in
 
 _BEGIN, _END = b"\xff\xd8", b"\xff\xd9"

@@ -20,8 +20,8 @@ from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import DataFileError, near_matches
 from finegraph.graph.builders.manifest import check_header
 from finegraph.graph.builders.text_files import SourceFaults, read_text
-from finegraph.graph.csv_rows import rows
 from finegraph.graph.faults import FaultList
+from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.names import RESERVED_KINDS, name_fault
 
 BOX_COLUMNS = ("x", "y", "width", "height")

@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from finegraph.errors import GraphError
-from finegraph.graph.cells import CellError, parse_cell
-from finegraph.graph.columns import Cell, kinds_of_column
 from finegraph.graph.faults import FaultList, first_few, shorten
+from finegraph.graph.formats.cells import CellError, parse_cell
 from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
+from finegraph.graph.kind_columns import Cell, kinds_of_column
 from finegraph.graph.names import fold, unicode_twins
 from finegraph.graph.spelling import Suggestions
 

@@ -19,8 +19,8 @@ import re
 from collections.abc import Sequence
 
 from finegraph.errors import GraphError
-from finegraph.graph.columns import Cell
 from finegraph.graph.faults import shorten
+from finegraph.graph.kind_columns import Cell
 from finegraph.graph.names import control_fault, name_fault
 
 _SPECIAL = re.compile(r"[\\|&:]")

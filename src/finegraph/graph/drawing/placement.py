@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from finegraph.graph.drawing.shown_links import Links, Node
+from finegraph.graph.drawing.text_width import text_width
 from finegraph.graph.kind import IntArray
-from finegraph.graph.links import Links, Node
-from finegraph.graph.text_width import text_width
 
 FONT = 11.5
 HEADING_FONT = 13.0

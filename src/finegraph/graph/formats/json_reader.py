@@ -16,7 +16,7 @@ import numpy as np
 
 from finegraph.errors import GraphError, near_matches
 from finegraph.graph.faults import FaultList, first_few
-from finegraph.graph.json_file import FORMAT, VERSION
+from finegraph.graph.formats.json_writer import FORMAT, VERSION
 from finegraph.graph.kind import FloatArray, IntArray, Kind, UnknownPrior
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import kind_name_fault, name_fault, unicode_twins

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from finegraph.errors import InputError
-from finegraph.graph.text_file import write_text
+from finegraph.graph.formats.text_file import write_text
 
 COLUMNS = ("severity", "rule", "group", "path", "message", "hint")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
