@@ -38,7 +38,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow and not browser and not database and not drill"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not deep and not browser and not database and not drill"
 
 wheel-test: $(BIN)/python
 	rm -rf build/wheel dist

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
-    jaxtyping.install_import_hook(["finegraph.inference", "finegraph.nn"], "beartype.beartype")
+    jaxtyping.install_import_hook(["finegraph.inference", "finegraph.nn"], "shape_checks.check")
 
 pytest_plugins = ["browser", "postgres_server"]
 

@@ -140,9 +140,9 @@ def random_graph(rng: np.random.Generator, form: str, max_joint: int = 20_000) -
     return Case(form, graph, raw, matrices)
 
 
-def random_graphs(count: int, seed: int, max_joint: int = 20_000) -> Iterator[Case]:
-    """`count` random graphs that go round the `FORMS`; the same ones for the same seed."""
-    for number in range(count):
+def random_graphs(count: int, seed: int, max_joint: int = 20_000, start: int = 0) -> Iterator[Case]:
+    """`count` random graphs from number `start` on, which go round the `FORMS`; the same ones for the same seed."""
+    for number in range(start, start + count):
         # A generator per graph: the graph of a given number does not depend on how much the ones before it drew.
         yield random_graph(np.random.default_rng([seed, number]), FORMS[number % len(FORMS)], max_joint)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 import numpy as np
 import torch
@@ -44,9 +45,7 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
         batch: the number of samples.
     """
     labels = graph.fine if kind == FINE else graph.labels(kind)
-
-    def index(label: object) -> int:
-        return graph.fine_index(label) if kind == FINE else graph.label_index(kind, label)  # type: ignore[arg-type]
+    index: Callable[..., int] = graph.fine_index if kind == FINE else partial(graph.label_index, kind)
 
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
         value = value.tolist()
@@ -90,7 +89,7 @@ def evidence_log_prob(
     return torch.logsumexp(terms, dim=1).clamp_max(0.0)
 
 
-def _one(kind: str, value: object, labels: Sequence[str], index: Callable[[object], int]) -> Float[Tensor, " label"]:
+def _one(kind: str, value: object, labels: Sequence[str], index: Callable[..., int]) -> Float[Tensor, " label"]:
     """The evidence on one sample."""
     if value is None:
         return torch.zeros(len(labels), dtype=torch.float64)
