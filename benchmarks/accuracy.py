@@ -39,12 +39,12 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.model.fitting.selection import default_grid, grid_settings, search
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training.training_data import make_views
-from finegraph.workflows.training.tune_head import feature_scales
 
 FIGURES = ("top1", "top5", "kinds", "nll", "ece")
 
@@ -81,7 +81,7 @@ def main() -> None:
     train_found, train_part = part(train)
     val_part = part(val)[1]
     test_part = val_part if options.on == "val" else part(samples.split("test"))[1]
-    scale = feature_scales(train_found)[0]
+    scale = FeatureScales.of(train_found.fine).fine
     train_part, val_part, test_part = (
         Part(one.features / scale, one.fine) for one in (train_part, val_part, test_part)
     )

@@ -22,7 +22,16 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
-from finegraph.model.fitting.selection import Fold, Grid, Search, deal_folds, default_grid, grid_settings, search
+from finegraph.model.fitting.selection import (
+    FOLDS,
+    Fold,
+    Grid,
+    Search,
+    deal_folds,
+    default_grid,
+    grid_settings,
+    search,
+)
 from finegraph.model.fitting.targets import Classes, classes_of_graph, classes_of_values, kind_target_indices
 
 try:
@@ -44,8 +53,6 @@ except ImportError as error:
     ) from error
 
 Evidence = Mapping[str, object] | None
-_MOST_FOLDS = 5
-"""How many folds `cv="auto"` takes."""
 
 
 class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -279,7 +286,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return []
         if self.cv != "auto" and not isinstance(self.cv, int):
             return list(check_cv(self.cv, targets, classifier=True).split(features, targets))
-        folds = deal_folds(targets, _MOST_FOLDS if self.cv == "auto" else int(self.cv))
+        folds = deal_folds(targets, FOLDS if self.cv == "auto" else int(self.cv))
         if folds:
             return folds
         message = "cross-validation needs a class with at least two samples, and here every class has one"

@@ -9,7 +9,15 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, UnknownNameError
 from finegraph.model import FitSettings, fit_head
-from finegraph.model.fitting.selection import deal_folds, default_grid, grid_settings, search
+from finegraph.model.fitting.feature_scales import FeatureScales
+from finegraph.model.fitting.selection import (
+    LabelledFeatures,
+    choose_settings,
+    deal_folds,
+    default_grid,
+    grid_settings,
+    search,
+)
 from finegraph.model.fitting.span import span_of
 
 GRAPH = fg.LabelGraph.from_parents(["a", "b", "c", "d"], {"pair": [0, 0, 1, 1]})
@@ -141,3 +149,60 @@ def test_labels_of_the_graph_without_any_sample_do_not_disturb():
     one = search(features, target, GRAPH, settings, folds)
     two = search(features, target + 1, larger, settings, folds)
     assert np.allclose(one.scores, two.scores, atol=1e-4)
+
+
+# ---- choosing --------------------------------------------------------------------------------------------------------
+
+
+def test_held_out_samples_choose_what_a_loop_over_the_settings_would():
+    features, target = samples(noise=0.5)
+    train = LabelledFeatures(features[::2], target[::2])
+    val = LabelledFeatures(features[1::2], target[1::2])
+    tried = grid_settings(FitSettings(tolerance=1e-8), {"l2": [10.0, 1.0, 0.1, 0.01, 0.001]})
+    likelihood = []
+    for setting in tried:
+        head = fit_head(train.features, train.targets, GRAPH, setting).head
+        with torch.no_grad():
+            likelihood.append(head(val.features).log_probs()[torch.arange(len(val.targets)), val.targets].mean().item())
+    assert 0 < np.argmax(likelihood) < len(tried) - 1
+    assert choose_settings(tried, GRAPH, train, val) == tried[int(np.argmax(likelihood))]
+
+
+def test_without_held_out_samples_folds_choose_and_without_folds_nothing_does():
+    features, target = samples(noise=2.0)
+    tried = grid_settings(FitSettings(), {"l2": [1.0, 0.1, 0.01]})
+    found = search(features, target, GRAPH, tried, deal_folds(target.numpy(), 5))
+    assert choose_settings(tried, GRAPH, LabelledFeatures(features, target)) == tried[found.best]
+    assert choose_settings(tried, GRAPH, LabelledFeatures(features[::6], target[::6])) is None
+
+
+def test_labels_of_kinds_count_for_training_samples_only():
+    features, target = samples(noise=2.0)
+    kinds = {"pair": (target // 2)[::2]}
+    train = LabelledFeatures(features[::2], torch.full_like(target[::2], -100), kind_targets=kinds)
+    tried = grid_settings(FitSettings(), {"l2": [1.0, 0.01]})
+    val = LabelledFeatures(features[1::2], target[1::2])
+    assert choose_settings(tried, GRAPH, train, val) in tried
+    with pytest.raises(InputError, match="observed"):
+        choose_settings(tried, GRAPH, train._replace(kind_targets=None), val)
+
+
+# ---- scales ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_head_of_scaled_features_takes_them_as_they_are_after_undo():
+    features, target = samples()
+    large, small = 8.0 * features, features[:, :4] / 16.0
+    scales = FeatureScales.of(large, small)
+    assert FeatureScales.of(large).coarse == scales.fine
+    torch.testing.assert_close((large / scales.fine).var(dim=0, correction=0).mean(), torch.tensor(1.0).double())
+    torch.testing.assert_close((small / scales.coarse).var(dim=0, correction=0).mean(), torch.tensor(1.0).double())
+    head = fit_head(large / scales.fine, target, GRAPH, coarse_features=small / scales.coarse).head
+    with torch.no_grad():
+        expected = head(large / scales.fine, small / scales.coarse).log_probs()
+        scales.undo(head)
+        torch.testing.assert_close(head(large, small).log_probs(), expected)
+
+
+def test_features_that_do_not_vary_have_the_scale_1():
+    assert FeatureScales.of(torch.full((3, 2), 7.0)) == (1.0, 1.0)

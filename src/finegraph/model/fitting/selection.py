@@ -1,4 +1,4 @@
-"""Choose strengths by cross-validation: the settings under which held-out fine labels are most likely.
+"""Choose strengths by held-out samples: the settings under which their fine labels are most likely.
 
 Every setting of a grid is fitted on each training part, along a path from the strongest prior to the weakest, each fit
 starting where the last one ended. The score of a setting is the mean log probability of the fine label over all
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,8 +36,19 @@ Grid = Mapping[str, Sequence[float]]
 
 GRID_NAMES = ("l2", "coarse_ratio", "laplacian", "kind_weight")
 _L2 = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+FOLDS = 5
+"""How many folds cross-validation takes unless told otherwise."""
 _WEAKEST = 0.0001
 """For softmax, which did best with weaker priors than the bipartite head."""
+
+
+class LabelledFeatures(NamedTuple):
+    """The features of samples and their labels, as `fit_head` takes them."""
+
+    features: Float[Tensor, "batch feature"]
+    targets: Int[Tensor, " batch"]
+    coarse_features: Float[Tensor, "batch coarse_feature"] | None = None
+    kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +120,39 @@ def deal_folds(targets: NDArray[np.int64], count: int) -> list[Fold]:
         first += min(len(samples), count)  # small classes take turns, so that the folds stay even
     held_out = [held for held in range(count) if (fold == held).any()]
     return [(np.flatnonzero(fold != held), np.flatnonzero(fold == held)) for held in held_out]
+
+
+def choose_settings(
+    settings: Sequence[FitSettings], graph: LabelGraph, train: LabelledFeatures, val: LabelledFeatures | None = None
+) -> FitSettings | None:
+    """The settings under which the fine labels of validation samples are most likely.
+
+    Args:
+        settings: what to try, in the order of the path; see `grid_settings`.
+        graph: the label graph.
+        train: what to fit to.
+        val: what to choose by; None for cross-validation on `train`. Its `kind_targets` are not used.
+
+    Returns:
+        None if there is nothing to choose by: no validation samples, and no class with two samples.
+    """
+    features, targets, coarse, kinds = train
+    if val is None:
+        folds = deal_folds(targets.numpy(), FOLDS)
+    else:
+        count = len(targets)
+        features, targets = torch.cat([features, val.features]), torch.cat([targets, val.targets])
+        if coarse is not None and val.coarse_features is not None:
+            coarse = torch.cat([coarse, val.coarse_features])
+        kinds = {
+            name: torch.cat([labels, torch.full_like(val.targets, NOT_OBSERVED)])
+            for name, labels in (kinds or {}).items()
+        }
+        folds = [(np.arange(count), np.arange(count, len(targets)))]
+    if not folds:
+        return None
+    found = search(features, targets, graph, settings, folds, kind_targets=kinds or None, coarse_features=coarse)
+    return found.settings[found.best]
 
 
 def search(

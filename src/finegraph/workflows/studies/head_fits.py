@@ -27,7 +27,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.graph import Kind, LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import Fit, FitSettings, fit_head
-from finegraph.model.fitting.selection import default_grid, grid_settings, search
+from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.workflows.studies.photo_sets import Part
 from finegraph.workflows.studies.timing import batch_of, head_loss, softmax_loss, step_milliseconds
@@ -149,11 +149,10 @@ def _fit(
     val_target: Int[Tensor, " batch"],
 ) -> BipartiteHead | SoftmaxHead:
     """Choose among settings on the validation photos, and fit with the best."""
-    both = torch.cat([train[0], val[0]])
-    coarse = None if train[1] is None or val[1] is None else torch.cat([train[1], val[1]])
-    folds = [(np.arange(len(target)), np.arange(len(target), len(both)))]
-    found = search(both, torch.cat([target, val_target]), graph, tried, folds, coarse_features=coarse)
-    best = found.settings[found.best]
+    best = choose_settings(
+        tried, graph, LabelledFeatures(train[0], target, train[1]), LabelledFeatures(val[0], val_target, val[1])
+    )
+    assert best is not None  # there are validation photos
     began = perf_counter()
     fit = fit_head(train[0], target, graph, best, coarse_features=train[1])
     fitted.note(fit, best, perf_counter() - began, layer)

@@ -26,6 +26,7 @@ from finegraph.errors import SettingsError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.model.features import default_cache_folder, extract_features
+from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.nn.backbones.build import BACKBONES, TIMM
 from finegraph.nn.backbones.weights import default_weights
@@ -61,10 +62,10 @@ class Part:
         """Some of the photos."""
         return Part(self.fine[places], None if self.coarse is None else self.coarse[places], self.target[places])
 
-    def divided(self, scales: tuple[float, float]) -> Part:
+    def divided(self, scales: FeatureScales) -> Part:
         """The same with the features divided by one number for each network."""
-        coarse = None if self.coarse is None else self.coarse / scales[1]
-        return Part(self.fine / scales[0], coarse, self.target)
+        coarse = None if self.coarse is None else self.coarse / scales.coarse
+        return Part(self.fine / scales.fine, coarse, self.target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +254,7 @@ class StudyFeatures:
     places: dict[Sample, int]
     val: Part
     splits: dict[tuple[str, int], Part]
-    scales: tuple[float, float]
+    scales: FeatureScales
     notes: list[str] = field(default_factory=list)
     bad: dict[str, str] = field(default_factory=dict)
 
@@ -294,7 +295,7 @@ def study_features(study: Study, data: StudyData, box: bool, told: Told) -> Stud
         return Part(found.fine, found.coarse, target), found.samples
 
     train, read = part(data.train, 1, "training photos")
-    scales = (_size(train.fine), 1.0 if train.coarse is None else _size(train.coarse))
+    scales = FeatureScales.of(train.fine, train.coarse)
     splits = {}
     for name, samples in data.splits.items():
         for count in study.views:
@@ -309,8 +310,3 @@ def study_features(study: Study, data: StudyData, box: bool, told: Told) -> Stud
         notes=list(dict.fromkeys(notes)),
         bad=bad,
     )
-
-
-def _size(features: Tensor) -> float:
-    """The root of the mean variance of the columns; 1 where nothing varies."""
-    return float(features.var(dim=0, correction=0).mean().sqrt()) or 1.0

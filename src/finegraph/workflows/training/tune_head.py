@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from finegraph.data.dataset import targets_of, training_targets
 from finegraph.data.samples import Samples
@@ -22,9 +21,10 @@ from finegraph.errors import DataError, ImageFileError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
-from finegraph.model.fitting.selection import deal_folds, default_grid, grid_settings, search
-from finegraph.nn import BipartiteHead, Network, SoftmaxHead
+from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
+from finegraph.nn import Network
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
@@ -33,7 +33,6 @@ from finegraph.workflows.training.validation import Tally
 
 Stage = Callable[[str], Callable[[int, int], None]]
 """Given the name of a stage, such as "features", who is told how far it is."""
-_FOLDS = 5
 _TOLERANCE = 1e-3
 """How near to its minimum a fit ends, as a share; ten times nearer takes twice as long and changes no figure."""
 
@@ -98,7 +97,7 @@ def tune_head(
     val = None if data.val is None else features_of(data.val)
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
-    scales = feature_scales(train)
+    scales = FeatureScales.of(train.fine, train.coarse)
     if settings.fit == "prototypes":
         fitted = _fit_prototypes(network, train, settings)
     else:
@@ -110,7 +109,7 @@ def tune_head(
         converged=fitted.converged,
         bad=(*train.bad, *(() if val is None else val.bad)),
         notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
-        known=None if val is None else TrainingFeatures(scaled(train, scales), val, scales[0]),
+        known=None if val is None else TrainingFeatures(scaled(train, scales), val, scales.fine),
     )
 
 
@@ -123,14 +122,14 @@ class _Fitted(NamedTuple):
 
 
 def _fit_by_descent(
-    network: Network, train: Features, val: Features | None, settings: TrainSettings, scales: tuple[float, float]
+    network: Network, train: Features, val: Features | None, settings: TrainSettings, scales: FeatureScales
 ) -> _Fitted:
     """Minimise the joint loss."""
     train, val = scaled(train, scales), None if val is None else scaled(val, scales)
     chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
     fine, kinds = _targets(train.samples, chosen, network.graph)
     fit = fit_head(train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse)
-    undo_scales(fit.head, scales)
+    scales.undo(fit.head)
     network.put_head(fit.head)
     strengths = {**asdict(chosen), "kind_weight": chosen.kind_weights(network.graph)}
     return _Fitted(strengths, fit.iterations, fit.converged)
@@ -155,34 +154,10 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
     return _Fitted(strengths, 1, True)
 
 
-def feature_scales(features: Features) -> tuple[float, float]:
-    """The sizes of the fine and of the coarse features: with these divided out, strengths mean the same anywhere.
-
-    One number for all columns: the sizes of columns among each other say something, and scaling each to variance 1 made
-    validation photos less likely (docs/training.md).
-    """
-    coarse = features.fine if features.coarse is None else features.coarse
-    return _size(features.fine), _size(coarse)
-
-
-def _size(features: Tensor) -> float:
-    """The root of the mean variance of the columns; 1 where nothing varies."""
-    return float(features.var(dim=0, correction=0).mean().sqrt()) or 1.0
-
-
-def scaled(features: Features, scales: tuple[float, float]) -> Features:
-    """Features divided by scales."""
-    coarse = None if features.coarse is None else features.coarse / scales[1]
-    return replace(features, fine=features.fine / scales[0], coarse=coarse)
-
-
-def undo_scales(head: BipartiteHead | SoftmaxHead, scales: tuple[float, float]) -> None:
-    """Let a head that was fitted to scaled features take them as they are."""
-    with torch.no_grad():
-        head.fine.weight /= scales[0]
-        if isinstance(head, BipartiteHead):
-            assert isinstance(head.coarse, nn.Linear)
-            head.coarse.weight /= scales[1]
+def scaled(features: Features, scales: FeatureScales) -> Features:
+    """Features divided by their scales."""
+    coarse = None if features.coarse is None else features.coarse / scales.coarse
+    return replace(features, fine=features.fine / scales.fine, coarse=coarse)
 
 
 def fit_settings(settings: TrainSettings) -> FitSettings:
@@ -209,22 +184,14 @@ def choose_strengths(network: Network, train: Features, val: Features | None, se
         for name, values in default_grid(settings.head, graph).items()
         if getattr(settings, name) is None or (settings.head == "softmax" and name == "kind_weight")
     }
-    features, coarse, samples = train.fine, train.coarse, list(train.samples)
-    fine, kinds = _targets(train.samples, base, graph)
-    if val is not None and len(val.samples):
-        features = torch.cat([features, val.fine])
-        coarse = None if coarse is None or val.coarse is None else torch.cat([coarse, val.coarse])
-        val_fine, _ = targets_of(val.samples, graph)
-        kinds = {name: torch.cat([labels, torch.full_like(val_fine, -100)]) for name, labels in kinds.items()}
-        folds = [(np.arange(len(samples)), np.arange(len(samples), len(features)))]
-        fine = torch.cat([fine, val_fine])
-    else:
-        folds = deal_folds(fine.numpy(), _FOLDS)
-    if not folds or not grid:
+    if not grid:
         return base
-    tried = grid_settings(base, grid)
-    found = search(features, fine, graph, tried, folds, kind_targets=kinds or None, coarse_features=coarse)
-    return found.settings[found.best]
+    fine, kinds = _targets(train.samples, base, graph)
+    own = LabelledFeatures(train.fine, fine, train.coarse, kinds)
+    held_out = None
+    if val is not None and len(val.samples):
+        held_out = LabelledFeatures(val.fine, targets_of(val.samples, graph)[0], val.coarse)
+    return choose_settings(grid_settings(base, grid), graph, own, held_out) or base
 
 
 def _targets(samples: Samples, fit: FitSettings, graph: LabelGraph) -> tuple[Tensor, dict[str, Tensor]]:
