@@ -14,9 +14,10 @@ import tiny_classifier as tiny
 from finegraph.web.decoding import DecodingSettings
 from finegraph.web.security import Security
 from finegraph.web.serve.answering import ServedModel
-from finegraph.web.serve.settings import ServeSettings
-from finegraph.web.serve.state import ServerState
-from finegraph.web.server import listen, make_server
+from finegraph.web.serve.model_server import make_server
+from finegraph.web.serve.serve_settings import ServeSettings
+from finegraph.web.serve.server_state import ServerState
+from finegraph.web.server import listen
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from finegraph.labelling import LabelStore
-from finegraph.labelling.store.tables import SCHEMA_VERSION
+from finegraph.labelling.store.sql_tables import SCHEMA_VERSION
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -4,7 +4,7 @@ import pytest
 
 from finegraph.graph import LabelGraph
 from finegraph.labelling import LabelStore
-from finegraph.labelling.questions.findings import in_classes
+from finegraph.labelling.questions.live_findings import in_classes
 
 
 @pytest.mark.parametrize(

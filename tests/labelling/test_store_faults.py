@@ -19,8 +19,8 @@ from finegraph.labelling import AddLabel, LabelStore
 from finegraph.labelling.store import schema
 from finegraph.labelling.store.sealed_rows import add_rows
 from finegraph.labelling.store.seals import seal_of
-from finegraph.labelling.store.tables import SCHEMA_VERSION, meta
-from finegraph.labelling.store.writer import Writer
+from finegraph.labelling.store.sql_tables import SCHEMA_VERSION, meta
+from finegraph.labelling.store.store_writer import Writer
 
 DRILL = Path(__file__).with_name("store_drill.py")
 
@@ -382,13 +382,13 @@ def test_a_job_that_fails_leaves_nothing_and_harms_no_other(file_store, together
 FULL_DISK = """
 import os, resource, signal, sys, time
 import sqlalchemy as sa
-from finegraph.labelling.store import writer
+from finegraph.labelling.store import store_writer
 from finegraph.labelling import LabelStore
 from finegraph.labelling.store.sealed_rows import add_rows
 from finegraph.labelling.store.seals import seal_of
-from finegraph.labelling.store.tables import meta
+from finegraph.labelling.store.sql_tables import meta
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-writer._IDLE = 0.05
+store_writer._IDLE = 0.05
 store = LabelStore.open(sys.argv[1])
 fill = lambda name, size: store._do(lambda c: c.execute(sa.insert(meta), {"key": name, "value": "x" * size}))
 fill("large", 2**21)

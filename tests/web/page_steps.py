@@ -8,8 +8,8 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph.graph.sample_menu import sample_menu
+from finegraph.web.serve.answer_text import percent
 from finegraph.web.serve.answering import ServedModel
-from finegraph.web.serve.words import percent
 
 
 def open_page(page, server):

@@ -15,9 +15,9 @@ from finegraph.errors import InputError, LabelStoreError
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.sample_menu import sample_menu
 from finegraph.labelling import AddLabel, Proposal, RemoveFine, RenameFine, RenameKind, RenameLabel
-from finegraph.web.label import agreements, conflicts, listings, serve_label
-from finegraph.web.label.live_check import LiveCheck
-from finegraph.web.label.photos import SIDES, Thumbnails
+from finegraph.web.label import background_answers, class_routes, edit_routes, serve_label
+from finegraph.web.label.background_answers import LiveCheck
+from finegraph.web.label.photo_routes import SIDES, Thumbnails
 from finegraph.web.security import Security
 
 TOFU = "mapo tofu @ Chef Yu"
@@ -175,8 +175,8 @@ def test_a_list_tells_where_a_class_is(shared):
 
 
 def test_lists_take_a_bounded_room(monkeypatch):
-    monkeypatch.setattr(listings, "MOST_NUMBERS", 10)
-    kept = listings.Listings()
+    monkeypatch.setattr(class_routes, "MOST_NUMBERS", 10)
+    kept = class_routes.Listings()
     lists = [array("q", [place] * 4) for place in range(3)]
     names = [kept.find(None, one.__copy__)[0] for one in lists]
     made = []
@@ -354,7 +354,7 @@ def test_an_edit_for_another_store_is_refused(client, session):
 
 
 def test_of_very_many_conflicts_the_first_are_told(client, session, monkeypatch):
-    monkeypatch.setattr(conflicts, "MOST_TOLD", 3)
+    monkeypatch.setattr(edit_routes, "MOST_TOLD", 3)
     for number, fine in enumerate(sample_menu().fine[:5]):
         session.store.decide(fine, "dish", "shumai", person="Bo", edit_id=f"edit-bo-{number}", seen=0)
     cells = [{"fine": fine, "kind": "dish", "value": "beef chow fun", "seen": 0} for fine in sample_menu().fine[:5]]
@@ -366,7 +366,7 @@ def test_agreement_is_counted_once_for_each_state(client, session, monkeypatch):
     counted = []
     count = session.store.agreement
     monkeypatch.setattr(session.store, "agreement", lambda kind: counted.append(kind) or count(kind))
-    monkeypatch.setattr(agreements, "_REST", 0.0)
+    monkeypatch.setattr(background_answers, "_AGREEMENT_REST", 0.0)
     first = client.get("/api/agreement").json()
     assert client.get("/api/agreement").json() == first
     assert counted == [None]

@@ -10,10 +10,10 @@ from label_server import menu_session, serving
 from finegraph.errors import DamagedStoreError
 from finegraph.graph.sample_menu import sample_menu
 from finegraph.labelling import LabelStore
-from finegraph.web.label import app as label
-from finegraph.web.label.health import StoreHealth
+from finegraph.web.label import label_app as label
+from finegraph.web.label.label_app import StoreHealth
 from finegraph.web.problems import PROBLEMS, ProblemError
-from finegraph.web.serve import app as serve
+from finegraph.web.serve import serve_app as serve
 from finegraph.workflows.label import LabelSession
 
 FINE = "mapo tofu @ Chef Yu"

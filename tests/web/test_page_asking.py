@@ -8,9 +8,9 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph.graph.sample_menu import sample_menu
+from finegraph.web.serve.answer_text import percent
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.searching import PhotoIndex
-from finegraph.web.serve.words import percent
 from finegraph.workflows.index import make_index
 from serving import photo_bytes, running
 

@@ -10,9 +10,9 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
 from finegraph.graph.sample_menu import sample_menu
 from finegraph.search.state import STATE
+from finegraph.web.serve.answer_text import answer_words, percent
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.searching import PhotoIndex
-from finegraph.web.serve.words import answer_words, percent
 from finegraph.workflows.index import make_index
 from serving import photo_bytes, running
 

@@ -11,8 +11,8 @@ import tiny_classifier as tiny
 from finegraph.graph import LabelGraph
 from finegraph.graph.sample_menu import sample_menu
 from finegraph.web.security import Security
+from finegraph.web.serve.answer_text import answer_words, percent
 from finegraph.web.serve.answering import ServedModel
-from finegraph.web.serve.words import answer_words, percent
 from serving import photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")

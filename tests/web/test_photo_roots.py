@@ -131,10 +131,10 @@ def test_the_labelling_page_leaves_out_links_and_refuses_what_becomes_one(tmp_pa
 
 def session_digest(client):
     """The first part of the numbers of photos."""
-    from finegraph.web.label import photo_numbers
+    from finegraph.web.label import photo_routes
 
     answer = client.get("/photos/x-0/small").json()["detail"]
-    return answer.partition("this data set, ")[2][: photo_numbers._DIGEST]
+    return answer.partition("this data set, ")[2][: photo_routes._DIGEST]
 
 
 @pytest.fixture

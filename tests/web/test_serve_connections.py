@@ -12,11 +12,11 @@ import pytest
 
 import tiny_classifier as tiny
 from finegraph.web import connections
-from finegraph.web import server as server_module
 from finegraph.web.admission import HERE, Admission, client_name
 from finegraph.web.connections import BoundedConnection
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve import answering
+from finegraph.web.serve import model_server as server_module
 from serving import files, photo_bytes, running, until
 
 pytestmark = pytest.mark.usefixtures("unchecked")

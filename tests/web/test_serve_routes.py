@@ -11,8 +11,8 @@ from finegraph.errors import DataError
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import graph_from_json
 from finegraph.web.problems import ProblemError
+from finegraph.web.serve.model_routes import matching
 from finegraph.web.serve.pictures import PhotoPlace, SamplePhotos, Thumbnails
-from finegraph.web.serve.routes_model import matching
 from serving import files, photo_bytes, running
 
 pytestmark = pytest.mark.usefixtures("unchecked")

@@ -4,7 +4,7 @@ import pytest
 
 from finegraph.inference import Answer, Statement
 from finegraph.model import Prediction
-from finegraph.web.serve.words import answer_words, percent
+from finegraph.web.serve.answer_text import answer_words, percent
 
 
 def prediction(sure, best=("mapo tofu @ Lei Garden", 0.832)):

@@ -135,12 +135,12 @@ def test_the_beginning_of_a_head_is_looked_at_as_it_comes():
 def test_the_labelling_page_is_as_strict(session, monkeypatch):
     import uvicorn
 
-    from finegraph.web.label import serve
+    from finegraph.web.label import label_server
 
     made = []
     monkeypatch.setattr(
         uvicorn, "Config", lambda app, **options: made.append(options) or (_ for _ in ()).throw(KeyError)
     )
     with pytest.raises(KeyError):
-        serve.serve_label(session, port=0)
+        label_server.serve_label(session, port=0)
     assert made[0]["http"] is BoundedConnection

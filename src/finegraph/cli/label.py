@@ -77,7 +77,7 @@ def open_page(
     """
     sys.setswitchinterval(SECONDS_PER_TURN)
     from finegraph.web.label import serve_label
-    from finegraph.web.label.serve import print_address
+    from finegraph.web.label.label_server import print_address
     from finegraph.web.security import Security
     from finegraph.workflows.label import open_session
 

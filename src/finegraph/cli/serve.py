@@ -56,8 +56,8 @@ def serve(
     from finegraph.web.addresses import reachable
     from finegraph.web.decoding import DecodingSettings
     from finegraph.web.security import Security, is_loopback
-    from finegraph.web.serve.settings import ServeSettings
-    from finegraph.web.server import serve as serve_model
+    from finegraph.web.serve.model_server import serve as serve_model
+    from finegraph.web.serve.serve_settings import ServeSettings
 
     cores = usable_cores()
     settings = ServeSettings(

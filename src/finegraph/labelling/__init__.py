@@ -30,7 +30,7 @@ from finegraph.labelling.edits.changes import (
     StructureChange,
     change_from_dict,
 )
-from finegraph.labelling.exchange.photo_label_file import PhotoLabel
+from finegraph.labelling.label_store import LabelStore
 from finegraph.labelling.questions.agreement import Agreement, KindAgreement, PairAgreement
 from finegraph.labelling.store.records import (
     Batch,
@@ -51,12 +51,12 @@ from finegraph.labelling.store.records import (
     LiveFinding,
     Numbers,
     PersonProgress,
+    PhotoLabel,
     Preview,
     Progress,
     Suggestion,
     SuggestionPage,
 )
-from finegraph.labelling.store.store import LabelStore
 from finegraph.labelling.store.values import parse_value_text, value_text
 from finegraph.labelling.suggestions.proposals import Proposal
 

@@ -1,40 +1,21 @@
-"""Running the server: uvicorn with the limits of this project, reload by SIGHUP, and a stop that finishes its work.
+"""Running a web server: uvicorn on a socket that is taken first, until the process is asked to stop.
 
-SIGTERM or Ctrl-C: no new connections, what is there is answered, then the workers end. A second Ctrl-C ends at once.
-SIGHUP: the model is loaded again from its folder; not one request is dropped meanwhile.
+SIGTERM or Ctrl-C: no new connections, open requests are answered, then `run_until_stopped` returns. A second Ctrl-C
+ends at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 
-import torch
 import uvicorn
 
 from finegraph.errors import InputError
 from finegraph.web.addresses import reachable
-from finegraph.web.connections import ConnectionLimits
-from finegraph.web.refusing import QuickRefusal
-from finegraph.web.serve.answering import ServedModel
-from finegraph.web.serve.app import make_app
-from finegraph.web.serve.searching import PhotoIndex
-from finegraph.web.serve.settings import ServeSettings
-from finegraph.web.serve.state import ServerState
-
-_LOG = logging.getLogger("finegraph.web")
-_AFTER_UPLOADS = 5.0
-"""How long after the time for uploads a connection is cut, in seconds; the route answers first where it can."""
-_SWITCH = 0.0005
-"""How long a thread may keep others from running Python, in seconds. The loop that talks to clients gives way whenever
-it sends; with Python's own 5 ms it then waits so long that the network has nothing to do: a quarter fewer photos."""
-_OTHER_FILES = 200
-"""How many files a server needs beside its connections."""
 
 
 class Server(uvicorn.Server):
@@ -42,72 +23,8 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone; `_run` takes them."""
+        """Leave signals alone; `run_until_stopped` takes them."""
         yield
-
-
-def serve(settings: ServeSettings, told: Callable[[str], None] = lambda address: None) -> None:
-    """Load the model and serve it until the process is told to stop.
-
-    Args:
-        settings: see there.
-        told: is called with the address once the server answers.
-
-    Raises:
-        ModelFolderError: there is no model, or it is damaged.
-        InputError: the address cannot be listened on.
-    """
-    torch.set_num_threads(1)  # each thread of the network has a core of its own; see batching.py
-    sys.setswitchinterval(_SWITCH)
-    listener = listen(settings.security.host, settings.security.port)
-    allow_files(settings.connections + _OTHER_FILES)
-    try:
-        model = ServedModel.load(settings.model, settings.engine)
-        if model.note is not None:
-            _LOG.warning(model.note)
-        index = PhotoIndex.open_for(settings.index, model)
-        state = ServerState(settings, model, index)
-        asyncio.run(_run(make_server(state), state, listener, told))
-    finally:
-        listener.close()
-
-
-def allow_files(number: int) -> None:
-    """Let this process have so many files and connections open, as far as the system lets it."""
-    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has another way, and needs none
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != resource.RLIM_INFINITY and soft < number:
-            wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def make_server(state: ServerState) -> Server:
-    """The server of an app, ready to be run on a socket."""
-    settings = state.settings
-    limits = ConnectionLimits(
-        connections=settings.connections,
-        head_seconds=settings.head_seconds,
-        body_seconds=settings.upload_seconds + _AFTER_UPLOADS,
-        stalled_seconds=settings.stalled_seconds,
-    )
-    paths, most = ("/v1/predict", "/v1/search"), settings.security.most_bytes
-    return Server(
-        uvicorn.Config(
-            make_app(state),
-            http=QuickRefusal.of(state.admission, paths, most, limits),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            lifespan="on",
-            ws="none",
-            backlog=512,
-            timeout_keep_alive=20,
-            timeout_graceful_shutdown=round(settings.stop_seconds),
-        )
-    )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -128,21 +45,6 @@ def listen(host: str, port: int) -> socket.socket:
             f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another port or address"
         ) from error
     return listener
-
-
-async def _run(server: Server, state: ServerState, listener: socket.socket, told: Callable[[str], None]) -> None:
-    """Serve until told to stop; a hang-up loads the model again."""
-    loop = asyncio.get_running_loop()
-    reloads: set[asyncio.Task[bool]] = set()
-
-    def reload() -> None:
-        task = loop.create_task(state.reload())
-        reloads.add(task)  # a task that nobody holds may be collected
-        task.add_done_callback(reloads.discard)
-
-    with no_signals_here():
-        loop.add_signal_handler(signal.SIGHUP, reload)
-    await run_until_stopped(server, listener, told)
 
 
 def no_signals_here() -> contextlib.suppress:

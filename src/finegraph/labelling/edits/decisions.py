@@ -14,20 +14,20 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import ConflictError, InputError
-from finegraph.labelling.edits.plan import NO_VOTE, Key, Plan
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.checks import check_note, check_photo
+from finegraph.labelling.store.current_rows import cell_image, fine_ids, load_cells, load_votes, photo_image
 from finegraph.labelling.store.log import now
-from finegraph.labelling.store.present_names import (
+from finegraph.labelling.store.plan import NO_VOTE, Key, Plan
+from finegraph.labelling.store.records import CellValue, Conflict, Decision, Numbers
+from finegraph.labelling.store.renames import (
     living_fine,
     present_decisions,
     present_fine,
     present_kind,
     present_value,
 )
-from finegraph.labelling.store.records import CellValue, Conflict, Decision, Numbers
-from finegraph.labelling.store.rows import cell_image, fine_ids, load_cells, load_votes, photo_image
-from finegraph.labelling.store.tables import notes, photo_labels
+from finegraph.labelling.store.sql_tables import notes, photo_labels
 from finegraph.labelling.store.values import value_text
 
 

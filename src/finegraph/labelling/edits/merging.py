@@ -17,11 +17,11 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import InputError
 from finegraph.labelling.edits.changes import MergeKinds, SplitKind
-from finegraph.labelling.edits.plan import NO_VOTE, Key, Plan
 from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_image, label_image, replace
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
-from finegraph.labelling.store.rows import cell_image, load_cells, load_votes, next_number, photo_image
-from finegraph.labelling.store.tables import kinds, labels, photo_labels
+from finegraph.labelling.store.current_rows import cell_image, load_cells, load_votes, next_number, photo_image
+from finegraph.labelling.store.plan import NO_VOTE, Key, Plan
+from finegraph.labelling.store.sql_tables import kinds, labels, photo_labels
 from finegraph.labelling.store.values import encode_parts, parts_of
 
 

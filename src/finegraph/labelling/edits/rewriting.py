@@ -12,11 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from finegraph.labelling.edits.plan import Image, Key, Plan
 from finegraph.labelling.store.catalogue import KindEntry, LabelEntry
+from finegraph.labelling.store.current_rows import cell_image, load_cells, load_votes, photo_image
+from finegraph.labelling.store.plan import Image, Key, Plan
 from finegraph.labelling.store.records import Mode
-from finegraph.labelling.store.rows import cell_image, load_cells, load_votes, photo_image
-from finegraph.labelling.store.tables import photo_labels
+from finegraph.labelling.store.sql_tables import photo_labels
 from finegraph.labelling.store.values import encode_parts, parts_of
 
 Rewriting = Callable[[str, int | None], str | None]

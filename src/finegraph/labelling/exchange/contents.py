@@ -13,14 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import unknown_name
-from finegraph.labelling.edits.plan import NO_VOTE, Image, Key, Plan
 from finegraph.labelling.exchange.label_studio import Content
-from finegraph.labelling.exchange.photo_label_file import PhotoLabel
 from finegraph.labelling.store.catalogue import KindEntry
 from finegraph.labelling.store.checks import check_note, check_photo
+from finegraph.labelling.store.current_rows import cell_image, load_cells, load_votes, photo_image
 from finegraph.labelling.store.log import check_person, now
-from finegraph.labelling.store.rows import cell_image, load_cells, load_votes, photo_image
-from finegraph.labelling.store.tables import notes, photo_labels
+from finegraph.labelling.store.plan import NO_VOTE, Image, Key, Plan
+from finegraph.labelling.store.records import PhotoLabel
+from finegraph.labelling.store.sql_tables import notes, photo_labels
 
 Numbers = Mapping[str, int]
 """The number of each class."""

@@ -15,13 +15,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.graph import LabelGraph
-from finegraph.labelling.edits.undoing import key_of
+from finegraph.labelling.edits.undo import key_of
 from finegraph.labelling.questions.history import readable
 from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.current_rows import fine_names
 from finegraph.labelling.store.graph_columns import columns_of
 from finegraph.labelling.store.records import Change, Diff
-from finegraph.labelling.store.rows import fine_names
-from finegraph.labelling.store.tables import edits
+from finegraph.labelling.store.sql_tables import edits
 from finegraph.labelling.store.values import value_text
 
 

@@ -16,15 +16,15 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import EmptyGraphError
 from finegraph.graph import LabelGraph
-from finegraph.labelling.edits.plan import Image, Key, Plan
+from finegraph.labelling.questions.past import Past
 from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.current_rows import name_form, search_form
 from finegraph.labelling.store.graph_columns import Column, Part, graph_of
 from finegraph.labelling.store.log import new_structure, now
-from finegraph.labelling.store.past import Past
+from finegraph.labelling.store.plan import Image, Key, Plan
 from finegraph.labelling.store.records import Mode, Target
-from finegraph.labelling.store.rows import name_form, search_form
 from finegraph.labelling.store.sealed_rows import add_action, add_rows, write_rows
-from finegraph.labelling.store.tables import batches, cells, fine, kinds, labels, meta
+from finegraph.labelling.store.sql_tables import batches, cells, fine, kinds, labels, meta
 from finegraph.labelling.store.values import encode_parts, parts_of
 
 _AT_ONCE = 20_000

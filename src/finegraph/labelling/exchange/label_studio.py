@@ -23,9 +23,8 @@ from typing import Any
 from finegraph.errors import GraphError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.labelling.exchange.label_studio_tasks import Choice, Task, declared_kinds, read_tasks
-from finegraph.labelling.exchange.photo_label_file import PhotoLabel
 from finegraph.labelling.store.graph_columns import Column, Part, graph_of
-from finegraph.labelling.store.records import CellValue, Mode
+from finegraph.labelling.store.records import CellValue, Mode, PhotoLabel
 from finegraph.labelling.store.values import cell_of_value, normalised
 
 Values = Mapping[str, CellValue]

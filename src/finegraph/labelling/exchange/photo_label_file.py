@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from finegraph.errors import GraphError, InputError
 from finegraph.graph.faults import FaultList
@@ -21,20 +20,10 @@ from finegraph.graph.formats.cells import format_name, mask_escapes, parse_name,
 from finegraph.graph.formats.csv_rows import rows as csv_rows
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.checks import check_photo
-from finegraph.labelling.store.records import CellValue
+from finegraph.labelling.store.records import CellValue, PhotoLabel
 from finegraph.labelling.store.values import parse_value_text, value_text
 
 _FIRST = ("path", "fine")
-
-
-@dataclass(frozen=True)
-class PhotoLabel:
-    """The label of one photo in one kind, and the class of the photo where it is known."""
-
-    photo: str
-    fine: str | None
-    kind: str
-    value: CellValue
 
 
 def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: bool) -> str:

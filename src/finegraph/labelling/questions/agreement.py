@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.records import Record
-from finegraph.labelling.store.tables import fine, votes
+from finegraph.labelling.store.sql_tables import fine, votes
 
 _CERTAIN = 1e-12
 

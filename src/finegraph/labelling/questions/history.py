@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError
-from finegraph.labelling.edits.plan import Image, Plan
 from finegraph.labelling.questions.queries import cell_states
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
+from finegraph.labelling.store.current_rows import check_number, fine_ids, fine_names
 from finegraph.labelling.store.log import Made
+from finegraph.labelling.store.plan import Image, Plan
 from finegraph.labelling.store.records import Batch, CellState, CellValue, Edit, EditResult, Target
-from finegraph.labelling.store.rows import check_number, fine_ids, fine_names
-from finegraph.labelling.store.tables import batches, edits, undone
+from finegraph.labelling.store.sql_tables import batches, edits, undone
 from finegraph.labelling.store.values import value_text
 
 _MOST_CELLS = 1000

@@ -16,9 +16,7 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
-from finegraph.labelling.store.present_names import present_fine
-from finegraph.labelling.store.records import CellState, ClassPage, ClassRow
-from finegraph.labelling.store.rows import (
+from finegraph.labelling.store.current_rows import (
     check_number,
     in_parts,
     load_cells,
@@ -28,7 +26,9 @@ from finegraph.labelling.store.rows import (
     short,
     unknown_fine,
 )
-from finegraph.labelling.store.tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
+from finegraph.labelling.store.records import CellState, ClassPage, ClassRow
+from finegraph.labelling.store.renames import present_fine
+from finegraph.labelling.store.sql_tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
 from finegraph.labelling.store.values import value_text
 
 _FEW, _FEW_KINDS = 8, 400

@@ -18,9 +18,9 @@ from sqlalchemy.engine import Connection
 from finegraph.labelling.questions.history import read_history
 from finegraph.labelling.questions.queries import cell_states, store_version
 from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.current_rows import in_parts
 from finegraph.labelling.store.records import Edit
-from finegraph.labelling.store.rows import in_parts
-from finegraph.labelling.store.tables import fine
+from finegraph.labelling.store.sql_tables import fine
 
 MOST_RECENT = 100
 """How many edits are kept; who asks for more has to look at everything again."""

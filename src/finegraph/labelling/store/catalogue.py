@@ -19,7 +19,7 @@ from finegraph.errors import unknown_name
 from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
 from finegraph.graph.kind_columns import Cell
 from finegraph.labelling.store.records import CellValue, KindInfo, Mode
-from finegraph.labelling.store.tables import kinds, labels, meta
+from finegraph.labelling.store.sql_tables import kinds, labels, meta
 from finegraph.labelling.store.values import cell_of_value, encode, value_of_cell
 
 _STRUCTURE = sa.select(meta.c.value).where(meta.c.key == "structure")

@@ -17,11 +17,11 @@ from sqlalchemy.engine import Connection
 from finegraph.errors import ConflictError, GraphError, InputError
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.names import control_fault, kind_name_fault, name_fault, unicode_twins
-from finegraph.labelling.edits.plan import Plan, Planned
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
+from finegraph.labelling.store.current_rows import in_parts, name_form
+from finegraph.labelling.store.plan import Plan, Planned
 from finegraph.labelling.store.records import Conflict
-from finegraph.labelling.store.rows import in_parts, name_form
-from finegraph.labelling.store.tables import cells, fine, photo_labels, votes
+from finegraph.labelling.store.sql_tables import cells, fine, photo_labels, votes
 from finegraph.labelling.store.values import parts_of
 
 _LONGEST_NOTE = 20_000

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.labelling.store.database import reason_of
 from finegraph.labelling.store.seals import DERIVED, LOG_ROW, SEALED, VIEW, link, part_of, seal_of, start_of
-from finegraph.labelling.store.tables import batches, cells, edits, fine, kinds, metadata, seals
+from finegraph.labelling.store.sql_tables import batches, cells, edits, fine, kinds, metadata, seals
 
 VIEW_NAMES = frozenset(table.name for table in VIEW)
 """What the present labels are read from."""

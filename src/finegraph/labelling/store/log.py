@@ -19,13 +19,13 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError
 from finegraph.graph.names import name_fault
-from finegraph.labelling.edits.plan import NO_VOTE, Image, Key, Plan, Planned
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, read_catalogue
 from finegraph.labelling.store.checks import check_fine, check_living, check_structure, refuse_dead, refuse_removed
+from finegraph.labelling.store.current_rows import in_parts, load_beliefs, load_votes, name_form, search_form
+from finegraph.labelling.store.plan import NO_VOTE, Image, Key, Plan, Planned
 from finegraph.labelling.store.records import Target
-from finegraph.labelling.store.rows import in_parts, load_beliefs, load_votes, name_form, search_form
 from finegraph.labelling.store.sealed_rows import add_action, forget_rows, last_action, remove_rows, write_rows
-from finegraph.labelling.store.tables import (
+from finegraph.labelling.store.sql_tables import (
     batches,
     cells,
     edits,

@@ -329,6 +329,16 @@ class ImportPreview(Diff):
     digest: str
 
 
+@dataclass(frozen=True)
+class PhotoLabel:
+    """The label of one photo in one kind, and the class of the photo where it is known."""
+
+    photo: str
+    fine: str | None
+    kind: str
+    value: CellValue
+
+
 @dataclass(frozen=True, kw_only=True)
 class Suggestion(Record):
     """A value for a cell that somebody may accept.

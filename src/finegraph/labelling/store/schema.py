@@ -15,7 +15,15 @@ from finegraph.errors import DamagedStoreError, LabelStoreError
 from finegraph.labelling.store.database import shown_place
 from finegraph.labelling.store.sealed_rows import add_rows, put_total, seal_all, write_rows
 from finegraph.labelling.store.seals import LOG_ROW, SEALED, seal_of
-from finegraph.labelling.store.tables import SCHEMA_VERSION, beliefs, meta, metadata, photo_labels, seals, suggestions
+from finegraph.labelling.store.sql_tables import (
+    SCHEMA_VERSION,
+    beliefs,
+    meta,
+    metadata,
+    photo_labels,
+    seals,
+    suggestions,
+)
 
 
 def create(connection: Connection) -> None:

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import DamagedStoreError
+from finegraph.labelling.store.current_rows import in_parts, upsert
 from finegraph.labelling.store.database import shown_place
-from finegraph.labelling.store.rows import in_parts, upsert
 from finegraph.labelling.store.seals import DERIVED, LOG_ROW, SEALED, VIEW, is_by_kind, link, part_of, seal_of, sealed
-from finegraph.labelling.store.tables import batches, edits, metadata, seals, undone
+from finegraph.labelling.store.sql_tables import batches, edits, metadata, seals, undone
 
 Key = tuple[Any, ...]
 _MANY = 4000

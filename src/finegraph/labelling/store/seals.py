@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from finegraph.labelling.store.tables import (
+from finegraph.labelling.store.sql_tables import (
     batches,
     beliefs,
     cells,

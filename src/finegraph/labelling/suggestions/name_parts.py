@@ -17,8 +17,8 @@ from itertools import product
 
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.names import name_fault
+from finegraph.labelling.store.current_rows import search_form
 from finegraph.labelling.store.graph_columns import Column
-from finegraph.labelling.store.rows import search_form
 from finegraph.labelling.suggestions.proposals import Proposal
 
 _SEPARATORS = {

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.graph.kind import BINARY_LABELS
+from finegraph.labelling.store.current_rows import search_form
 from finegraph.labelling.store.graph_columns import Column, Part
 from finegraph.labelling.store.records import CellValue
-from finegraph.labelling.store.rows import search_form
 from finegraph.labelling.suggestions.neighbours import nearest
 
 Source = Literal["model", "similar", "name"]

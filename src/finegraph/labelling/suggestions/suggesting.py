@@ -2,13 +2,14 @@
 
 They follow from photos, models and names and can be made anew, so they are not part of the log; accepting them is. A
 suggestion that the cell already follows is not listed. Contradictions come first. One that is made again keeps its
-number, and no other ever gets it.
+number, and no other ever gets it. Accepting may add labels that a kind does not have yet, in the same action.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,12 +17,17 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import InputError, refuse_unknown
-from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.edits.decisions import plan_decisions
+from finegraph.labelling.edits.structure import added, new_label
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
+from finegraph.labelling.store.checks import check_names
+from finegraph.labelling.store.current_rows import check_number, fine_ids, in_parts, next_number, short
 from finegraph.labelling.store.log import confidence, count_known
+from finegraph.labelling.store.plan import Plan
 from finegraph.labelling.store.records import Decision, Suggestion, SuggestionPage
-from finegraph.labelling.store.rows import check_number, fine_ids, in_parts, next_number, short
+from finegraph.labelling.store.renames import present_decisions
 from finegraph.labelling.store.sealed_rows import add_rows, forget_rows, write_rows
-from finegraph.labelling.store.tables import beliefs, cells, fine, kinds, meta, suggestions
+from finegraph.labelling.store.sql_tables import beliefs, cells, fine, kinds, meta, suggestions
 from finegraph.labelling.store.values import dump, value_text
 from finegraph.labelling.suggestions.proposals import SOURCES, Proposal
 
@@ -264,3 +270,38 @@ def accepted(
         Decision(fine=one.fine, kind=one.kind, value=one.value, seen=versions.get(one.number, one.seen))
         for one in chosen
     ]
+
+
+def plan_named(connection: Connection, catalogue: Catalogue, decisions: Sequence[Decision], person: str) -> Plan:
+    """The plan of decisions, all or none, with the labels that they name; see `plan_decisions`.
+
+    Only a value that is one label of a kind of one label may be new.
+    """
+    decisions = present_decisions(connection, catalogue, decisions)
+    plan, kinds, count = Plan(""), {kind.id: kind for kind in catalogue.all_kinds}, 0
+    for decision in decisions:
+        kind = kinds[catalogue.kind(decision.kind).id]
+        if kind.mode == "one" and isinstance(decision.value, str) and decision.value not in kind.ids:
+            key, image = new_label(connection, catalogue.kind(decision.kind), decision.value, count)
+            added(plan, key, image)
+            kinds[kind.id] = _with_label(
+                kind, LabelEntry(key.label_id or 0, decision.value, image["position"], False, 0)
+            )
+            count += 1
+    check_names(plan)
+    then = replace(catalogue, all_kinds=tuple(kinds.values()))
+    decided = plan_decisions(connection, then, decisions, person)
+    decided.changes = {**plan.changes, **decided.changes}
+    return decided
+
+
+def added_labels(plan: Plan) -> str:
+    """What a plan adds to kinds, as the end of its sentence; nothing where it adds no label."""
+    names = [change.after["name"] for change in plan.of("label") if change.after is not None]
+    if not names:
+        return ""
+    return f" and added {f'the label {names[0]!r}' if len(names) == 1 else f'{len(names)} labels'}"
+
+
+def _with_label(kind: KindEntry, label: LabelEntry) -> KindEntry:
+    return replace(kind, all_labels=(*kind.all_labels, label))

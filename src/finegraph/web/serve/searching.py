@@ -13,19 +13,19 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from finegraph.data.roots import root_of
 from finegraph.errors import FinegraphError
 from finegraph.model.features.keys import PhotoKeys
+from finegraph.search import Hit, Index, StoredPhoto, condition_factors
+from finegraph.search.conditions import label_factors
+from finegraph.search.filters import agreeing
+from finegraph.search.index import state_stamp
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve.answering import Scores, ServedModel
 from finegraph.web.serve.pictures import PhotoPlace
-
-if TYPE_CHECKING:
-    from finegraph.search import Hit, Index, StoredPhoto
 
 _LOG = logging.getLogger("finegraph.web")
 _AGAIN = 30.0
@@ -71,8 +71,6 @@ class PhotoIndex:
         """
         if folder is None:
             return None
-        from finegraph.search import Index
-
         index = Index.open(folder)
         index.refuse_other(model.model)
         return cls(index)
@@ -86,8 +84,6 @@ class PhotoIndex:
         Raises:
             ProblemError: it changed and cannot be opened again, or another model made the new one.
         """
-        from finegraph.search.index import state_stamp
-
         stamp = state_stamp(self._index.folder)
         failed = self._failed
         if failed is not None and failed[0] == stamp and time.monotonic() < failed[1]:
@@ -111,8 +107,6 @@ class PhotoIndex:
 
     def _open_again(self, model: ServedModel, stamp: object) -> None:
         """Open the index again unless it is current by now; one thread at a time."""
-        from finegraph.search import Index
-
         try:
             if not self._index.is_current():
                 index = Index.open(self._index.folder)
@@ -158,9 +152,6 @@ class OpenIndex:
             UnknownNameError: a kind or a label that the graph does not have.
             EvidenceError: what is given cannot be true.
         """
-        from finegraph.search import condition_factors
-        from finegraph.search.filters import agreeing
-
         factors, where = None, ask.where
         if ask.given and not (ask.same or ask.other):
             where = agreeing(where, ask.given)
@@ -189,8 +180,6 @@ class OpenIndex:
             UnknownNameError: no such label, or a kind that the graph does not have.
             InputError: no photo of the label is in the index.
         """
-        from finegraph.search.conditions import label_factors
-
         asked = ask.same or ask.other
         return self._index.search_label(
             label,

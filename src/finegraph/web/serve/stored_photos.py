@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from finegraph.search import StoredPhoto
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.searching import OpenIndex
-from finegraph.web.serve.state import ServerState
+from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.uploads import Photo
-
-if TYPE_CHECKING:
-    from finegraph.search import StoredPhoto
 
 
 def stored_contents(state: ServerState, opened: OpenIndex, photos: Sequence[StoredPhoto]) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError, UnknownNameError, unknown_name
-from finegraph.labelling.edits.plan import NO_VOTE, Image, Key
-from finegraph.labelling.store.tables import beliefs, cells, fine, kinds, labels, notes, photo_labels, votes
+from finegraph.labelling.store.plan import NO_VOTE, Image, Key
+from finegraph.labelling.store.sql_tables import beliefs, cells, fine, kinds, labels, notes, photo_labels, votes
 
 _AT_ONCE = 400
 """How many numbers one question names."""

@@ -18,11 +18,11 @@ from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.labelling.exchange.diffing import diff_versions
 from finegraph.labelling.exchange.graphs import read_columns, read_graph
 from finegraph.labelling.exchange.label_studio import format_tasks
-from finegraph.labelling.exchange.photo_label_file import PhotoLabel, format_photos, parse_photos
-from finegraph.labelling.questions import findings as live
+from finegraph.labelling.exchange.photo_label_file import format_photos, parse_photos
+from finegraph.labelling.questions import live_findings as live
 from finegraph.labelling.questions.agreement import Agreement, read_agreement
 from finegraph.labelling.questions.history import last_undoable, read_batches, read_history
-from finegraph.labelling.questions.progress import read_progress
+from finegraph.labelling.questions.past import read_photo_labels
 from finegraph.labelling.questions.queries import (
     Order,
     Show,
@@ -36,10 +36,10 @@ from finegraph.labelling.questions.queries import (
     store_version,
 )
 from finegraph.labelling.questions.recent import Changes, Recent
-from finegraph.labelling.store.access import StoreAccess
+from finegraph.labelling.questions.team_progress import read_progress
 from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.current_rows import fine_ids, short
 from finegraph.labelling.store.graph_columns import Column
-from finegraph.labelling.store.past import read_photo_labels
 from finegraph.labelling.store.records import (
     Batch,
     CellState,
@@ -50,14 +50,15 @@ from finegraph.labelling.store.records import (
     Edit,
     KindInfo,
     LiveFinding,
+    PhotoLabel,
     Progress,
     Suggestion,
     SuggestionPage,
     Target,
 )
 from finegraph.labelling.store.renames import Rename, read_renames
-from finegraph.labelling.store.rows import fine_ids, short
-from finegraph.labelling.store.tables import batches, cells, fine, meta, notes, votes
+from finegraph.labelling.store.sql_tables import batches, cells, fine, meta, notes, votes
+from finegraph.labelling.store_access import StoreAccess
 from finegraph.labelling.suggestions.suggesting import best_suggestions, has_beliefs, read_beliefs, read_suggestions
 
 Format = Literal["csv", "json", "label-studio", "photos"]

@@ -35,28 +35,39 @@ from finegraph.files.durable import reason_of, sync_folder
 from finegraph.graph import LabelGraph
 from finegraph.labelling.edits.changes import StructureChange, change_name
 from finegraph.labelling.edits.decisions import plan_decisions, plan_note, plan_photo
-from finegraph.labelling.edits.plan import Plan
-from finegraph.labelling.edits.previews import preview_of
-from finegraph.labelling.edits.structure import plan_change
-from finegraph.labelling.edits.undoing import plan_undo
+from finegraph.labelling.edits.structure import plan_change, preview_of
+from finegraph.labelling.edits.undo import plan_undo
 from finegraph.labelling.exchange.contents import add_content, add_photos
+from finegraph.labelling.exchange.graph_import import plan_import, preview_import, preview_photos
 from finegraph.labelling.exchange.graphs import first_import, is_empty, plan_text
-from finegraph.labelling.exchange.import_preview import preview_import, preview_photos
-from finegraph.labelling.exchange.importing import plan_import
 from finegraph.labelling.exchange.label_studio import Content
-from finegraph.labelling.exchange.photo_label_file import PhotoLabel
 from finegraph.labelling.questions.history import result_made, result_of
-from finegraph.labelling.questions.reading import StoreReader
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
+from finegraph.labelling.store.current_rows import check_number, fine_ids
 from finegraph.labelling.store.database import Database, store_error
 from finegraph.labelling.store.graph_columns import columns_of
 from finegraph.labelling.store.log import carry_out, check_person, find_batch, request_digest, write_first
-from finegraph.labelling.store.records import CellValue, Conflict, Decision, EditResult, ImportPreview, Numbers, Preview
-from finegraph.labelling.store.rows import check_number, fine_ids
-from finegraph.labelling.store.tables import edits
-from finegraph.labelling.suggestions.new_labels import added_labels, plan_named
+from finegraph.labelling.store.plan import Plan
+from finegraph.labelling.store.records import (
+    CellValue,
+    Conflict,
+    Decision,
+    EditResult,
+    ImportPreview,
+    Numbers,
+    PhotoLabel,
+    Preview,
+)
+from finegraph.labelling.store.sql_tables import edits
+from finegraph.labelling.store_questions import StoreReader
 from finegraph.labelling.suggestions.proposals import Proposal
-from finegraph.labelling.suggestions.suggesting import accepted, keep_beliefs, keep_suggestions
+from finegraph.labelling.suggestions.suggesting import (
+    accepted,
+    added_labels,
+    keep_beliefs,
+    keep_suggestions,
+    plan_named,
+)
 
 
 class _TakenBackError(Exception):

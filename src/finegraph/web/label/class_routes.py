@@ -1,24 +1,67 @@
 """The routes that show labels: the start of the page, lists of classes, one class, suggestions.
 
-A list returns the cells of one kind only and at most 200 classes. Its order is kept under a name, so that pages fit
-together while people decide; see `listings`. Cost of the first page: the numbers of all its classes are read.
+A list returns the cells of one kind only and at most 200 classes. A list of unknown classes gets shorter while people
+work through it, so `Listings` keeps its order under a name and cuts pages from that. Cost of the first page: the
+numbers of all its classes are read. Memory: 8 bytes per class of a list, at most 32 MB.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import hashlib
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from finegraph.web.label.identity import store_identity
-from finegraph.web.label.json_routes import JsonRouter
-from finegraph.web.label.listings import Listings, first_place
-from finegraph.web.label.live_answer import PATIENCE
-from finegraph.web.label.live_names import LiveNames, with_named
-from finegraph.web.label.photo_numbers import PhotoNumbers
+from finegraph.web.label.background_answers import PATIENCE, LiveNames, with_named
+from finegraph.web.label.json_routes import JsonRouter, store_identity
+from finegraph.web.label.photo_routes import PhotoNumbers
+from finegraph.workflows.label import LabelSession
 
-if TYPE_CHECKING:
-    from finegraph.workflows.label import LabelSession
+MOST_NUMBERS = 4_000_000
+"""How many numbers all lists have together; the newest list is kept however long it is."""
+_LENGTH = 20
+
+
+class Listings:
+    """The lists of one store; may be asked by several threads."""
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._kept: OrderedDict[str, array[int]] = OrderedDict()
+        self._numbers = 0
+
+    def find(self, name: str | None, make: Callable[[], array[int]]) -> tuple[str, array[int]]:
+        """A list with its name: the one that is asked for, or a new one where there is none of that name."""
+        with self._gate:
+            if name is not None and name in self._kept:
+                self._kept.move_to_end(name)
+                return name, self._kept[name]
+        found = make()
+        name = hashlib.sha256(found.tobytes()).hexdigest()[:_LENGTH]
+        with self._gate:
+            if name not in self._kept:
+                self._kept[name] = found
+                self._numbers += len(found)
+            self._kept.move_to_end(name)
+            while self._numbers > MOST_NUMBERS and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                self._numbers -= len(oldest)
+        return name, found
+
+
+def first_place(numbers: array[int], wanted: Sequence[int]) -> int | None:
+    """Where the first of some classes is that a list has; None where it has none of them."""
+    for number in wanted:
+        try:
+            return numbers.index(number)
+        except ValueError:
+            continue
+    return None
+
 
 Json = dict[str, Any]
 Offset = Annotated[int, Query(ge=0)]

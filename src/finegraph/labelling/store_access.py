@@ -16,7 +16,6 @@ from typing import Any, Literal, Self, TypeVar
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import FinegraphError, LabelStoreError, near_paths
-from finegraph.labelling.edits.plan import Plan
 from finegraph.labelling.questions.history import result_made, result_of
 from finegraph.labelling.store import schema
 from finegraph.labelling.store.catalogue import Catalogue, read_catalogue
@@ -24,9 +23,10 @@ from finegraph.labelling.store.damage import DECIDED_NAMES, DERIVED_NAMES, LOG_N
 from finegraph.labelling.store.damage_report import damaged
 from finegraph.labelling.store.database import Database
 from finegraph.labelling.store.log import carry_out, check_person, find_batch, request_digest
+from finegraph.labelling.store.plan import Plan
 from finegraph.labelling.store.records import EditResult
-from finegraph.labelling.store.tables import SCHEMA_VERSION
-from finegraph.labelling.store.writer import Writer
+from finegraph.labelling.store.sql_tables import SCHEMA_VERSION
+from finegraph.labelling.store.store_writer import Writer
 from finegraph.labelling.suggestions.suggesting import make_anew
 
 Answer = TypeVar("Answer")

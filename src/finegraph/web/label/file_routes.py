@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
@@ -18,13 +18,10 @@ from finegraph.graph.formats.csv_reader import parse_csv
 from finegraph.graph.formats.json_reader import parse_json
 from finegraph.labelling import LabelStore
 from finegraph.labelling.exchange.label_studio import Content, parse_tasks
-from finegraph.labelling.exchange.photo_label_file import PhotoLabel
-from finegraph.web.label.bodies import Import, ImportFile
-from finegraph.web.label.identity import only_for
-from finegraph.web.label.json_routes import JsonRouter
-
-if TYPE_CHECKING:
-    from finegraph.workflows.label import LabelSession
+from finegraph.labelling.store.records import PhotoLabel
+from finegraph.web.label.json_routes import JsonRouter, only_for
+from finegraph.web.label.request_bodies import Import, ImportFile
+from finegraph.workflows.label import LabelSession
 
 Json = dict[str, Any]
 MOST_LISTED = 500

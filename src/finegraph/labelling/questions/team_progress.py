@@ -13,7 +13,7 @@ from finegraph.labelling.questions.queries import DISAGREES, DOUBTFUL
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.log import now
 from finegraph.labelling.store.records import KindProgress, PersonProgress, Progress
-from finegraph.labelling.store.tables import cells, fine, kinds, votes
+from finegraph.labelling.store.sql_tables import cells, fine, kinds, votes
 
 
 def read_progress(connection: Connection, catalogue: Catalogue) -> Progress:

@@ -18,13 +18,13 @@ from finegraph.model.answering.predictions import PredictionSettings
 from finegraph.web.admission import client_name
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.security import check_length, limited
+from finegraph.web.serve.answer_text import answer_words
 from finegraph.web.serve.answering import Ask, ServedModel
 from finegraph.web.serve.batching import Done
 from finegraph.web.serve.schemas import MAX_QUESTIONS, MOST_TOP, GivenBody, GivenRequest, PredictBody, multipart
-from finegraph.web.serve.state import ServerState
+from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.stored_photos import copies_of
 from finegraph.web.serve.uploads import Photo, read_upload
-from finegraph.web.serve.words import answer_words
 from finegraph.workflows.predict import parse_given
 
 FIELDS: dict[str, dict[str, Any]] = {

@@ -22,13 +22,11 @@ from finegraph._version import __version__
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.problems import ProblemBody, ProblemError, install_problems, problem_responses
 from finegraph.web.security import Guard
-from finegraph.web.serve.routes_label_search import label_search_routes
-from finegraph.web.serve.routes_model import model_routes
-from finegraph.web.serve.routes_predict import predict_routes
-from finegraph.web.serve.routes_search import search_routes
+from finegraph.web.serve.model_routes import model_routes
+from finegraph.web.serve.predict_routes import predict_routes
 from finegraph.web.serve.schemas import HealthBody
-from finegraph.web.serve.state import ServerState
-from finegraph.web.serve.statistics import Statistics
+from finegraph.web.serve.search_routes import label_search_routes, search_routes
+from finegraph.web.serve.server_state import ServerState, Statistics
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

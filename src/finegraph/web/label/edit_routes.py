@@ -1,8 +1,12 @@
-"""The routes that change labels. Each is one action of one person: acknowledged when it is on the disk, undone as one.
+"""The routes that change labels, and the answer where somebody else was quicker.
 
-The page gives every action a number of its own and sends it again under that number if no answer came, so that each
-action happens once. An action that rests on an old version of a cell is answered 409 with both values. It may say
-what its names meant on the page, by numbers, so that it also holds where somebody has renamed something meanwhile.
+Each route is one action of one person: acknowledged when it is on the disk, undone as one. The page gives every action
+an id and sends it again under that id if no answer came, so that each action happens once. It may say what its names
+meant on the page, by numbers, so that it also holds after a rename.
+
+An action that rests on an old version is answered 409 with both values and the version of the present one, so that the
+person can choose. Cost: a question per conflict; of an action with very many, the first hundred are listed and `total`
+counts all.
 """
 
 from __future__ import annotations
@@ -10,20 +14,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 
-from finegraph.errors import InputError, UnknownNameError
-from finegraph.labelling import Decision, Edit, EditResult, Numbers, change_from_dict
-from finegraph.web.label import bodies
-from finegraph.web.label.bodies import MOST_AT_ONCE, Accept, Apply, Change, Decide, Note, PhotoLabel, Resolve, Undo
-from finegraph.web.label.identity import only_for
-from finegraph.web.label.json_routes import JsonRouter
-from finegraph.web.label.photo_numbers import PhotoNumbers
-
-if TYPE_CHECKING:
-    from finegraph.workflows.label import LabelSession
+from finegraph.errors import ConflictError, InputError, UnknownNameError
+from finegraph.labelling import CellState, Conflict, Decision, Edit, EditResult, Numbers, change_from_dict
+from finegraph.web.label import request_bodies as bodies
+from finegraph.web.label.file_routes import listed
+from finegraph.web.label.json_routes import JsonRouter, only_for
+from finegraph.web.label.photo_routes import PhotoNumbers
+from finegraph.web.label.request_bodies import (
+    MOST_AT_ONCE,
+    Accept,
+    Apply,
+    Change,
+    Decide,
+    Note,
+    PhotoLabel,
+    Resolve,
+    Undo,
+)
+from finegraph.web.problems import ProblemError
+from finegraph.workflows.label import LabelSession
 
 Json = dict[str, Any]
 NAMES = ("fine", "kind", "label", "graph")
@@ -123,3 +139,49 @@ def _versions(photos: PhotoNumbers, edits: Iterable[Edit]) -> Json:
 def _answer(done: EditResult, *, names: bool = False) -> Json:
     """The result as JSON; `names` says that labels, kinds or classes are called otherwise now."""
     return {**done.to_dict(), "names": names}
+
+
+MOST_TOLD = 100
+"""How many conflicts of one action are told; nobody chooses more often than that in a row."""
+
+
+def install_conflicts(app: FastAPI, session: LabelSession) -> None:
+    """Answer conflicts of a session with both values."""
+    photos = PhotoNumbers(session)
+
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ConflictError)
+        told = error.conflicts[:MOST_TOLD]
+        found = await run_in_threadpool(lambda: [_complete(session, photos, one) for one in told])
+        return ProblemError("conflict", str(error), conflicts=found, total=len(error.conflicts)).response()
+
+    app.add_exception_handler(ConflictError, answer)
+
+
+def _complete(session: LabelSession, photos: PhotoNumbers, conflict: Conflict) -> Json:
+    """A conflict with the present value, its version, and the number of its photo."""
+    found: Json = conflict.to_dict()
+    if conflict.what == "preview" and "changes" in conflict.theirs:
+        found["theirs"] = listed(conflict.theirs)
+    with suppress(UnknownNameError):  # gone meanwhile: there is nothing to choose any more
+        if conflict.what == "photo" and conflict.photo is not None and conflict.kind is not None:
+            now = session.store.photo_cells([conflict.photo]).get(conflict.photo, {}).get(conflict.kind)
+            found |= _present(now) | {"number": photos.number(conflict.photo)}
+        elif conflict.what == "cell" and conflict.fine is not None and conflict.kind is not None:
+            found |= _present(session.store.cell(conflict.fine, conflict.kind))
+        elif conflict.what == "note" and conflict.fine is not None:
+            found |= _present_note(session, conflict.fine)
+    return found
+
+
+def _present(cell: CellState | None) -> Json:
+    """What others have made of a cell; a photo may have no label any more."""
+    if cell is None:
+        return {}
+    return {"theirs": cell.to_dict()["value"], "version": cell.version, "by": cell.by, "at": cell.at}
+
+
+def _present_note(session: LabelSession, fine: str) -> Json:
+    """What the note of a class is now; who wrote it is told by the store."""
+    row = session.store.one_class(fine)
+    return {"theirs": row.note, "version": row.note_version}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from finegraph.web.label.app import MOST_BYTES, OPEN_PATHS, create_label_app
+import uvicorn
+
+from finegraph.web.connections import BoundedConnection
+from finegraph.web.label.label_app import MOST_BYTES, OPEN_PATHS, create_label_app
 from finegraph.web.security import Security
-
-if TYPE_CHECKING:
-    from finegraph.workflows.label import LabelSession
+from finegraph.web.server import Server, listen, run_until_stopped
+from finegraph.workflows.label import LabelSession
 
 _STOP_SECONDS = 5
 
@@ -47,11 +48,6 @@ def serve_label(
     Raises:
         InputError: a public address without a token, a token that is easily guessed, or an address that is taken.
     """
-    import uvicorn
-
-    from finegraph.web.connections import BoundedConnection
-    from finegraph.web.server import Server, listen, run_until_stopped
-
     Security(host=host, port=port, token=token).check()
     listener = listen(host, port)
     try:

@@ -16,12 +16,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import ConflictError, InputError
-from finegraph.labelling.edits.plan import NO_VOTE, Image, Key, Plan, compared
 from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.current_rows import check_number, current_images, fine_names, in_parts, load_votes
+from finegraph.labelling.store.plan import NO_VOTE, Image, Key, Plan, compared
 from finegraph.labelling.store.records import Conflict, Target
-from finegraph.labelling.store.rows import check_number, current_images, fine_names, in_parts, load_votes
 from finegraph.labelling.store.sealed_rows import refuse_altered
-from finegraph.labelling.store.tables import batches, edits, fine, photo_labels, undone, votes
+from finegraph.labelling.store.sql_tables import batches, edits, fine, photo_labels, undone, votes
 
 _MOST_CONFLICTS = 100
 _PART = " one edit of"

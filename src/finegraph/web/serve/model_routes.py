@@ -11,7 +11,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference.evidence import FINE
 from finegraph.web.problems import problem_responses
 from finegraph.web.serve.schemas import KindBody, LabelsBody, ModelBody, SampleBody
-from finegraph.web.serve.state import ServerState
+from finegraph.web.serve.server_state import ServerState
 
 
 def model_routes(state: ServerState) -> APIRouter:

@@ -1,35 +1,36 @@
-"""The web app of the labelling page: routes for reading, writing, looking back, files and photos, and the page.
+"""The web app of the labelling page: its routes, its files, and whether its store is whole.
 
 Every route is a thin door to one method of the store; what the page shows is what the store says. Blocking calls run
 in the thread pool of the server. Checks of who asks stand before all routes, in `finegraph.web.security`.
+
+The store was checked when it was opened. What is read after that is not compared with its seals, which would cost too
+much. So `/health/ready` starts a check of the whole store every ten minutes, in a thread of its own, and waits at most
+a second for it.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from finegraph.errors import DamagedStoreError, LabelStoreError
+from finegraph.errors import DamagedStoreError, FinegraphError, LabelStoreError
+from finegraph.labelling import LabelStore
 from finegraph.web.assets import mount_assets, page_response
-from finegraph.web.label.conflicts import install_conflicts
-from finegraph.web.label.exchange import exchange_routes
-from finegraph.web.label.health import StoreHealth
-from finegraph.web.label.live_names import LiveNames
-from finegraph.web.label.looking_back import looking_back_routes
-from finegraph.web.label.photos import photo_routes
-from finegraph.web.label.reading import reading_routes
-from finegraph.web.label.writing import writing_routes
+from finegraph.web.label.background_answers import LiveNames
+from finegraph.web.label.class_routes import reading_routes
+from finegraph.web.label.edit_routes import install_conflicts, writing_routes
+from finegraph.web.label.file_routes import exchange_routes
+from finegraph.web.label.history_routes import looking_back_routes
+from finegraph.web.label.photo_routes import photo_routes
 from finegraph.web.problems import ProblemError, install_problems, problem_of
 from finegraph.web.security import Guard, Security
-
-if TYPE_CHECKING:
-    from finegraph.labelling import LabelStore
-    from finegraph.workflows.label import LabelSession
+from finegraph.workflows.label import LabelSession
 
 _LOG = logging.getLogger("finegraph.web")
 
@@ -102,3 +103,52 @@ def _store_problem(store: LabelStore, error: LabelStoreError) -> ProblemError:
         return ProblemError(problem.name, "; ".join(error.damage) or "The store is not as it was written.")
     headers = {"retry-after": "1"} if problem.name == "overloaded" else {}
     return ProblemError(problem.name, str(error).removeprefix(f"{store.place}: "), headers)
+
+
+_BETWEEN_CHECKS = 600.0
+"""Seconds from one check to the next."""
+_CHECK_WAIT = 1.0
+"""How long a question waits for the check that it began; small stores are checked by then."""
+
+
+class StoreHealth:
+    """What the last check of an open store found.
+
+    Args:
+        store: the store; it was checked just now.
+        between: seconds from one check to the next.
+    """
+
+    def __init__(self, store: LabelStore, between: float = _BETWEEN_CHECKS) -> None:
+        self._store, self._between = store, between
+        self._lock = threading.Lock()
+        self._next = time.monotonic() + between
+        self._running = False
+        self._found: DamagedStoreError | None = None
+
+    def refuse_damaged(self) -> None:
+        """Begin a check where one is due.
+
+        Raises:
+            DamagedStoreError: the last check found damage.
+        """
+        with self._lock:
+            due = not self._running and time.monotonic() >= self._next
+            self._running |= due
+        if due:
+            check = threading.Thread(target=self._check, name="label-store-check", daemon=True)
+            check.start()
+            check.join(_CHECK_WAIT)
+        if (found := self._found) is not None:
+            raise DamagedStoreError(str(found), found.damage)
+
+    def _check(self) -> None:
+        try:
+            self._store.check()
+            self._found = None
+        except DamagedStoreError as error:
+            self._found = error
+        except FinegraphError as error:  # the store is closing
+            _LOG.warning("the store could not be checked: %s", error)
+        with self._lock:
+            self._running, self._next = False, time.monotonic() + self._between

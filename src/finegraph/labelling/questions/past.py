@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import InputError
-from finegraph.labelling.edits.plan import Image, Key
-from finegraph.labelling.edits.undoing import key_of
-from finegraph.labelling.exchange.photo_label_file import PhotoLabel
+from finegraph.labelling.edits.undo import key_of
 from finegraph.labelling.questions.queries import store_version
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
-from finegraph.labelling.store.rows import short
-from finegraph.labelling.store.tables import batches, edits, fine, photo_labels
+from finegraph.labelling.store.current_rows import short
+from finegraph.labelling.store.plan import Image, Key
+from finegraph.labelling.store.records import PhotoLabel
+from finegraph.labelling.store.sql_tables import batches, edits, fine, photo_labels
 
 
 @dataclass(frozen=True)

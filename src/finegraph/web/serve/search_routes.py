@@ -1,27 +1,24 @@
-"""`POST /v1/search`: the photos of an index that are most similar to those of a request."""
+"""`/v1/search`: the photos of an index that are most similar to photos of a request (POST) or of a fine label (GET)."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from finegraph.errors import ImageFileError
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.routes_predict import body_size, client_of, look_at_all, refuse_all_bad
-from finegraph.web.serve.schemas import MOST_TOP, SearchBody, multipart
+from finegraph.web.serve.predict_routes import body_size, client_of, look_at_all, refuse_all_bad
+from finegraph.web.serve.schemas import MOST_TOP, LabelSearchBody, SearchBody, multipart
 from finegraph.web.serve.searching import OpenIndex, PhotoIndex, SearchAsk
-from finegraph.web.serve.state import ServerState
+from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.stored_photos import stored_contents
 from finegraph.web.serve.uploads import Upload, read_upload
 from finegraph.workflows.predict import parse_given
-
-if TYPE_CHECKING:
-    pass
 
 _NAMES = {"type": "array", "items": {"type": "string"}}
 FIELDS: dict[str, dict[str, Any]] = {
@@ -125,3 +122,52 @@ def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[Ope
         per_label=upload.whole("per_label", 1, 1, MOST_TOP) if "per_label" in upload.fields else None,
         guessed=upload.flag("guessed", False),
     )
+
+
+def _named(name: str) -> object:
+    """A list of texts, described as in the other kind of search."""
+    return Query(max_length=200, description=FIELDS[name]["description"])
+
+
+Names = list[str]
+
+
+def label_search_routes(state: ServerState) -> APIRouter:
+    """The route that searches by a fine label."""
+    router = APIRouter(tags=["search"])
+
+    @router.get(
+        "/v1/search",
+        response_model=LabelSearchBody,
+        responses=problem_responses("no-index", "unknown-name", "input", "too-many", "overloaded", "index-changed"),
+    )
+    async def search_label(
+        request: Request,
+        label: Annotated[str, Query(max_length=1000, description="A fine label; searched by the mean of its photos.")],
+        count: Annotated[int, Query(ge=1, le=MOST_TOP, description="How many photos.")] = 12,
+        where: Annotated[Names, _named("where")] = [],  # noqa: B006  FastAPI makes a new one for each request
+        where_not: Annotated[Names, _named("where_not")] = [],  # noqa: B006
+        same: Annotated[Names, _named("same")] = [],  # noqa: B006
+        other: Annotated[Names, _named("other")] = [],  # noqa: B006
+        per_label: Annotated[int | None, Query(ge=1, le=MOST_TOP, description="Of each fine label at most.")] = None,
+        guessed: Annotated[bool, Query(description=FIELDS["guessed"]["description"])] = False,
+    ) -> Response:
+        """The photos of the index that are most similar to those of a fine label, filtered and re-ranked as asked."""
+        index, model = state.index, state.model
+        if index is None:
+            raise ProblemError("no-index", "This server was started without an index.")
+        with state.admission.enter(0, client_of(request)):
+            opened = await asyncio.to_thread(index.current, model)
+            ask = SearchAsk(
+                count=count,
+                where=await asyncio.to_thread(opened.filters, where),
+                where_not=await asyncio.to_thread(opened.filters, where_not),
+                same=tuple(same),
+                other=tuple(other),
+                per_label=per_label,
+                guessed=guessed,
+            )
+            hits = await asyncio.to_thread(opened.search_label, label, ask)
+        return JSONResponse({"model": model.id, "label": label, "hits": stored_contents(state, opened, hits)})
+
+    return router

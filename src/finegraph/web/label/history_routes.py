@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from finegraph.errors import UnknownNameError
-from finegraph.web.label.agreements import Agreements
+from finegraph.web.label.background_answers import PATIENCE, Agreements, LiveCheck, LiveNames
+from finegraph.web.label.class_routes import MOST_PHOTOS
 from finegraph.web.label.json_routes import JsonRouter
-from finegraph.web.label.live_answer import PATIENCE
-from finegraph.web.label.live_check import LiveCheck
-from finegraph.web.label.live_names import LiveNames
-from finegraph.web.label.reading import MOST_PHOTOS
-
-if TYPE_CHECKING:
-    from finegraph.workflows.label import LabelSession
+from finegraph.workflows.label import LabelSession
 
 Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=200)]
