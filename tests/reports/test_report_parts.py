@@ -26,7 +26,7 @@ from finegraph.reports.page_data import (
 from finegraph.reports.reordered import in_order_of
 from finegraph.reports.report import compared, report_page
 from finegraph.reports.run_results import read_run
-from finegraph.reports.sections import accuracy_section, calibration_section, mistakes_section
+from finegraph.reports.sections import accuracy_section, calibration_section, facts_section, mistakes_section
 from finegraph.reports.svg_charts import (
     Axis,
     Series,
@@ -37,6 +37,7 @@ from finegraph.reports.svg_charts import (
     run_mark,
     stacked_bars,
 )
+from finegraph.training.records.starts import Commit, Start
 from reports.made_up_runs import made_up_graph, make_run
 
 
@@ -48,6 +49,26 @@ def runs(tmp_path_factory):
         read_run(make_run(folder / head, graph, 150, seed=seed, head=head), head)
         for seed, head in enumerate(("bipartite", "softmax"))
     ]
+
+
+class TestFacts:
+    def test_what_a_run_was_trained_with_is_told_where_it_is_known(self, runs):
+        first = Start(time="", finegraph="1.0", python="3.11.1", torch="2.6.0")
+        commits = (
+            Commit(folder="/menu", commit="abc", changed=True),
+            Commit(folder="/photos", commit="def", changed=False),
+        )
+        then = Start(time="", finegraph="1.1", python="3.11.1", torch="2.6.0", commits=commits)
+        known, resumed, unknown = facts_section(
+            [replace(runs[0], starts=[first]), replace(runs[0], starts=[first, first, then]), runs[1]]
+        )
+        assert known["facts"]["trained with"] == "finegraph 1.0, torch 2.6.0, Python 3.11.1"
+        assert resumed["facts"]["trained with"] == (
+            "finegraph 1.0, torch 2.6.0, Python 3.11.1; then finegraph 1.1, torch 2.6.0, Python 3.11.1"
+        )
+        assert resumed["facts"]["trained at commit"] == "abc with changes (/menu); def (/photos)"
+        assert "trained at commit" not in known["facts"]
+        assert not {"trained with", "trained at commit"} & set(unknown["facts"])
 
 
 class TestOrders:

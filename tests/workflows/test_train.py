@@ -12,6 +12,8 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import DataError, RunFolderError, SettingsError, WeightsError
+from finegraph.training.records.run_folder import RunFolder
+from finegraph.training.records.starts import read_starts
 from finegraph.training.settings import TrainSettings, check_used
 from finegraph.workflows.train import choose_device, resume_settings, train_run
 from training import tiny
@@ -124,6 +126,9 @@ def test_an_interrupted_run_goes_on_to_the_same_model(manifest, tmp_path):
     assert result.figures == straight.figures
     one, two = (fg.load(tmp_path / name).network.state_dict() for name in ("straight", "broken"))
     assert all(torch.equal(one[name], two[name]) for name in one)
+    starts = {name: read_starts(RunFolder(tmp_path / name)) for name in ("straight", "broken")}
+    assert [len(starts["straight"]), len(starts["broken"])] == [1, 2]
+    assert {start.finegraph for start in starts["broken"]} == {fg.__version__}
 
 
 def test_changed_settings_are_refused_by_name(manifest, tmp_path):

@@ -10,7 +10,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from finegraph.errors import InputError, RunFolderError, near_paths, unknown_nam
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.graph import LabelGraph
+from finegraph.training.records.run_folder import RunFolder
+from finegraph.training.records.starts import Start, read_starts
 
 DETAILS_FORMAT, DETAILS_VERSION = "finegraph.evaluation.details", 1
 Array = NDArray[Any]
@@ -43,6 +45,7 @@ class RunResults:
         similar: small pictures of similar training photos, by their place in `about["similar"]`.
         training: pictures of training photos of confused classes, by their place in `about["training_photos"]`.
         settings: of the training, as `config.toml` says; empty for a model folder without a run.
+        starts: what it was trained with, for each time training was started or resumed; empty where it is not known.
     """
 
     name: str
@@ -56,6 +59,7 @@ class RunResults:
     similar: dict[int, bytes]
     training: dict[int, bytes]
     settings: dict[str, Any]
+    starts: list[Start] = field(default_factory=list)
 
     @property
     def head(self) -> str:
@@ -186,6 +190,7 @@ def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = No
         similar=sets["similar"],
         training=sets["training"],
         settings={} if run_folder is None else _settings(run_folder),
+        starts=[] if run_folder is None else read_starts(RunFolder(run_folder)),
     )
 
 

@@ -24,6 +24,7 @@ from finegraph.reports.run_results import RunResults
 from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, profile
 from finegraph.reports.svg_charts import signed as signed_text
 from finegraph.reports.words import apart
+from finegraph.training.records.starts import Start
 
 MOST_NAMED = 30
 """With at most so many labels a distribution names each of them."""
@@ -311,6 +312,7 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
             "kinds": f"{len(run.graph.kinds):,}",
             "graph": result.graph[:16],
             "seed": run.settings.get("seed", "not known"),
+            **_trained_with(run.starts),
         }
         listed.append(
             {
@@ -326,6 +328,17 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
             }
         )
     return listed
+
+
+def _trained_with(starts: Sequence[Start]) -> dict[str, str]:
+    """The versions and commits that a run was trained with; of a resumed run all that differ, in their order."""
+    versions = (f"finegraph {one.finegraph}, torch {one.torch}, Python {one.python}" for one in starts)
+    commits = (str(commit) for one in starts for commit in one.commits)
+    facts = {
+        "trained with": "; then ".join(dict.fromkeys(versions)),
+        "trained at commit": "; ".join(dict.fromkeys(commits)),
+    }
+    return {name: text for name, text in facts.items() if text}
 
 
 def _percent(share: float | None) -> str:

@@ -23,6 +23,7 @@ from finegraph.nn import Network
 from finegraph.training.distributed import Ranks, joined_ranks
 from finegraph.training.loop import Watcher
 from finegraph.training.records.run_folder import RunFolder
+from finegraph.training.records.starts import add_start
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.report_details import BAD_TRAINING, PHOTOS_DIGEST
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
@@ -34,6 +35,7 @@ from finegraph.workflows.labels.graph_sources import (
     kept_labels,
     read_stored,
     shown_place,
+    source_folder,
     version_of,
 )
 from finegraph.workflows.training.calibration import CalibratedModel, calibrate_trained
@@ -138,6 +140,7 @@ def train_run(
         with folder.lock() if ranks.first else nullcontext():
             if ranks.first:
                 remove_leftovers(folder.model)
+                add_start(folder, source_folder(settings.data))
                 watcher.data(data, str(folder.path))
                 if data.counted:
                     watcher.note(

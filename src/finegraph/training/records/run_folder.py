@@ -1,6 +1,7 @@
 """The folder of a run: where everything that belongs to it lies.
 
     runs/NAME/config.toml      the resolved settings, written once
+              starts.jsonl     versions and commits, a line for each time it was started or resumed
               labels.json      what was read from a label store, where the run was trained from one
               photos.json      which photos are trained on and which are held out, where the run chose them
               log.jsonl        what happened, line by line
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _CONFIG = "config.toml"
 _LABELS = "labels.json"
 _PHOTOS = "photos.json"
+_STARTS = "starts.jsonl"
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ class RunFolder:
     def config_file(self) -> Path:
         """The resolved settings."""
         return self.path / _CONFIG
+
+    @property
+    def starts_file(self) -> Path:
+        """What the run was made with, one JSON object for each start."""
+        return self.path / _STARTS
 
     @property
     def labels_file(self) -> Path:
@@ -186,7 +193,7 @@ class RunFolder:
 
     def forget_if_nothing_came_of_it(self) -> None:
         """Remove the folder of a run that holds nothing but what it began with, so that its name can be used again."""
-        if {name for name in os.listdir(self.path) if not _is_leftover(name)} <= {_CONFIG, _LABELS, _PHOTOS}:
+        if {name for name in os.listdir(self.path) if not _is_leftover(name)} <= {_CONFIG, _STARTS, _LABELS, _PHOTOS}:
             shutil.rmtree(self.path)
 
     def write_config(self, settings: Mapping[str, object]) -> None:
