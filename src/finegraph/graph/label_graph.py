@@ -210,6 +210,22 @@ class LabelGraph:
         """The graph with one kind more, or with a kind of that name replaced."""
         return LabelGraph(self._fine, {**self._kinds, kind.name: kind}.values())
 
+    def with_fine(self, rows: Mapping[str, Mapping[str, object]]) -> LabelGraph:
+        """The graph with more fine labels, after those that it has.
+
+        Args:
+            rows: fine label -> kind -> label, written as for `from_table`. A kind that is left out is unknown; a label
+                that the kind does not have is new. A group of binary kinds may be given as a list of what holds.
+
+        Example:
+            >>> graph = LabelGraph.from_table({"ramen @ A": {"dish": "ramen", "restaurant": "A"}})
+            >>> graph.with_fine({"ramen @ B": {"dish": "ramen", "restaurant": "B"}}).labels("restaurant")
+            ('A', 'B')
+        """
+        from finegraph.graph.new_labels import with_rows
+
+        return LabelGraph(*with_rows(self, rows))
+
     def with_unknown_prior(self, prior: UnknownPrior, kinds: Iterable[str] | None = None) -> LabelGraph:
         """The graph in which unknown parents are distributed as the known ones ("frequency") or evenly ("uniform")."""
         chosen = set(self.kinds if kinds is None else [self.kind(name).name for name in kinds])

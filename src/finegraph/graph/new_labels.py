@@ -1,0 +1,113 @@
+"""More fine labels for a graph: new rows of the same kinds, and the coarse labels that these rows bring along.
+
+A row is written as in `LabelGraph.from_table`. A kind that it leaves out is unknown. A group of binary kinds, such as
+`with: tofu` and `with: pork`, may be given as one list of what holds. Kinds cannot be added: nothing is known of them
+for the labels that there are. Cost: linear in the edges of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from finegraph.errors import GraphError, unknown_name
+from finegraph.graph.kind import BINARY_LABELS, Kind
+from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell, cell_of
+from finegraph.graph.names import fold, name_fault
+
+if TYPE_CHECKING:
+    from finegraph.graph.label_graph import LabelGraph
+
+Row = Mapping[str, object]
+"""Kind -> label, or whatever else a cell may be."""
+
+
+def rows_by_kind(graph: LabelGraph, label: str, row: Row) -> dict[str, Cell]:
+    """The cells of a new fine label, checked; unknown ones are left out.
+
+    Raises:
+        UnknownNameError: a kind that the graph does not have.
+        GraphError: a label that cannot be meant.
+    """
+    cells: dict[str, Cell] = {}
+    for name, value in row.items():
+        where = f"fine label {label!r}, kind {name!r}"
+        cell = cell_of(value, where)
+        if name in graph.kinds:
+            found = {} if cell is None else {name: cell}
+        else:
+            found = _group_cells(graph, name, cell, where)
+        for kind, one in found.items():
+            if kind in cells:
+                raise GraphError(f"{where}: {kind!r} is given twice")
+            _check(graph, kind, one, where)
+            cells[kind] = one
+    return cells
+
+
+def with_rows(graph: LabelGraph, rows: Mapping[str, Row]) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
+    """The fine labels and the kinds of the graph with more rows."""
+    if not rows:
+        return graph.fine, tuple(graph.kind(name) for name in graph.kinds)
+    known = {fold(label): label for label in graph.fine}
+    for label in rows:
+        if fault := name_fault(label):
+            raise GraphError(f"fine label {label!r}: {fault}")
+        if fold(label) in known:
+            raise GraphError(f"fine label {label!r}: the graph has {known[fold(label)]!r} already")
+        known[fold(label)] = label
+    cells = [rows_by_kind(graph, label, row) for label, row in rows.items()]
+    kinds = [_longer(graph.kind(name), [row.get(name) for row in cells]) for name in graph.kinds]
+    return (*graph.fine, *rows), tuple(kinds)
+
+
+def _group_cells(graph: LabelGraph, name: str, cell: Cell | None, where: str) -> dict[str, Cell]:
+    """The cells of a group of binary kinds."""
+    parts = {kind.removeprefix(name + GROUP_SEPARATOR): kind for kind in graph.kinds if kind.startswith(name + ": ")}
+    if not parts:
+        groups = {kind.partition(GROUP_SEPARATOR)[0] for kind in graph.kinds if GROUP_SEPARATOR in kind}
+        raise unknown_name("kind", name, (*graph.kinds, *sorted(groups - set(graph.kinds))))
+    if cell is None:
+        return {}
+    if not cell.all_of and len(cell.labels) != 1:
+        raise GraphError(f"{where}: {name!r} is a group of kinds of yes and no; give a list of all that hold")
+    for label in cell.labels:
+        if label not in parts:
+            raise unknown_name("label", label, tuple(parts), f"of the group {name!r}")
+    return {kind: Cell((BINARY_LABELS[int(part in cell.labels)],)) for part, kind in parts.items()}
+
+
+def _check(graph: LabelGraph, kind: str, cell: Cell, where: str) -> None:
+    """Refuse labels that the kind cannot have."""
+    if cell.all_of:
+        raise GraphError(f"{where}: a kind has one label; give one, or a set of which it is one")
+    labels = graph.labels(kind)
+    known = {fold(label): label for label in labels}
+    for label in cell.labels:
+        if label in labels:
+            continue
+        if graph.kind(kind).binary:
+            raise unknown_name("label", label, labels, f"of kind {kind!r}")
+        if fault := name_fault(label):
+            raise GraphError(f"{where}, label {label!r}: {fault}")
+        if fold(label) in known:
+            raise GraphError(f"{where}: the label {label!r} is spelt {known[fold(label)]!r} in the graph")
+
+
+def _longer(kind: Kind, cells: list[Cell | None]) -> Kind:
+    """A kind with a row more for each cell."""
+    labels = list(dict.fromkeys((*kind.labels, *(label for cell in cells if cell for label in cell.labels))))
+    place = {label: number for number, label in enumerate(labels)}
+    coarse = [place[label] for cell in cells if cell for label in cell.labels]
+    weight = [one for cell in cells if cell for one in (cell.weights or [1.0 / len(cell.labels)] * len(cell.labels))]
+    sizes = np.cumsum([len(cell.labels) if cell else 0 for cell in cells])
+    return Kind(
+        kind.name,
+        tuple(labels),
+        np.concatenate([kind.starts, kind.starts[-1] + sizes]),
+        np.concatenate([kind.coarse, np.array(coarse, dtype=np.int64)]),
+        np.concatenate([kind.weight, np.array(weight, dtype=np.float64)]),
+        kind.unknown_prior,
+    )
