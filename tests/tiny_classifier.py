@@ -44,10 +44,23 @@ class TinyBackbone(Backbone):
         return self.dropout(torch.relu(self.norm(self.convolution(images))).mean(dim=(2, 3)))
 
 
+class OtherBackbone(TinyBackbone):
+    """Larger views, more features, and other numbers made of pixels."""
+
+    feature_size = 20
+
+    def __init__(self):
+        super().__init__()
+        self.preprocessing = Preprocessing(size=28, resize=36, mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3))
+        self.convolution = nn.Conv2d(3, 20, 3, stride=2)
+        self.norm = nn.BatchNorm2d(20)
+
+
 def register(monkeypatch):
-    """Let networks called `tiny` (and `branched`, which has a branch for training) be built during a test."""
+    """Let networks called `tiny` (also `branched`, with a branch for training, and `other`) be built during a test."""
     monkeypatch.setitem(build.BACKBONES, "tiny", lambda dropout, auxiliary: TinyBackbone())
     monkeypatch.setitem(build.BACKBONES, "branched", lambda dropout, auxiliary: TinyBackbone(auxiliary))
+    monkeypatch.setitem(build.BACKBONES, "other", lambda dropout, auxiliary: OtherBackbone())
 
 
 def classifier(
@@ -63,9 +76,8 @@ def classifier(
         for name, parameter in built.named_parameters():
             if "head" in name:
                 nn.init.normal_(parameter, std=1.5)
-        if built.scaling is not None:
-            nn.init.normal_(built.scaling.mean)
-            nn.init.normal_(built.scaling.matrix)
+        for buffer in () if built.scaling is None else built.scaling.buffers():
+            nn.init.normal_(buffer)
     torch.set_rng_state(state)
     return PhotoClassifier(built.eval(), views, **parts)
 

@@ -38,6 +38,8 @@ PARTS = {
     "softmax": {"head": "softmax"},
     "calibrated": {"temperature": 2.5},
     "scaled features": {"scaling": "whitened"},
+    "joined networks": {"network": "tiny+other"},
+    "joined networks, scaled by block": {"network": "other+tiny", "scaling": "whitened_blocks"},
     "branch for training": {"network": "branched"},
     "no kinds": {"table": LabelGraph(["a", "b", "c"])},
     "groups": {"table": tiny_classifier.TABLE, "coarse_network": "tiny", "temperature": 0.4},
@@ -112,7 +114,7 @@ def mostly_slow(names, *quick):
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("part", mostly_slow(PARTS, "softmax", "no kinds"))
+@pytest.mark.parametrize("part", mostly_slow(PARTS, "softmax", "no kinds", "joined networks, scaled by block"))
 def test_torch_answers_for_every_part(part):
     model = classifier(**PARTS[part])
     assert largest_difference(torch_runner(model, torch_bytes(model)), model) < LIMIT / 10

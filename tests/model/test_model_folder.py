@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,35 @@ def state_of(folder):
 
 
 # ---- there and back --------------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_joined_networks_is_saved_with_its_members(tmp_path):
+    model = tiny.classifier(network="tiny+other", scaling="whitened_blocks")
+    first, second = model.network.backbone.parts
+    first.preprocessing = replace(first.preprocessing, mean=(0.1, 0.2, 0.3))  # not what the name stands for
+    model.save(tmp_path / "model")
+    loaded = fg.load(tmp_path / "model")
+    assert answers(loaded) == answers(model)
+    assert loaded.network.design.network == "tiny+other"
+    assert [one.preprocessing for one in loaded.network.backbone.parts] == [first.preprocessing, second.preprocessing]
+    assert loaded.network.backbone.preprocessing == second.preprocessing
+
+
+def test_models_of_one_network_stay_readable_to_older_versions(tmp_path):
+    for network, version in (("tiny", 1), ("tiny+other", 2)):
+        tiny.classifier(network=network).save(tmp_path / network)
+        assert json.loads((tmp_path / network / "config.json").read_text(encoding="utf-8"))["version"] == version
+
+
+def test_a_joined_model_without_the_preprocessing_of_its_members_is_refused(tmp_path):
+    tiny.classifier(network="tiny+other").save(tmp_path / "model")
+    path = tmp_path / "model" / "preprocessing.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["network"]["members"]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    edit(tmp_path / "model")
+    with pytest.raises(ModelFolderError, match=r"preprocessing.json: the entries do not fit the network .'members'"):
+        fg.load(tmp_path / "model")
 
 
 def test_a_loaded_model_gives_the_same_answers(saved):
@@ -249,7 +279,7 @@ def test_card_is_for_people_and_may_be_edited(saved):
 def test_future_version(saved):
     edit(saved[1], version=VERSION + 1, finegraph="9.0", more={"new": True})
     with pytest.raises(
-        ModelFolderError, match=r"saved by a newer finegraph \('9\.0'\), in version 2 .*Update finegraph$"
+        ModelFolderError, match=r"saved by a newer finegraph \('9\.0'\), in version 3 .*Update finegraph$"
     ):
         fg.load(saved[1])
 
@@ -257,9 +287,9 @@ def test_future_version(saved):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 0}, "expected version 1 of the format, got 0"),
-        ({"version": True}, "expected version 1 of the format, got True"),
-        ({"version": "1"}, "expected version 1 of the format, got '1'"),
+        ({"version": 0}, "expected version 1 to 2 of the format, got 0"),
+        ({"version": True}, "expected version 1 to 2 of the format, got True"),
+        ({"version": "1"}, "expected version 1 to 2 of the format, got '1'"),
         ({"format": "other"}, "expected the format 'finegraph.model', got 'other'"),
         ({"colour": 1}, r"expected the entries format, .*; colour unknown"),
         ({"temperature": 0}, "the entries have not the form of version 1"),

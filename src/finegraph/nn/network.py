@@ -23,10 +23,10 @@ from finegraph.inference import Posterior
 from finegraph.nn.backbones import Backbone, build_backbone
 from finegraph.nn.backbones.build import DEFAULT_BACKBONE
 from finegraph.nn.heads import BipartiteHead, SoftmaxHead
-from finegraph.nn.scaling import FeatureScaling
+from finegraph.nn.scaling import BlockScaling, FeatureScaling, Scaling
 
 HEADS = ("bipartite", "softmax")
-SCALINGS = ("whitened",)
+SCALINGS = ("whitened", "whitened_blocks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,8 @@ class NetworkDesign:
         network: the backbone by name; see `finegraph.nn.backbones.build`.
         head: `bipartite` (BGL) or `softmax` (SM).
         coarse_network: the backbone of the coarse labels by name, which makes a bipartite head BGL_m; None for BGL_1.
-        scaling: `whitened` where a `FeatureScaling` stands between backbone and head; None for features as they are.
+        scaling: the step between backbone and head: `whitened` for a `FeatureScaling`, `whitened_blocks` for a
+            `BlockScaling` with a block for each network that the backbone joins; None for features as they are.
     """
 
     network: str = DEFAULT_BACKBONE
@@ -87,7 +88,7 @@ class Network(nn.Module):
         backbone: Backbone,
         head: BipartiteHead | SoftmaxHead,
         coarse_backbone: Backbone | None = None,
-        scaling: FeatureScaling | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         """Put the parts together; `build_network` makes them.
 
@@ -126,10 +127,11 @@ class Network(nn.Module):
         posterior: Posterior = self.head(features) if coarse_features is None else self.head(features, coarse_features)
         return posterior
 
-    def put_head(self, head: BipartiteHead | SoftmaxHead, scaling: FeatureScaling | None = None) -> None:
+    def put_head(self, head: BipartiteHead | SoftmaxHead, scaling: Scaling | None = None) -> None:
         """Take over a head that was fitted to the features of this network, and the scaling that it needs."""
         self.head, self.scaling = head, scaling
-        self.design = replace(self.design, scaling=None if scaling is None else "whitened")
+        name = None if scaling is None else "whitened_blocks" if isinstance(scaling, BlockScaling) else "whitened"
+        self.design = replace(self.design, scaling=name)
 
     def forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
         """The posterior of each photo."""
@@ -198,8 +200,17 @@ def build_network(
     backbone = build_backbone(design.network, weights, dropout=dropout, auxiliary=auxiliary)
     if design.coarse_network is None:
         kind = SoftmaxHead if design.head == "softmax" else BipartiteHead
-        scaling = None if design.scaling is None else FeatureScaling(backbone.feature_size)
+        scaling = _new_scaling(design.scaling, backbone)
         return Network(design, backbone, kind(backbone.feature_size, graph), scaling=scaling)
     coarse = build_backbone(design.coarse_network, coarse_weights, dropout=dropout, auxiliary=False)
     head = BipartiteHead(backbone.feature_size, graph, coarse_features=coarse.feature_size)
     return Network(design, backbone, head, coarse)
+
+
+def _new_scaling(name: str | None, backbone: Backbone) -> Scaling | None:
+    """The step that a design names, for the features of a backbone."""
+    if name is None:
+        return None
+    if name == "whitened":
+        return FeatureScaling(backbone.feature_size)
+    return BlockScaling([FeatureScaling(size) for size in backbone.block_sizes])

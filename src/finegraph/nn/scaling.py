@@ -4,18 +4,20 @@
 
 In this space classes scatter alike in all directions, so that distances to class means say how probable a class is. The
 matrix W alone would fold into the weights of the head; the length does not, and is worth about a point of accuracy.
-Cost: one product with a (feature x feature) matrix per photo, little beside any backbone.
+Features of several networks are blocks side by side, each with a matrix and a length of its own.
+Cost: one product with a (feature x feature) matrix per photo and block, little beside any backbone.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from finegraph.errors import ShapeError
+from finegraph.errors import InputError, ShapeError
 
 
 class FeatureScaling(nn.Module):
@@ -61,3 +63,58 @@ class FeatureScaling(nn.Module):
         length: Tensor = torch.linalg.vector_norm(white, dim=1, keepdim=True)
         scaled: Tensor = white * (math.sqrt(self.size) / length.clamp_min(torch.finfo(white.dtype).tiny))
         return scaled
+
+
+class BlockScaling(nn.Module):
+    """Scalings of blocks of features side by side. All blocks get the same length, whatever their sizes.
+
+    Example:
+        >>> scaling = BlockScaling([FeatureScaling(1), FeatureScaling(3)])
+        >>> scaling(torch.tensor([[5.0, 0.0, 0.0, 2.0]])).tolist()
+        [[1.4142135381698608, 0.0, 0.0, 1.4142135381698608]]
+    """
+
+    def __init__(self, blocks: Sequence[FeatureScaling]) -> None:
+        """Put scalings side by side.
+
+        Args:
+            blocks: the scaling of each block, in the order of their features.
+        """
+        super().__init__()
+        if not blocks:
+            raise InputError("scaling: expected at least one block of features, got none")
+        self.blocks = nn.ModuleList(blocks)
+
+    @property
+    def parts(self) -> tuple[FeatureScaling, ...]:
+        """The scaling of each block."""
+        return tuple(one for one in self.blocks if isinstance(one, FeatureScaling))
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many features each block has."""
+        return [one.size for one in self.parts]
+
+    @property
+    def factors(self) -> list[float]:
+        """What each block is multiplied by, so that all have the same length and together the square root of `size`."""
+        return [math.sqrt(self.size / (len(self.blocks) * size)) for size in self.sizes]
+
+    @property
+    def size(self) -> int:
+        """How many features it takes and gives."""
+        return sum(self.sizes)
+
+    def before(self, shift: Float[Tensor, " feature"], size: float) -> BlockScaling:
+        """As of `FeatureScaling`."""
+        shifts = shift.split(self.sizes)
+        return BlockScaling([one.before(own, size) for one, own in zip(self.parts, shifts, strict=True)])
+
+    def forward(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
+        """The scaled features."""
+        blocks = features.split(self.sizes, dim=1)
+        return torch.cat([one(own) * by for one, own, by in zip(self.parts, blocks, self.factors, strict=True)], dim=1)
+
+
+Scaling = FeatureScaling | BlockScaling
+"""The step between backbone and head."""

@@ -15,6 +15,7 @@ from finegraph.errors import ImageFileError, InputError
 from finegraph.model.features import extract_features
 from finegraph.model.features import work as work_module
 from finegraph.nn.backbones import build_backbone
+from finegraph.nn.backbones.joined import JoinedBackbone
 
 
 def plainly(network, samples, views, view="centre"):
@@ -102,6 +103,31 @@ def test_one_of_two_backbones_is_stored(tmp_path, monkeypatch):
     assert torch.equal(both.fine, alone.fine)
     assert both.cached == 0
     assert extract_features(tiny_network(Tiny(2)), samples, VIEWS, cache=tmp_path / "cache").cached == 6
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+@pytest.mark.parametrize("view", ["centre", "ten"])
+def test_joined_networks(tmp_path, engine, view):
+    samples = save_photos(tmp_path / "photos")
+    network = tiny_network(JoinedBackbone({"one": Tiny(0), "two": Tiny(1)}))
+    expected, _ = plainly(network, samples, VIEWS, view)
+    found = extract_features(network, samples, VIEWS, view=view, cache=False, engine=engine)
+    assert found.fine.shape[-1] == 12
+    assert torch.allclose(found.fine, expected, atol=1e-5)
+
+
+def test_stored_features_of_a_network_serve_what_joins_it(tmp_path, monkeypatch):
+    samples = save_photos(tmp_path / "photos")
+    alone = extract_features(tiny_network(Tiny(1)), samples, VIEWS, cache=tmp_path / "cache")
+    made = engines_made(monkeypatch)
+    joined = tiny_network(JoinedBackbone({"one": Tiny(0), "two": Tiny(1)}))
+    found = extract_features(joined, samples, VIEWS, cache=tmp_path / "cache")
+    assert made == [0]  # the other one was stored
+    assert torch.allclose(found.fine[:, 6:], joined.backbone.join([alone.fine, alone.fine])[:, 6:])
+    again = extract_features(joined, samples, VIEWS, cache=tmp_path / "cache")
+    assert again.cached == len(samples)
+    assert torch.equal(again.fine, found.fine)
+    assert made == [0]
 
 
 def test_two_backbones_that_are_the_same_are_computed_once(tmp_path, monkeypatch):

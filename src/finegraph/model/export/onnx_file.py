@@ -25,7 +25,7 @@ from finegraph.model.export.posterior_nodes import add_posterior
 from finegraph.model.export.writer import Writer
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.heads import BipartiteHead
-from finegraph.nn.scaling import FeatureScaling
+from finegraph.nn.scaling import BlockScaling, Scaling
 
 _FILE_VERSION = 8
 """All releases of ONNX Runtime of recent years read it."""
@@ -70,8 +70,16 @@ def _add_embedding(to: Writer, features: str) -> None:
     to.node("Div", features, length, output=names.EMBEDDING)
 
 
-def _scaled(to: Writer, features: str, scaling: FeatureScaling) -> str:
-    """Features centred, whitened and of one length."""
+def _scaled(to: Writer, features: str, scaling: Scaling) -> str:
+    """Features centred, whitened and of one length, block by block where there are several."""
+    if isinstance(scaling, BlockScaling):
+        blocks, start = [], 0
+        for part, factor in zip(scaling.parts, scaling.factors, strict=True):
+            ends = [to.constant(np.array([number]), np.int64) for number in (start, start + part.size, 1)]
+            start += part.size
+            own = _scaled(to, to.node("Slice", features, *ends), part)
+            blocks.append(to.node("Mul", own, to.number(factor, np.float32)))
+        return to.node("Concat", *blocks, axis=1)
     centred = to.node("Sub", features, to.constant(_array(scaling.mean), np.float32))
     white = to.node("Gemm", centred, to.constant(_array(scaling.matrix), np.float32), transB=1)
     smallest = to.number(float(np.finfo(np.float32).tiny), np.float32)

@@ -100,7 +100,8 @@ def extract_features(
         check_engine(engine, backbone)
     bad = BadFiles(on_bad_file)
     root = None if cache is False else Path(default_cache_folder() if cache is None else cache)
-    sources = {source.key: source for source in (Source(each, views, view, root, engine) for each in backbones)}
+    made = [[Source(part, views, view, root, engine) for part in backbone.parts] for backbone in backbones]
+    sources = {source.key: source for own in made for source in own}
     on_cpu = all(device_of(backbone).type == "cpu" for backbone in backbones)
     share = min(_FEW, max(1, batch_size // threads)) if on_cpu else batch_size
     gathered = _Gathered(len(samples), tuple(sources.values()), bad)
@@ -115,7 +116,10 @@ def extract_features(
     finally:
         for source in gathered.sources:
             source.cache.flush()
-    return gathered.features(samples, two=len(backbones) == 2)
+    rows = [
+        backbone.join([gathered.rows(source) for source in own]) for backbone, own in zip(backbones, made, strict=True)
+    ]
+    return gathered.features(samples, rows[0], rows[1] if len(rows) == 2 else None)
 
 
 class _Gathered:
@@ -143,16 +147,17 @@ class _Gathered:
         self._good.append(outcome.sample)
         self._keys.append(outcome.key)
 
-    def features(self, samples: Samples, two: bool) -> Features:
-        """All of it; two backbones that are the same have the same rows."""
+    def rows(self, source: Source) -> Tensor:
+        """The rows of a source; two backbones that are the same have the same rows."""
+        place = [own.key for own in self.sources].index(source.key)
         good = len(self._good)
-        tensors = [
-            torch.from_numpy(rows[:good].reshape(good, *source.shape))
-            for source, rows in zip(self.sources, self._rows, strict=True)
-        ]
+        return torch.from_numpy(self._rows[place][:good].reshape(good, *source.shape))
+
+    def features(self, samples: Samples, fine: Tensor, coarse: Tensor | None) -> Features:
+        """All of it."""
         return Features(
-            fine=tensors[0],
-            coarse=tensors[-1] if two else None,
+            fine=fine,
+            coarse=coarse,
             samples=Samples(self._good, samples.source, samples.notes),
             keys=tuple(self._keys),
             bad=self.bad.found,

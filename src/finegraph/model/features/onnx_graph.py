@@ -203,6 +203,18 @@ def _clip(to: _Recorder, out: Tensor, x: Tensor, low: float = -1.0, high: float 
     return to.node("Clip", [to.name(x), *limits])
 
 
+def _length(
+    to: _Recorder, out: Tensor, x: Tensor, order: float = 2, axes: Sequence[int] | None = None, keepdim: bool = False
+) -> str:
+    if order != 2 or axes is None or any(axis % x.ndim == 0 for axis in axes):
+        raise UnknownOperationError("a length other than the Euclidean one, or across photos")
+    return to.node("ReduceL2", [to.name(x)], axes=[axis % x.ndim for axis in axes], keepdims=int(keepdim))
+
+
+def _at_least(to: _Recorder, out: Tensor, x: Tensor, low: float) -> str:
+    return to.node("Clip", [to.name(x), to.constant(np.array(low, np.float32))])
+
+
 def _linear(to: _Recorder, out: Tensor, bias: Tensor, x: Tensor, weight: Tensor) -> str:
     return to.node("Gemm", [to.name(x), to.name(weight), to.name(bias)])
 
@@ -255,6 +267,8 @@ _TABLE: dict[Any, Write] = {
     aten.constant_pad_nd.default: _pad,
     aten.hardtanh.default: _clip,
     aten.hardtanh_.default: _clip,
+    aten.linalg_vector_norm.default: _length,
+    aten.clamp_min.default: _at_least,
     aten.relu.default: _plain("Relu"),
     aten.relu_.default: _plain("Relu"),
     aten.sigmoid.default: _plain("Sigmoid"),
@@ -262,6 +276,7 @@ _TABLE: dict[Any, Write] = {
     aten.add_.Tensor: _pair("Add"),
     aten.sub_.Tensor: _pair("Sub"),
     aten.mul.Tensor: _pair("Mul"),
+    aten.div.Tensor: _pair("Div"),
     aten.div_.Tensor: _pair("Div"),
     aten.addmm.default: _linear,
     aten.view.default: _reshape,

@@ -7,6 +7,9 @@
     graph.json           the label graph
     README.md            a card for people; not read
 
+Version 2 is version 1 with networks that are joined from several: the design names them, and their preprocessing stands
+below that of the whole. Models of one network are written as version 1, which older finegraphs read.
+
 Only JSON and tensors are read, nothing that could run code. Every file is checked against its digest before it is used,
 so damage is found and never loaded. Whatever is wrong raises `ModelFolderError` with the file and what to do. Cost: one
 read of each file; the network is made without memory first, so no weights are drawn that would be overwritten.
@@ -34,11 +37,14 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_reader import parse_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, find_model
-from finegraph.nn.backbones.build import TIMM
+from finegraph.nn.backbones import Backbone
+from finegraph.nn.backbones.build import PLUS, TIMM
+from finegraph.nn.backbones.joined import JoinedBackbone
 from finegraph.nn.backbones.preprocessing import Preprocessing
 from finegraph.nn.network import Network, NetworkDesign, build_network
 
-VERSION = 1
+VERSION = 2
+"""The newest version that is read; all before it are read too."""
 WEIGHTS, PREPROCESSING, GRAPH, CARD = "model.safetensors", "preprocessing.json", "graph.json", "README.md"
 CHECKED = (WEIGHTS, PREPROCESSING, GRAPH)
 """The files whose digests stand in the config."""
@@ -47,6 +53,7 @@ ENTRIES = ("format", "version", "finegraph", "design", "temperature", "unknown",
 """The entries of the config, in order."""
 _AGAIN = "copy the folder again from where it was made, or train again"
 _MOST_NAMES = 3
+_MEMBERS = "members"
 
 
 @dataclass(frozen=True)
@@ -114,9 +121,32 @@ def preprocessing_entries(network: Network, views: ViewSettings) -> dict[str, ob
     coarse = network.coarse_backbone
     return {
         "views": asdict(views),
-        "network": asdict(network.backbone.preprocessing),
-        "coarse_network": None if coarse is None else asdict(coarse.preprocessing),
+        "network": _entry(network.backbone),
+        "coarse_network": None if coarse is None else _entry(coarse),
     }
+
+
+def _entry(backbone: Backbone) -> dict[str, object]:
+    """How a backbone, and each member of a joined one, turns pixels into numbers."""
+    own: dict[str, object] = asdict(backbone.preprocessing)
+    if isinstance(backbone, JoinedBackbone):
+        own[_MEMBERS] = [asdict(one.preprocessing) for one in backbone.parts]
+    return own
+
+
+def _set_entry(backbone: Backbone, entry: Mapping[str, Any]) -> None:
+    """Give a backbone, and each member of a joined one, the preprocessing that it was trained with."""
+    if isinstance(backbone, JoinedBackbone):
+        for one, own in zip(backbone.parts, entry[_MEMBERS], strict=True):
+            one.preprocessing = Preprocessing.from_dict(own)
+        entry = {name: value for name, value in entry.items() if name != _MEMBERS}
+    backbone.preprocessing = Preprocessing.from_dict(entry)
+
+
+def format_version(design: NetworkDesign) -> int:
+    """The oldest version of the format that can hold a design."""
+    joined = any(PLUS in name for name in (design.network, design.coarse_network or ""))
+    return 2 if joined or design.scaling == "whitened_blocks" else 1
 
 
 def mismatches(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> list[str]:
@@ -144,10 +174,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     if type(version) is int and version > VERSION:
         raise ModelFolderError(
             f"{path}: this model was saved by a newer finegraph ({config.get('finegraph')!r}), in version {version} of "
-            f"the format; this one reads version {VERSION}. Update finegraph"
+            f"the format; this one reads versions 1 to {VERSION}. Update finegraph"
         )
-    if version != VERSION or type(version) is not int:
-        raise ModelFolderError(f"{path}: expected version {VERSION} of the format, got {version!r}; {_AGAIN}")
+    if type(version) is not int or version < 1:
+        raise ModelFolderError(f"{path}: expected version 1 to {VERSION} of the format, got {version!r}; {_AGAIN}")
     missing = [name for name in ENTRIES if name not in config]
     foreign = [name for name in config if name not in ENTRIES]
     if missing or foreign:
@@ -175,7 +205,7 @@ def _check_values(path: Path, config: Mapping[str, Any]) -> None:
         and all(isinstance(files.get(name), dict) and {"bytes", "sha256"} <= set(files[name]) for name in CHECKED)
     )
     if not good:
-        raise ModelFolderError(f"{path}: the entries have not the form of version {VERSION}; {_AGAIN}")
+        raise ModelFolderError(f"{path}: the entries have not the form of version {config['version']}; {_AGAIN}")
 
 
 def _read_checked(path: Path, files: Mapping[str, Mapping[str, Any]]) -> bytes:
@@ -228,14 +258,12 @@ def _set_preprocessing(network: Network, path: Path, data: bytes) -> ViewSetting
         views = content["views"]
         if set(views) != {field.name for field in fields(ViewSettings)}:
             raise InputError(f"expected other settings of views than {', '.join(sorted(views)) or 'none'}")
-        network.backbone.preprocessing = Preprocessing.from_dict(content["network"])
+        _set_entry(network.backbone, content["network"])
         if network.coarse_backbone is not None:
-            network.coarse_backbone.preprocessing = Preprocessing.from_dict(content["coarse_network"])
+            _set_entry(network.coarse_backbone, content["coarse_network"])
         return ViewSettings(**views)
-    except (FinegraphError, KeyError, TypeError) as error:
-        raise ModelFolderError(
-            f"{path}: the entries have not the form of version {VERSION} ({error}); {_AGAIN}"
-        ) from error
+    except (FinegraphError, KeyError, TypeError, ValueError) as error:
+        raise ModelFolderError(f"{path}: the entries do not fit the network ({error}); {_AGAIN}") from error
 
 
 def _load(network: Network, path: Path, data: bytes) -> None:

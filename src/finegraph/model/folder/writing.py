@@ -33,10 +33,10 @@ from finegraph.model.folder.reading import (
     FILES,
     GRAPH,
     PREPROCESSING,
-    VERSION,
     WEIGHTS,
     checksum,
     empty_network,
+    format_version,
     mismatches,
     preprocessing_entries,
 )
@@ -68,7 +68,7 @@ def write_model(
     }
     config: dict[str, object] = {
         "format": MODEL_FORMAT,
-        "version": VERSION,
+        "version": format_version(network.design),
         "finegraph": __version__,
         "design": network.design.to_dict(),
         "temperature": float(temperature),

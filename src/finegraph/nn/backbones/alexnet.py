@@ -7,8 +7,6 @@ large while a photo costs only 0.7 billion multiplications.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,7 +20,7 @@ class AlexNet(Backbone):
 
     feature_size = 4096
     preprocessing = Preprocessing(size=224, resize=256)
-    smallest: ClassVar[int] = 63
+    smallest = 63
     replaced = ("classifier.6.",)
 
     def __init__(self, *, dropout: float | None = None) -> None:

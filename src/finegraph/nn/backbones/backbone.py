@@ -8,6 +8,7 @@ Modules are named as in the weight files that people have, so `load_weights` nee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -36,7 +37,7 @@ class Backbone(nn.Module):
     """The sizes of the auxiliary features, each of which wants a head of its own in training."""
     auxiliary_weight: float = 0.3
     """What the loss of each auxiliary head counts, against 1 for the main one."""
-    smallest: ClassVar[int] = 32
+    smallest: int = 32
     """The smallest height and width that the layers can take."""
     replaced: tuple[str, ...] = ()
     """Layers of weight files that heads replace, by prefix; they are not loaded."""
@@ -47,6 +48,20 @@ class Backbone(nn.Module):
         super().__init__()
         self.frozen = False
         self.fixed_statistics = False
+
+    @property
+    def parts(self) -> tuple[Backbone, ...]:
+        """The networks whose features these are: itself, or the members of a joined network; see `joined.py`."""
+        return (self,)
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """The sizes of the features of the parts."""
+        return tuple(one.feature_size for one in self.parts)
+
+    def join(self, features: Sequence[Float[Tensor, "*batch _"]]) -> Float[Tensor, "*batch feature"]:
+        """The features of this network from those of its parts, in their order."""
+        return features[0]
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch feature"]:
         """The features of normalised images."""

@@ -8,6 +8,7 @@ alexnet                 4096       224    a file of torchvision's
 googlenet               1024       224    a file of torchvision's
 vgg16                   4096       224    a file of torchvision's
 timm:NAME          see timm  see timm    timm's own, or a file
+NAME+NAME           the sum   largest    those of its members; see `joined.py`
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from collections.abc import Callable
 
 import torch
 
-from finegraph.errors import unknown_name
+from finegraph.errors import InputError, unknown_name
 from finegraph.nn.backbones.alexnet import AlexNet
 from finegraph.nn.backbones.backbone import Backbone
 from finegraph.nn.backbones.efficientnet_lite import EfficientNetLite
 from finegraph.nn.backbones.googlenet import GoogLeNet
+from finegraph.nn.backbones.joined import JoinedBackbone
 from finegraph.nn.backbones.timm_backbone import TimmBackbone
 from finegraph.nn.backbones.vgg import VGG16
 from finegraph.nn.backbones.weights import default_weights, load_weights
 
 DEFAULT_BACKBONE = "efficientnet_lite0"
 TIMM = "timm:"
+PLUS = "+"
 
 BACKBONES: dict[str, Callable[[float | None, bool], Backbone]] = {
     "efficientnet_lite0": lambda dropout, auxiliary: EfficientNetLite(0, dropout=dropout),
@@ -49,7 +52,7 @@ def build_backbone(
     """A network by name, on the CPU and in training mode, as torch makes modules.
 
     Args:
-        name: one of `BACKBONES`, or `timm:` and a name of timm.
+        name: one of `BACKBONES`, several of them joined by `+`, or `timm:` and a name of timm.
         weights: None for an untrained network; "default" for the ImageNet weights that a package carries (or timm
             fetches); or a file, see `load_weights`.
         dropout: the rate in training; None for what is usual for the network.
@@ -59,10 +62,16 @@ def build_backbone(
         >>> build_backbone("efficientnet_lite0", "default").feature_size
         1280
     """
+    members = member_names(name)
+    if len(members) > 1:
+        if weights not in (None, "default"):
+            raise InputError(
+                f"weights: a file holds the weights of one network, and {name!r} joins {len(members)}; use their "
+                "default weights, or one network"
+            )
+        return JoinedBackbone({one: build_backbone(one, weights, dropout=dropout, auxiliary=False) for one in members})
     if name.startswith(TIMM):
         return _build_timm(name.removeprefix(TIMM), weights, dropout)
-    if name not in BACKBONES:
-        raise unknown_name("network", name, [*BACKBONES, "timm:NAME"])
     if weights is None:
         return BACKBONES[name](dropout, auxiliary)
     path = default_weights(name) if weights == "default" else weights
@@ -70,6 +79,31 @@ def build_backbone(
         backbone = BACKBONES[name](dropout, auxiliary)
     load_weights(backbone, path)
     return backbone
+
+
+def member_names(name: str) -> tuple[str, ...]:
+    """The networks that a name joins by `+`: the name alone where it joins none.
+
+    Raises:
+        UnknownNameError: there is no such network.
+        InputError: networks that cannot be joined.
+
+    Example:
+        >>> member_names("efficientnet_lite0+efficientnet_lite2")
+        ('efficientnet_lite0', 'efficientnet_lite2')
+    """
+    members = tuple(name.split(PLUS))
+    joined = len(members) > 1
+    for number, one in enumerate(members):
+        if joined and one.startswith(TIMM):
+            raise InputError(
+                f"network {name!r}: networks of timm cannot be joined with others; join some of {', '.join(BACKBONES)}"
+            )
+        if one not in BACKBONES and not one.startswith(TIMM):
+            raise unknown_name("network", one, [*BACKBONES, "timm:NAME"], f"in {name!r}" if joined else "")
+        if one in members[:number]:
+            raise InputError(f"network {name!r}: {one} is there twice, which adds nothing; name it once")
+    return members
 
 
 def _build_timm(name: str, weights: str | os.PathLike[str] | None, dropout: float | None) -> Backbone:

@@ -20,7 +20,7 @@ from finegraph.nn.backbones.preprocessing import Preprocessing
 class TimmBackbone(Backbone):
     """A network of timm without its classifier."""
 
-    smallest: ClassVar[int] = 1
+    smallest = 1
     inner: ClassVar[str] = "network."
 
     def __init__(self, name: str, *, pretrained: bool = False, dropout: float | None = None) -> None:

@@ -28,7 +28,7 @@ from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.model.features import default_cache_folder, extract_features
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.nn import Network, NetworkDesign, build_network
-from finegraph.nn.backbones.build import BACKBONES, TIMM
+from finegraph.nn.backbones.build import TIMM, member_names
 from finegraph.nn.backbones.weights import default_weights
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.studies.spec import ALL, EVERY_KIND, TEST, Study
@@ -180,12 +180,9 @@ def _members(name: str, wanted: tuple[str, ...], graph: LabelGraph) -> tuple[str
 def _check_networks(study: Study) -> None:
     """Refuse networks that are not there, before photos are drawn or read."""
     for name in (study.network, study.second_network)[: 2 if study.two_networks else 1]:
-        if name.startswith(TIMM):
-            continue  # timm says so itself
-        if name not in BACKBONES:
-            raise unknown_name("network", name, [*BACKBONES, "timm:NAME"])
-        if study.weights == "default":
-            default_weights(name)
+        for member in member_names(name):
+            if study.weights == "default" and not member.startswith(TIMM):  # timm says itself what is missing
+                default_weights(member)
 
 
 def _with_test(samples: Samples, study: Study) -> Samples:
