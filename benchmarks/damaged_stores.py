@@ -24,7 +24,7 @@ from rich.table import Table
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "labelling"))
 import store_damage  # the folders of the tests are no packages
 
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 
 
 def drill(folder: Path, flips: int, cuts: int, seed: int) -> tuple[Counter[str], list[str]]:
@@ -64,7 +64,7 @@ def main() -> int:
     for what, number in found.items():
         expected = "0" if what in ("silently different", "other errors") else ""
         table.add_row(what, f"{number:,}", expected)
-    for fault in faults[:MOST_FAULTS]:
+    for fault in faults[:MAX_FAULTS]:
         print(fault)
     Console().print(table)
     return 1 if faults else 0

@@ -47,7 +47,7 @@ from finegraph.labelling.suggestions.proposals import from_model, from_names
 from finegraph.workflows.labels.label_files import export_file
 
 PARTS = ("kills", "classes", "people")
-MOST_WAIT = 0.1
+MAX_WAIT = 0.1
 """Seconds in which 99 of 100 answers have to come."""
 LONG_SYNC = 0.03
 """Seconds from which on the disk stands still."""
@@ -139,8 +139,8 @@ def _add_disk(report: Report, crowd: list[Person], server: Server, witness: Disk
     report.add("people", "the disk alone, beside it: p99 to write and sync", 1000 * quantile(alone, 0.99), None, "ms")
     report.add("people", "the disk alone, the longest", 1000 * max(alone, default=0.0), None, "ms")
     stalls = witness.stalls(LONG_SYNC)
-    slow = [one for one in _times(crowd, server) if one[1] - one[0] > MOST_WAIT]
-    report.add("people", f"answers over {1000 * MOST_WAIT:.0f} ms", len(slow))
+    slow = [one for one in _times(crowd, server) if one[1] - one[0] > MAX_WAIT]
+    report.add("people", f"answers over {1000 * MAX_WAIT:.0f} ms", len(slow))
     beside = sum(not outside(stalls, asked, back) for asked, back in slow)
     report.add("people", f"of them while the disk alone took over {1000 * LONG_SYNC:.0f} ms", beside)
 
@@ -159,7 +159,7 @@ def _add_answers(report: Report, crowd: list[Person], server: Server) -> None:
     calm = [back - asked for asked, back in times if outside(starting, asked, back)]
     saved = [seconds for person in crowd for seconds in person.saved]
     report.add("people", "median answer", 1000 * quantile(answers, 0.5), None, "ms")
-    report.add("people", "p99 answer", 1000 * quantile(answers, 0.99), 1000 * MOST_WAIT, "ms")
+    report.add("people", "p99 answer", 1000 * quantile(answers, 0.99), 1000 * MAX_WAIT, "ms")
     report.add("people", "p99 answer, 5 s after a start and later", 1000 * quantile(calm, 0.99), None, "ms")
     report.add("people", "p99 with repeats, kills included", 1000 * quantile(saved, 0.99), None, "ms")
     away = [back - gone for gone, back in server.away]

@@ -46,7 +46,7 @@ def _same(model: str, paths: Sequence[Path], engine: str) -> Callable[[int, floa
     views, ask = served.model.views, served.ask()
     job = {"size": views.size, "resize": views.resize, "keep_shape": views.keep_shape}
     job["interpolation"] = views.interpolation
-    job["most_pixels"] = job["most_jpeg_pixels"] = DecodingSettings().most_jpeg_pixels
+    job["max_pixels"] = job["max_jpeg_pixels"] = DecodingSettings().max_jpeg_pixels
 
     def answer(start: int) -> None:
         pictures = []

@@ -216,12 +216,12 @@ class MissingExtraError(FinegraphError, ImportError):
     """An optional dependency is not installed."""
 
 
-def near_matches(name: str, choices: Iterable[str], most: int = 3) -> list[str]:
+def near_matches(name: str, choices: Iterable[str], max_count: int = 3) -> list[str]:
     """The choices that look most like `name`, the nearest first; case and white space count little."""
     by_fold: dict[str, str] = {}
     for choice in choices:
         by_fold.setdefault(" ".join(choice.casefold().split()), choice)
-    found = get_close_matches(" ".join(name.casefold().split()), by_fold, n=most, cutoff=0.7)
+    found = get_close_matches(" ".join(name.casefold().split()), by_fold, n=max_count, cutoff=0.7)
     return [by_fold[fold] for fold in found]
 
 

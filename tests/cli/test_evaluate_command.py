@@ -88,7 +88,7 @@ def test_bad_photos_are_named_on_standard_error(finegraph, run, tmp_path):
 def test_on_a_terminal_many_kinds_are_cut(finegraph, run, monkeypatch):
     for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("finegraph.cli.evaluate.MOST_KINDS", 1)
+    monkeypatch.setattr("finegraph.cli.evaluate.MAX_KINDS", 1)
     outcome = finegraph("evaluate", run)
     assert outcome.code == 0
     out = re.sub("\x1b\\[[0-9;]*m", "", outcome.out)

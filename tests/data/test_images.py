@@ -184,8 +184,8 @@ def test_size_is_checked_before_decoding(tmp_path, monkeypatch):
 def test_limit_of_pixels_is_the_callers(tmp_path):
     path = save(tmp_path / "a.png")
     with pytest.raises(ImageFileError, match=r"64 x 48 pixels; at most 0.003 million are decoded"):
-        read_image(path, most_pixels=3000)
-    assert read_image(path, most_pixels=64 * 48).size == (64, 48)
+        read_image(path, max_pixels=3000)
+    assert read_image(path, max_pixels=64 * 48).size == (64, 48)
 
 
 def broken_files():
@@ -246,7 +246,7 @@ def test_mutants_give_a_picture_or_our_error(tmp_path, ending):
             data[place] = rng.integers(256)
         data = data[: rng.integers(1, len(data))] if number % 3 == 0 else data
         try:
-            outcomes.add(decode_image(bytes(data), "mutant", most_pixels=10**6).picture.mode)
+            outcomes.add(decode_image(bytes(data), "mutant", max_pixels=10**6).picture.mode)
         except ImageFileError as error:
             outcomes.add(str(error).partition(": ")[0])
     assert outcomes == {"RGB", "mutant"}

@@ -68,7 +68,7 @@ def test_are_turned_upright(tmp_path, ending):
 def test_too_large_ones_are_refused_by_their_header(tmp_path, ending):
     path = save(tmp_path / f"a.{ending}")
     with pytest.raises(ImageFileError, match=r"the photo has 160 x 96 pixels; at most 0\.01 million are decoded"):
-        read_image(path, most_pixels=10_000)
+        read_image(path, max_pixels=10_000)
 
 
 @pytest.mark.parametrize("ending", ["heic", "avif"])
@@ -81,7 +81,7 @@ def test_mutants_give_a_picture_or_our_error(tmp_path, ending):
         for place in rng.integers(0, len(data), 4):
             data[place] = rng.integers(256)
         try:
-            decode_image(bytes(data[: rng.integers(1, len(data))] if number % 3 == 0 else data), "x", most_pixels=10**6)
+            decode_image(bytes(data[: rng.integers(1, len(data))] if number % 3 == 0 else data), "x", max_pixels=10**6)
             outcomes.add("picture")
         except ImageFileError:
             outcomes.add("error")
@@ -92,7 +92,7 @@ def test_mutants_give_a_picture_or_our_error(tmp_path, ending):
 def test_uploads_of_phones_are_decoded_by_the_server(tmp_path, ending):
     content = save(tmp_path / f"a.{ending}").read_bytes()
     views = {"size": 24, "resize": 32, "keep_shape": False, "interpolation": "bilinear"}
-    limits = {"most_pixels": 10**6, "most_jpeg_pixels": 10**6}
+    limits = {"max_pixels": 10**6, "max_jpeg_pixels": 10**6}
     answer, pixels = decode(content, {**views, **limits})
     assert (answer, len(pixels)) == ({}, 24 * 24 * 3)
 
@@ -101,7 +101,7 @@ def test_a_limited_process_decodes_them(tmp_path):
     """The decoder's code is there before memory is limited."""
     content = save(tmp_path / "a.heic").read_bytes()
     job = f'{{"bytes": {len(content)}, "seconds": 10, "size": 24, "resize": 32, "keep_shape": false, '
-    job += '"interpolation": "bilinear", "most_pixels": 1000000, "most_jpeg_pixels": 1000000}\n'
+    job += '"interpolation": "bilinear", "max_pixels": 1000000, "max_jpeg_pixels": 1000000}\n'
     command = [sys.executable, "-m", "finegraph.web.decode_worker", "64"]
     done = subprocess.run(command, input=job.encode() + content, capture_output=True, check=True)
     ready, answer = done.stdout.split(b"\n", 2)[:2]

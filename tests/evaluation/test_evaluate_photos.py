@@ -62,8 +62,8 @@ def test_labels_seen_on_photos_come_first(classifier, test_photos):
 def test_memory_is_bounded_by_parts(classifier, test_photos, monkeypatch):
     told = []
     whole = evaluate_photos(classifier, test_photos, engine="torch")
-    monkeypatch.setattr(module, "_MOST_FEATURES", 50)
-    monkeypatch.setattr(module, "_MOST_ROWS", 2)
+    monkeypatch.setattr(module, "_MAX_FEATURES", 50)
+    monkeypatch.setattr(module, "_MAX_ROWS", 2)
     parts = evaluate_photos(classifier, test_photos, engine="torch", progress=lambda *now: told.append(now))
     assert told[-1] == (12, 12)
     assert sorted(told) == told

@@ -93,7 +93,7 @@ def test_without_labels_there_is_nothing_to_judge():
 
 
 def test_many_photos_ask_by_a_spread_sample(monkeypatch):
-    monkeypatch.setattr(retrieval, "MOST_QUERIES", 7)
+    monkeypatch.setattr(retrieval, "MAX_QUERIES", 7)
     graph = CASES[1]
     random = np.random.default_rng(2)
     found = judge_retrieval(graph, random.standard_normal((50, 3)), random.integers(0, len(graph), 50))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from finegraph import Kind, LabelGraph
 from finegraph.errors import GraphError, GraphFileError
 from finegraph.graph.formats.csv_reader import parse_csv
-from finegraph.graph.formats.csv_rows import MOST_COLUMNS
+from finegraph.graph.formats.csv_rows import MAX_COLUMNS
 from finegraph.graph.formats.csv_writer import format_csv
 from finegraph.graph.formats.graph_files import read_graph
 
@@ -201,7 +201,7 @@ def test_a_million_columns_are_refused_before_they_are_split():
     text = "fine" + ",k" * 1_000_000 + "\n"
     assert faults(text) == [("many-columns", 1, None)]
     assert "1000001 columns; at most 100000 can be read" in message(text)
-    assert MOST_COLUMNS == 100_000
+    assert MAX_COLUMNS == 100_000
     quoted = 'fine,k\n"a"' + ",x" * 200_000 + "\nb,y\n"
     assert faults(quoted) == [("long-row", 2, None)]
     assert "the row has 100001 cells" in message(quoted)  # splitting stopped there

@@ -77,7 +77,7 @@ def test_numbers_of_every_column_add_up(menu):
 
 
 def test_most_limits_the_frequent_labels(menu):
-    assert [entry.label for entry in describe(menu, ["dish"], most=1).columns[0].most_frequent] == ["a"]
+    assert [entry.label for entry in describe(menu, ["dish"], max_labels=1).columns[0].most_frequent] == ["a"]
 
 
 def test_unused_label_has_no_children():

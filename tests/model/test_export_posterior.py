@@ -244,7 +244,7 @@ def test_likelihoods_count_by_their_ratio(menu):
 
 
 def test_tables_hold_every_item_once(monkeypatch):
-    monkeypatch.setattr(lists, "MOST_PLACES", 8)
+    monkeypatch.setattr(lists, "MAX_PLACES", 8)
     rng = np.random.default_rng(5)
     for _ in range(50):
         count, items = int(rng.integers(1, 12)), int(rng.integers(0, 40))

@@ -10,7 +10,7 @@ import pytest
 from finegraph.data.dataset import MISSING
 from finegraph.reports.report import report_page
 from finegraph.reports.run_results import read_run
-from finegraph.reports.summary import most_telling_kind, summary_of, surely_contradicted
+from finegraph.reports.summary import summary_of, surely_contradicted, telling_kind
 from finegraph.reports.words import without_marks
 from reports.made_up_runs import made_up_graph, make_run
 
@@ -142,7 +142,7 @@ def test_three_photos_that_are_right_say_little(runs):
 
 def test_without_kinds_training_photos_or_labels(runs, tmp_path):
     plain = read_run(make_run(tmp_path / "plain", made_up_graph(5, (), 0), 40), "plain")
-    assert most_telling_kind(plain) is None
+    assert telling_kind(plain) is None
     good, *_, photos = sentences([replace(plain, about={**plain.about, "training": None})])
     assert "“" not in good
     assert photos.endswith("by mistakes alone: the training photos are not known.")
@@ -164,7 +164,7 @@ def test_the_kind_that_says_most(runs):
     right = np.zeros_like(run.arrays["kinds_right"])
     true[:, 0], right[:, 0] = 0, 1  # always right, and always the same
     true[:, 1], right[:, 1] = np.arange(150) % 3, np.arange(150) % 5 > 0
-    assert most_telling_kind(with_arrays(run, kinds_true=true, kinds_right=right)) == run.graph.kinds[1]
+    assert telling_kind(with_arrays(run, kinds_true=true, kinds_right=right)) == run.graph.kinds[1]
 
 
 def test_the_page_opens_with_them(page, tmp_path):

@@ -102,7 +102,7 @@ def test_recall_counts_equal_photos_as_equal():
 
 
 def test_the_way_is_chosen_by_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer_file, "MOST_EXACT", 50)
+    monkeypatch.setattr(writer_file, "MAX_EXACT", 50)
     assert make(tmp_path / "few", columns(50)).way == "exact"
     assert make(tmp_path / "many", columns(51)).way == "approximate"
     assert make(tmp_path / "exact", columns(51), way="exact").way == "exact"

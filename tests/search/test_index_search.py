@@ -169,7 +169,7 @@ def test_conditions_that_cannot_be():
 
 def test_more_photos_than_are_weighed(index, monkeypatch):
     """Of very many photos that may meet a condition, the nearest are taken, and weighed."""
-    monkeypatch.setattr("finegraph.search.hits.MOST_WEIGHED", 5)
+    monkeypatch.setattr("finegraph.search.hits.MAX_WEIGHED", 5)
     factors = np.full((1, len(GRAPH)), 0.5, np.float32)
     hits = index.search(QUERIES[:1], 10, factors=factors)[0]
     assert len(hits) == 5

@@ -175,7 +175,7 @@ def test_a_list_tells_where_a_class_is(shared):
 
 
 def test_lists_take_a_bounded_room(monkeypatch):
-    monkeypatch.setattr(class_routes, "MOST_NUMBERS", 10)
+    monkeypatch.setattr(class_routes, "MAX_NUMBERS", 10)
     kept = class_routes.Listings()
     lists = [array("q", [place] * 4) for place in range(3)]
     names = [kept.find(None, one.__copy__)[0] for one in lists]
@@ -267,7 +267,7 @@ def test_a_broken_photo_is_named_as_such(client, tmp_path):
 def test_thumbnails_are_kept_up_to_a_number_of_bytes(session):
     photo = session.photos(TOFU)[0]
     one = len(Thumbnails().get("0", "small", photo))
-    kept = Thumbnails(most=2 * one)
+    kept = Thumbnails(max_bytes=2 * one)
     for number in range(5):
         kept.get(str(number), "small", photo)
     assert len(kept._kept) <= 2
@@ -354,7 +354,7 @@ def test_an_edit_for_another_store_is_refused(client, session):
 
 
 def test_of_very_many_conflicts_the_first_are_told(client, session, monkeypatch):
-    monkeypatch.setattr(edit_routes, "MOST_TOLD", 3)
+    monkeypatch.setattr(edit_routes, "MAX_CONFLICTS", 3)
     for number, fine in enumerate(sample_menu().fine[:5]):
         session.store.decide(fine, "dish", "shumai", person="Bo", edit_id=f"edit-bo-{number}", seen=0)
     cells = [{"fine": fine, "kind": "dish", "value": "beef chow fun", "seen": 0} for fine in sample_menu().fine[:5]]

@@ -149,7 +149,7 @@ def test_a_photo_that_is_not_there_is_told(server, page):
 
 
 def test_a_photo_beyond_those_that_are_listed_is_opened_too(tmp_path, page, monkeypatch):
-    monkeypatch.setattr(class_routes, "MOST_PHOTOS", 2)
+    monkeypatch.setattr(class_routes, "MAX_PHOTOS", 2)
     photos = photo_folder(tmp_path / "photos", [TOFU], each=5)
     with menu_session(tmp_path, data=str(photos)) as session, serving(session) as server:
         enter(page, server, place="#" + urlencode({"class": TOFU, "photo": "4.jpg"}))

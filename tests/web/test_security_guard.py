@@ -129,7 +129,7 @@ def test_writes_of_other_sites_are_refused(headers, status):
 
 
 def test_bodies_above_the_limit_are_refused_with_and_without_a_length():
-    client = client_of(most_bytes=1000)
+    client = client_of(max_bytes=1000)
     assert client.post("/write", content=b"x" * 1000).json() == {"bytes": 1000}
     said = client.post("/write", content=b"x" * 1001)
     assert (said.status_code, said.json()["title"]) == (413, "The request is too large")

@@ -18,7 +18,7 @@ from finegraph.web.serve import photo_files
 from finegraph.web.serve.pictures import SamplePhotos
 from serving import files, photo_bytes, running, until
 
-BOUNDS = {"most_bytes": 1 << 20, "most_pixels": 40_000_000, "most_jpeg_pixels": 120_000_000, "megabytes": 144}
+BOUNDS = {"max_bytes": 1 << 20, "max_pixels": 40_000_000, "max_jpeg_pixels": 120_000_000, "megabytes": 144}
 JOB = {"side": 320, "stamp": None, **BOUNDS}
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -54,8 +54,8 @@ def test_a_photo_is_read_within_bounds(tmp_path):
     job = {"path": str(path), "root": str(tmp_path), **JOB}
     assert read_photo({**job, "side": None})[1] == path.read_bytes()
     for wrong, words in (
-        ({"most_pixels": 100_000}, "the photo has 600 x 400 pixels; at most 0.1 million are decoded"),
-        ({"side": None, "most_bytes": 50}, "at most 50 are sent"),
+        ({"max_pixels": 100_000}, "the photo has 600 x 400 pixels; at most 0.1 million are decoded"),
+        ({"side": None, "max_bytes": 50}, "at most 50 are sent"),
         ({"path": str(tmp_path / "none.png")}, "there is no such file"),
         ({"path": str(tmp_path)}, "expected a file, got a folder"),
     ):
@@ -69,7 +69,7 @@ def test_a_photo_is_read_within_bounds(tmp_path):
 
 
 def test_photos_above_the_pixels_of_uploads_are_refused(folder):
-    decoding = DecodingSettings(workers=1, most_pixels=300_000)
+    decoding = DecodingSettings(workers=1, max_pixels=300_000)
     with running(tiny.classifier(), samples=folder, decoding=decoding) as server:
         refused = server.client.get("/v1/samples/0/small")
         assert (refused.status_code, refused.json()["type"]) == (422, "urn:finegraph:problem:photo")
@@ -78,7 +78,7 @@ def test_photos_above_the_pixels_of_uploads_are_refused(folder):
 
 def test_photos_that_cannot_be_read_now_keep_nothing_else(folder, monkeypatch):
     """The process that reads them is stopped, as one is that waits for a disk that does not answer."""
-    monkeypatch.setattr(photo_files, "MOST_WAITING", 50)
+    monkeypatch.setattr(photo_files, "MAX_WAITING", 50)
     decoding = DecodingSettings(workers=1, seconds=120, queueing=120)
     with running(tiny.classifier(), samples=folder, decoding=decoding) as server, ThreadPoolExecutor(50) as pool:
         (worker,) = server.state.photo_files._lane.processes
@@ -122,7 +122,7 @@ def test_a_small_picture_is_kept_until_its_file_changes(folder, monkeypatch):
         tiny.picture(9, width=90, height=60).save(folder / "1.png")
         other = server.client.get("/v1/samples/1/small")
         assert Image.open(io.BytesIO(other.content)).size == (90, 60)
-        monkeypatch.setattr(photo_files, "MOST_KEPT", len(other.content) + 10)
+        monkeypatch.setattr(photo_files, "MAX_CACHE_BYTES", len(other.content) + 10)
         server.client.get("/v1/samples/0/small")
         server.client.get("/v1/samples/1/small")
         assert list(state._kept) == [str(folder / "1.png")]

@@ -34,7 +34,7 @@ from finegraph.web.serve.batching import Batcher, Job
 from serving import files, photo_bytes, running, until
 
 VIEWS = ViewSettings(size=24, resize=32)
-MOST = {"most_pixels": 40_000_000, "most_jpeg_pixels": 120_000_000}
+MOST = {"max_pixels": 40_000_000, "max_jpeg_pixels": 120_000_000}
 JOB = {"size": 24, "resize": 32, "keep_shape": False, "interpolation": "bilinear", **MOST}
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -507,7 +507,7 @@ def test_a_request_that_does_not_arrive_is_given_up():
 
 
 def test_an_upload_in_chunks_counts_as_the_largest():
-    security = Security(most_bytes=1 << 20)
+    security = Security(max_bytes=1 << 20)
     with running(tiny.classifier(), security=security) as server, contextlib.ExitStack() as stack:
         whole = httpx.Request("POST", server.address, files=files(photo_bytes()))
         whole.read()
@@ -524,7 +524,7 @@ def test_an_upload_in_chunks_counts_as_the_largest():
 
 def test_scores_are_let_in_before_they_are_read_and_only_so_many():
     with running(tiny.classifier(), queue=1) as server:
-        most, headers = server.state.model.most_given_bytes, {"content-type": "application/json"}
+        most, headers = server.state.model.max_given_bytes, {"content-type": "application/json"}
         long = b'{"scores": "' + b"a" * most + b'"}'
         for content in (long, iter([long[:1000], long[1000:]])):  # with a length and without
             answer = server.client.post("/v1/given", content=content, headers=headers)

@@ -273,7 +273,7 @@ def test_a_disk_that_is_not_there_does_not_empty_an_index(run, photos, tmp_path)
     with pytest.raises(InputError, match=r"got 6 of 10 whose file is missing, such as .*0\.png; see whether the disk"):
         remove_photos(tmp_path / "index", missing=True)
     assert len(contents(tmp_path / "index")) == 10
-    assert remove_photos(tmp_path / "index", missing=True, most_missing=True) == 6
+    assert remove_photos(tmp_path / "index", missing=True, allow_most=True) == 6
 
 
 def test_removing_and_merging(run, photos, tmp_path):

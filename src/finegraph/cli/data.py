@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 data_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check photos, and make photos to try things with.")
 
-MOST_PRINTED = 50
+MAX_PRINTED = 50
 """How many findings a terminal is filled with."""
 
 
@@ -104,11 +104,11 @@ def _print_check(to: Console, result: DataCheck) -> None:
     """The result of a check for people."""
     from rich.text import Text
 
-    shown = result.findings[:MOST_PRINTED] if to.is_terminal else result.findings
+    shown = result.findings[:MAX_PRINTED] if to.is_terminal else result.findings
     if to.is_terminal:
         _print_findings(to, shown)
-        if len(result.findings) > MOST_PRINTED:
-            to.print(f"... and {len(result.findings) - MOST_PRINTED:,} more; --json and --csv list them all")
+        if len(result.findings) > MAX_PRINTED:
+            to.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json and --csv list them all")
     else:
         for one in shown:
             to.print(Text(printable(one.text())))

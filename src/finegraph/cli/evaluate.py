@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from finegraph.evaluation import EvaluationResult
     from finegraph.workflows.evaluate import RunEvaluation
 
-MOST_KINDS = 20
+MAX_KINDS = 20
 """How many kinds a terminal is filled with, the worst ones first; the files have them all."""
 
 
@@ -175,10 +175,10 @@ def _figures(result: EvaluationResult) -> list[tuple[str, str]]:
 def _print_kinds(to: Console, result: EvaluationResult) -> None:
     """The kinds; on a terminal only the worst of many."""
     kinds = list(result.kinds)
-    if to.is_terminal and len(kinds) > MOST_KINDS:
+    if to.is_terminal and len(kinds) > MAX_KINDS:
         worst = sorted(kinds, key=lambda kind: -1.0 if result.kinds[kind] is None else result.kinds[kind] or 0.0)
-        kinds = [kind for kind in kinds if kind in set(worst[:MOST_KINDS])]
-        to.print(f"the {MOST_KINDS} kinds with the lowest accuracy of {len(result.kinds)}; --json has them all")
+        kinds = [kind for kind in kinds if kind in set(worst[:MAX_KINDS])]
+        to.print(f"the {MAX_KINDS} kinds with the lowest accuracy of {len(result.kinds)}; --json has them all")
     rows = [
         (kind, _percent(result.kinds[kind]), _percent(result.calibration[kind].error), f"{result.kind_photos[kind]:,}")
         for kind in kinds

@@ -40,7 +40,7 @@ Graph = Annotated[
         "photos: a folder per class, a manifest, cub:FOLDER, cars:FOLDER or grocery:FOLDER.",
     ),
 ]
-MOST_PRINTED = 50
+MAX_PRINTED = 50
 """How many findings a terminal is filled with."""
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
@@ -109,9 +109,9 @@ def _print_check(result: GraphCheck) -> None:
 
     to = console()
     if to.is_terminal:
-        _print_findings(to, result.findings[:MOST_PRINTED])
-        if len(result.findings) > MOST_PRINTED:
-            to.print(f"... and {len(result.findings) - MOST_PRINTED:,} more; --json lists them all")
+        _print_findings(to, result.findings[:MAX_PRINTED])
+        if len(result.findings) > MAX_PRINTED:
+            to.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json lists them all")
     else:
         for fault in result.findings:
             to.print(Text(printable(fault.text(result.file))))

@@ -123,7 +123,7 @@ def remove(
     """Remove photos; their files are not touched."""
     from finegraph.workflows.indexing.index_upkeep import remove_photos
 
-    gone = remove_photos(index, photos or (), labels=label or (), missing=missing, most_missing=yes)
+    gone = remove_photos(index, photos or (), labels=label or (), missing=missing, allow_most=yes)
     if as_json:
         print_json({"folder": str(index), "removed": gone})
     else:

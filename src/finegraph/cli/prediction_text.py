@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BAR = 24
 """Columns of a bar for a probability of 1."""
-MOST_PARTS = 4
+MAX_PARTS = 4
 """How many parts of an explanation are shown on their own."""
 _SHOWN = 0.01
 """A label of a kind with a probability below this is left out, unless it is the best."""
@@ -31,7 +31,7 @@ _PERHAPS = 0.1
 """A yes-or-no label of a group with a probability below this is left out."""
 _WEAK = 0.05
 """A part of an explanation with log odds below this is no reason."""
-_MOST_IN_LINE = 4
+_MAX_IN_LINE = 4
 
 
 def print_prediction(to: Console, prediction: Prediction, given: Mapping[str, Sequence[str]]) -> None:
@@ -87,7 +87,7 @@ def kind_lines(kinds: Mapping[str, Sequence[Answer]]) -> list[tuple[str, str]]:
             lines[name] = f"{'yes' if yes >= 0.5 else 'no'} {_percent(max(yes, 1 - yes))}"
         else:
             shown = [answer for number, answer in enumerate(answers) if not number or answer.probability >= _SHOWN]
-            lines[name] = _listed([(answer.label, answer.probability) for answer in shown[:_MOST_IN_LINE]])
+            lines[name] = _listed([(answer.label, answer.probability) for answer in shown[:_MAX_IN_LINE]])
     return [(name, _group_words(groups[name]) if name in groups else words) for name, words in lines.items()]
 
 
@@ -147,7 +147,7 @@ def _given_words(given: Mapping[str, Sequence[str]]) -> str:
 
 def _print_explanation(to: Console, explanation: Explanation) -> None:
     """Why the first answer rather than the second, as factors."""
-    shown = [part for part in explanation.parts if abs(part.value) >= _WEAK][:MOST_PARTS]
+    shown = [part for part in explanation.parts if abs(part.value) >= _WEAK][:MAX_PARTS]
     rest = explanation.log_odds - sum(part.value for part in shown)
     odds = f"{explanation.first} is {_times(explanation.log_odds)} as probable as {explanation.second}"
     _print_paragraph(to, odds + (":" if shown else ", for no single reason."))

@@ -16,11 +16,11 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from finegraph.data.images import MOST_PIXELS, read_image
+from finegraph.data.images import MAX_PIXELS, read_image
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import View, ViewSettings, make_view, random_part, sample_random
 from finegraph.errors import ImageFileError, InputError, UnknownNameError
-from finegraph.graph.faults import MOST_PRINTED
+from finegraph.graph.faults import MAX_PRINTED
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.spelling import Suggestions
@@ -63,7 +63,7 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
         seed: where the chance of random views starts from.
         view_share: the smallest share of a picture that a random view shows; 1 for the paper's views.
         on_bad_file: "error" raises on a photo that cannot be read, "skip" gives the error in place of the item.
-        most_pixels: photos with more pixels are refused.
+        max_pixels: photos with more pixels are refused.
 
     Raises:
         UnknownNameError: labels that the graph does not have, all of them at once.
@@ -79,7 +79,7 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
         seed: int = 0,
         view_share: float = 1.0,
         on_bad_file: Literal["error", "skip"] = "error",
-        most_pixels: int = MOST_PIXELS,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         if on_bad_file not in ("error", "skip"):
             raise InputError(f"on_bad_file must be 'error' or 'skip', got {on_bad_file!r}")
@@ -87,7 +87,7 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
             raise InputError(f"view_share must be above 0 and at most 1, got {view_share!r}")
         self.view_share = view_share
         self.samples, self.graph, self.settings = samples, graph, settings
-        self.view, self.seed, self.on_bad_file, self.most_pixels = view, seed, on_bad_file, most_pixels
+        self.view, self.seed, self.on_bad_file, self.max_pixels = view, seed, on_bad_file, max_pixels
         self.fine, self.kinds = training_targets(samples, graph)
         # In shared memory, so that worker processes which live for several epochs see it change.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
@@ -108,7 +108,7 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
         box = sample.box if self.settings.box else None
         needed = (self.settings.resize, self.settings.resize)
         try:
-            picture = read_image(sample.path, box, at_least=needed, most_pixels=self.most_pixels)
+            picture = read_image(sample.path, box, at_least=needed, max_pixels=self.max_pixels)
         except ImageFileError as error:
             if self.on_bad_file == "skip":
                 return error
@@ -141,9 +141,9 @@ def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch
             numbers = _numbers(labels, graph.labels(kind), f"label of kind {kind!r}", faults)
             kinds[kind] = torch.where(numbers == MISSING, _only_parents(graph.kind(kind), fine), numbers)
     if faults:
-        more = [f"  and {len(faults) - MOST_PRINTED} more"] if len(faults) > MOST_PRINTED else []
+        more = [f"  and {len(faults) - MAX_PRINTED} more"] if len(faults) > MAX_PRINTED else []
         count = "a label is" if len(faults) == 1 else f"{len(faults)} labels are"
-        raise UnknownNameError("\n".join([f"{count} not in the graph:", *faults[:MOST_PRINTED], *more]))
+        raise UnknownNameError("\n".join([f"{count} not in the graph:", *faults[:MAX_PRINTED], *more]))
     return fine, kinds
 
 

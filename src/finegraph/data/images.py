@@ -26,7 +26,7 @@ from finegraph.errors import ImageFileError, ImageTooLargeError, InputError
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
 """The formats that are tried, the frequent ones first; the last two only where what reads them is installed."""
 OpenFile = io.BytesIO | io.BufferedReader
-MOST_PIXELS = 200_000_000
+MAX_PIXELS = 200_000_000
 """Photos with more pixels than this are refused unless the caller allows them."""
 
 _BOXES = b"ftyp"
@@ -65,7 +65,7 @@ def read_image(
     box: Box | None = None,
     *,
     at_least: tuple[int, int] | None = None,
-    most_pixels: int = MOST_PIXELS,
+    max_pixels: int = MAX_PIXELS,
 ) -> Image.Image:
     """The picture in a file: RGB, upright, cut to a box.
 
@@ -74,13 +74,13 @@ def read_image(
         box: the part that is wanted, in pixels of the upright picture; what lies outside the picture is left out.
         at_least: width and height that the result needs; a JPEG that is much larger is decoded smaller, but not below
             this. By default every pixel is decoded.
-        most_pixels: a photo with more pixels is refused before it is decoded.
+        max_pixels: a photo with more pixels is refused before it is decoded.
 
     Raises:
         ImageFileError: the file cannot be read, is no photo, is broken, too large, or has nothing inside the box.
     """
     with open_photo(path) as file:
-        return decode_image(file, path, box, at_least=at_least, most_pixels=most_pixels).picture
+        return decode_image(file, path, box, at_least=at_least, max_pixels=max_pixels).picture
 
 
 def open_photo(path: str | os.PathLike[str]) -> io.BufferedReader:
@@ -141,15 +141,15 @@ def decode_image(
     box: Box | None = None,
     *,
     at_least: tuple[int, int] | None = None,
-    most_pixels: int = MOST_PIXELS,
+    max_pixels: int = MAX_PIXELS,
 ) -> Decoded:
     """The picture in an open file or in bytes; see `read_image`. The path is for messages only."""
     try:
         image = _open(io.BytesIO(file) if isinstance(file, bytes) else file, path)
         size = image.size
         pixels = size[0] * size[1]
-        if pixels > most_pixels:
-            reason = f"the photo has {size[0]} x {size[1]} pixels; at most {most_pixels / 1e6:g} million are decoded"
+        if pixels > max_pixels:
+            reason = f"the photo has {size[0]} x {size[1]} pixels; at most {max_pixels / 1e6:g} million are decoded"
             raise ImageTooLargeError(path, reason, pixels)
         if at_least is not None:
             _draft(image, box, at_least)

@@ -13,7 +13,7 @@ FILTERS = {
     "bicubic": Image.Resampling.BICUBIC,
 }
 """How pixels may be blended, by name."""
-MOST_STRETCH = 8
+MAX_STRETCH = 8
 """A picture that is longer than this many times its width is squeezed; a strip of one pixel would fill the memory."""
 
 
@@ -22,7 +22,7 @@ def resized(picture: Image.Image, resize: int, *, keep_shape: bool, interpolatio
     size = (resize, resize)
     if keep_shape:
         scale = resize / min(picture.size)
-        most = resize * MOST_STRETCH
+        most = resize * MAX_STRETCH
         width, height = (min(max(resize, round(side * scale)), most) for side in picture.size)
         size = (width, height)
     return picture if picture.size == size else picture.resize(size, FILTERS[interpolation])

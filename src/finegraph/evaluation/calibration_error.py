@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from finegraph.evaluation.relations import UNJUDGED, Judgements
 
-MOST_BINS = 15
+MAX_BINS = 15
 FEWEST_IN_A_BIN = 20
 """With few photos there are fewer bins: the error of a bin with few photos is mostly chance, and always upwards."""
 
@@ -55,13 +55,13 @@ class Calibration:
     bins: tuple[Bin, ...]
 
 
-def calibration(confidence: NDArray[np.floating], right: Judgements, most_bins: int = MOST_BINS) -> Calibration:
+def calibration(confidence: NDArray[np.floating], right: Judgements, max_bins: int = MAX_BINS) -> Calibration:
     """How well the confidences of answers agree with how many of them are right.
 
     Args:
         confidence: the probability of each answer.
         right: whether it is right; those that cannot be judged are left out.
-        most_bins: how many bins there are at the most. Equal confidences are never parted, so the order of the photos
+        max_bins: how many bins there are at the most. Equal confidences are never parted, so the order of the photos
             does not matter and bins may differ in size.
     """
     judged = right != UNJUDGED
@@ -78,7 +78,7 @@ def calibration(confidence: NDArray[np.floating], right: Judgements, most_bins: 
             low=float(sure[start]),
             high=float(sure[end - 1]),
         )
-        for start, end in _cuts(sure, max(1, min(most_bins, count // FEWEST_IN_A_BIN)))
+        for start, end in _cuts(sure, max(1, min(max_bins, count // FEWEST_IN_A_BIN)))
     ]
     error = sum(one.count * abs(one.accuracy - one.confidence) for one in bins) / count
     return Calibration(error=error, overconfidence=float(sure.mean() - hits.mean()), count=count, bins=tuple(bins))

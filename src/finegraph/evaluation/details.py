@@ -36,7 +36,7 @@ TOP = 5
 GALLERY = 200
 """How many photos of the gallery are drawn from all, and how many more from those that are answered wrongly."""
 NOT_KNOWN = -1
-_MOST_EXPLAINED = 2**22
+_MAX_EXPLAINED = 2**22
 """How many scores are explained at a time."""
 MANY_KINDS, FEWEST = 16, 24
 """Explaining takes longer the more kinds overlap, up to a fifth of a second per photo with 312 of them. Above this
@@ -169,7 +169,7 @@ class DetailCollector:
         rows = np.argsort(columns["sample"], kind="stable")
         kept = {one.number: one for one in (*self._any, *self._wrong)}
         gallery = sorted(kept.values(), key=lambda one: -one.reversed_key)
-        step = max(1, _MOST_EXPLAINED // (len(self.graph) + 1))
+        step = max(1, _MAX_EXPLAINED // (len(self.graph) + 1))
         count = min(len(gallery), self._most())
         parts = [self._explained(gallery[start : min(start + step, count)]) for start in range(0, count, step)]
         empty = np.full((len(gallery) - count, 1 + len(self.graph.kinds)), np.nan, dtype=np.float32)

@@ -29,7 +29,7 @@ LEVEL = 0.95
 RESAMPLES = 2000
 _FEW = 16
 """With at most so many different values a resample is a draw of how often each occurs."""
-_MOST_NUMBERS = 1 << 22
+_MAX_NUMBERS = 1 << 22
 """How many numbers of a bootstrap are held at a time."""
 
 Method = Literal["t over draws", "bootstrap over photos", "Wilson over photos"]
@@ -165,7 +165,7 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, random: np.ran
         few: NDArray[np.float64] = drawn @ distinct / count
         return few
     means = np.empty(resamples)
-    step = max(1, _MOST_NUMBERS // count)
+    step = max(1, _MAX_NUMBERS // count)
     for start in range(0, resamples, step):
         part = means[start : start + step]
         part[:] = values[random.integers(0, count, (len(part), count))].mean(axis=1)

@@ -28,11 +28,11 @@ from finegraph.model.photo_classifier import PhotoClassifier
 Progress = Callable[[int, int], None]
 Views = Literal[1, 10]
 Cache = str | os.PathLike[str] | Literal[False] | None
-_MOST_FEATURES = 2**25
+_MAX_FEATURES = 2**25
 """How many features are held at a time: 128 MB of float32."""
-_MOST_SCORES = 2**22
+_MAX_SCORES = 2**22
 """How many scores are in a posterior at the most, so that graphs of any size can be evaluated."""
-_MOST_ROWS = 256
+_MAX_ROWS = 256
 
 
 class PhotoOptions(TypedDict, total=False):
@@ -108,9 +108,9 @@ def photo_batches(
     """
     network = classifier.network
     backbones = [part for part in (network.backbone, network.coarse_backbone) if part is not None]
-    rows = max(1, _MOST_FEATURES // (settings.views * sum(part.feature_size for part in backbones)))
+    rows = max(1, _MAX_FEATURES // (settings.views * sum(part.feature_size for part in backbones)))
     labels = len(network.graph) + sum(len(network.graph.labels(kind)) for kind in network.graph.kinds)
-    size = max(1, min(_MOST_ROWS, _MOST_SCORES // labels) // settings.views)
+    size = max(1, min(_MAX_ROWS, _MAX_SCORES // labels) // settings.views)
     if known is not None:
         yield from _batches(classifier, samples, known, 1, size, 0, bad)
         return

@@ -30,20 +30,20 @@ class Fit(NamedTuple):
     room: int
 
 
-def fitting_look(photos: Sequence[Sample], looks: Sequence[Look], most: int, *, box: bool = False) -> Fit:
+def fitting_look(photos: Sequence[Sample], looks: Sequence[Look], max_bytes: int, *, box: bool = False) -> Fit:
     """The largest look at which pictures of photos fit, and how many do.
 
     Args:
         photos: the photos.
         looks: from large to small.
-        most: how many bytes all pictures may take.
+        max_bytes: how many bytes all pictures may take.
         box: whether photos are cut to their boxes.
     """
     step = max(1, len(photos) // _TRIED)
     tried = [small_pictures(photo, looks, box=box) for photo in photos[::step][:_TRIED]]
     for place, look in enumerate(looks):
         sizes = [len(pictures[place]) for pictures in tried if pictures]
-        fit = len(photos) if not sizes else int(most * len(sizes) / sum(sizes))
+        fit = len(photos) if not sizes else int(max_bytes * len(sizes) / sum(sizes))
         if fit >= len(photos):
             return Fit(look, len(photos))
     return Fit(looks[-1], fit)

@@ -23,7 +23,7 @@ from finegraph.evaluation.metrics import Numbers
 from finegraph.evaluation.relations import UNJUDGED, Indices, shares_label
 from finegraph.graph import LabelGraph
 
-MOST_QUERIES = 2000
+MAX_QUERIES = 2000
 """How many photos ask at the most."""
 DEPTHS = (1, 10, 50)
 """How many photos the hierarchical precision looks at."""
@@ -68,7 +68,7 @@ def judge_retrieval(graph: LabelGraph, features: Numbers, fine: Indices) -> Retr
     vectors = features[known].astype(np.float32)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     count = len(vectors)
-    queries = np.unique(np.linspace(0, max(0, count - 1), min(count, MOST_QUERIES)).astype(np.int64))
+    queries = np.unique(np.linspace(0, max(0, count - 1), min(count, MAX_QUERIES)).astype(np.int64))
     judge = _Judge(graph, labels, place)
     if count > 1:
         for start in range(0, len(queries), _AT_ONCE):

@@ -116,19 +116,19 @@ class GraphSummary:
     columns: tuple[ColumnSummary, ...]
 
 
-def describe(graph: LabelGraph, kinds: Iterable[str] | None = None, most: int = 5) -> GraphSummary:
+def describe(graph: LabelGraph, kinds: Iterable[str] | None = None, max_labels: int = 5) -> GraphSummary:
     """The numbers of a graph.
 
     Args:
         graph: the graph.
         kinds: the kinds or groups to describe; by default all.
-        most: how many of the most frequent labels of each are listed.
+        max_labels: how many of the most frequent labels of each are listed.
     """
     return GraphSummary(
         fine=len(graph),
         kinds=len(graph.kinds),
         edges=sum(len(graph.kind(name).coarse) for name in graph.kinds),
-        columns=tuple(_summary(graph, column, most) for column in choose_columns(graph, kinds)),
+        columns=tuple(_summary(graph, column, max_labels) for column in choose_columns(graph, kinds)),
     )
 
 
@@ -160,7 +160,7 @@ def choose_columns(graph: LabelGraph, names: Iterable[str] | None = None) -> tup
     return tuple(chosen.values())
 
 
-def _summary(graph: LabelGraph, column: Column, most: int) -> ColumnSummary:
+def _summary(graph: LabelGraph, column: Column, max_labels: int) -> ColumnSummary:
     """The numbers of one column."""
     kinds = [graph.kind(name) for name in column.kinds]
     labels = column.labels(graph)
@@ -173,7 +173,7 @@ def _summary(graph: LabelGraph, column: Column, most: int) -> ColumnSummary:
         children = np.bincount(kinds[0].coarse, minlength=len(labels))
         shares = _shares(kinds[0])
     known = holding[~unknown]
-    order = np.lexsort((np.arange(len(labels)), -shares))[:most]
+    order = np.lexsort((np.arange(len(labels)), -shares))[:max_labels]
     return ColumnSummary(
         name=column.name,
         form="group" if column.group else "yes or no" if kinds[0].binary else "one of",

@@ -12,9 +12,9 @@ from typing import Literal
 
 from finegraph.errors import GraphFileError
 
-MOST_PRINTED = 50
+MAX_PRINTED = 50
 """How many faults an error message lists; the others are counted, and all are in `.faults`."""
-MOST_COLLECTED = 10_000
+MAX_COLLECTED = 10_000
 """How many faults of one file are collected before reading stops."""
 _LONGEST_VALUE = 80
 
@@ -77,7 +77,7 @@ class FaultList:
         hint: str | None = None,
     ) -> None:
         """Note a fault; once there are too many, it is dropped and the list is `full`."""
-        if len(self.found) >= MOST_COLLECTED:
+        if len(self.found) >= MAX_COLLECTED:
             self.full = True
             return
         short = None if value is None else shorten(value)
@@ -102,9 +102,9 @@ def file_error(path: str, faults: Sequence[Fault], more: bool = False) -> GraphF
         more: whether there are others, which were not collected.
     """
     count = f"more than {len(faults)} faults" if more else f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
-    lines = [f"{path}: {count}", *(fault.text(path) for fault in faults[:MOST_PRINTED])]
-    if len(faults) > MOST_PRINTED:
-        lines.append(f"... and {len(faults) - MOST_PRINTED} more")
+    lines = [f"{path}: {count}", *(fault.text(path) for fault in faults[:MAX_PRINTED])]
+    if len(faults) > MAX_PRINTED:
+        lines.append(f"... and {len(faults) - MAX_PRINTED} more")
     return GraphFileError("\n".join(lines), faults)
 
 
@@ -119,11 +119,11 @@ def shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
-def first_few(names: Iterable[str], count: int, most: int = 3) -> str:
+def first_few(names: Iterable[str], count: int, max_count: int = 3) -> str:
     """The first names of many, quoted, and how many there are beyond: `'a', 'b', 'c' and 9 more`."""
     shown: list[str] = []
     for name in names:
-        if len(shown) == most:
+        if len(shown) == max_count:
             break
         shown.append(repr(shorten(name)))
     return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")

@@ -55,8 +55,8 @@ class Suggestions:
     Comparing a name with thousands of others takes a while, so after the first few hints there are none.
     """
 
-    def __init__(self, most: int = 10) -> None:
-        self._left = most
+    def __init__(self, max_count: int = 10) -> None:
+        self._left = max_count
 
     def hint(self, name: str, choices: Collection[str]) -> str | None:
         """The near matches of a name as a question; None where there are none, or too many were asked for."""

@@ -14,13 +14,13 @@ import numpy as np
 
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.details import NOT_KNOWN
-from finegraph.reports.comparison import most_kinds
+from finegraph.reports.comparison import widest_graph
 from finegraph.reports.page_data import REST, largest_parts
 from finegraph.reports.page_pictures import data_address
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.svg_charts import odds_bars, share_bar
 
-MOST_KINDS = 6
+MAX_KINDS = 6
 """How many kinds a card shows; of more, those on which the runs are least sure or wrong."""
 
 
@@ -80,12 +80,12 @@ def _answers(run: RunResults, row: int, true: int) -> dict[str, Any]:
     }
 
 
-def kind_answers(runs: Sequence[RunResults], row: int, most: int = MOST_KINDS) -> list[dict[str, Any]]:
-    """What each run says of each kind, and what is true; of many kinds those that are most worth showing."""
-    first = runs[most_kinds(runs)]
+def kind_answers(runs: Sequence[RunResults], row: int, max_kinds: int = MAX_KINDS) -> list[dict[str, Any]]:
+    """What each run says of each kind, and what is true; of many kinds those most worth showing."""
+    first = runs[widest_graph(runs)]
     kinds = list(first.graph.kinds)
-    if len(kinds) > most:
-        kinds = sorted(kinds, key=lambda kind: _interest(runs, row, kind))[:most]
+    if len(kinds) > max_kinds:
+        kinds = sorted(kinds, key=lambda kind: _interest(runs, row, kind))[:max_kinds]
     listed = []
     for kind in kinds:
         place = first.graph.kinds.index(kind)

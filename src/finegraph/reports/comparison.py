@@ -76,7 +76,7 @@ def on_common_photos(runs: Sequence[RunResults]) -> list[RunResults]:
                 f"expected runs with the same fine labels, but {run.name!r} has {len(run.graph):,} and {first.name!r} "
                 f"{len(first.graph):,} of them, or other ones; report on them one by one"
             )
-    main = most_kinds(runs)
+    main = widest_graph(runs)
     runs = [in_order_of(run, runs[main].graph.fine) for run in runs]
     places = [{photo: place for place, photo in enumerate(told_apart(run))} for run in runs]
     common = [photo for photo in places[0] if all(photo in place for place in places[1:])]
@@ -106,8 +106,8 @@ def _chosen(run: RunResults, rows: list[int]) -> RunResults:
     return replace(run, arrays=arrays)
 
 
-def most_kinds(runs: Sequence[RunResults]) -> int:
-    """The run whose graph says most of the labels: the first with the most kinds."""
+def widest_graph(runs: Sequence[RunResults]) -> int:
+    """The place of the run whose graph has the most kinds; the first of several."""
     return max(range(len(runs)), key=lambda number: (len(runs[number].graph.kinds), -number))
 
 

@@ -22,7 +22,7 @@ from finegraph.reports.run_results import RunResults
 
 EACH = 2
 """How many photos of each sort are shown."""
-MOST_KINDS = 4
+MAX_KINDS = 4
 """How many kinds are shown of each photo."""
 WIDTHS = {"photo": 1.2, "kinds": 1.45, "answers": 1.6, "similar": 1.5}
 """How wide the columns are, in inches."""
@@ -109,7 +109,7 @@ def _photo(sheet: _Sheet, left: float, top: float, shown: Sequence[RunResults], 
 
 def _kinds(axis: Any, shown: Sequence[RunResults], row: int) -> None:
     """What each run says of each kind, the baseline first, and whether that is right."""
-    listed = kind_answers(shown, row, MOST_KINDS)
+    listed = kind_answers(shown, row, MAX_KINDS)
     room = 72.0 * WIDTHS["kinds"] - 8.0
     line = 0.0
     for one in listed:
@@ -125,7 +125,7 @@ def _kinds(axis: Any, shown: Sequence[RunResults], row: int) -> None:
             line += 0.95
         line += 0.3
     axis.set_xlim(0, 1)
-    axis.set_ylim(max(line, 3.0 * MOST_KINDS), 0.0)
+    axis.set_ylim(max(line, 3.0 * MAX_KINDS), 0.0)
 
 
 def _answers(axis: Any, run: RunResults, row: int, true: int) -> None:

@@ -25,7 +25,7 @@ _PREFERRED = (
 )
 _UNFIT = ("Last Resort", "LastResort", "Emoji", "STIX", "cmex10", "cmsy10", "cmmi10")
 """Parts of names of fonts that draw boxes, colours or formulas rather than names."""
-_MOST_FONTS = 600
+_MAX_FONTS = 600
 """How many fonts are looked into at the most."""
 _EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "FULLWIDTH")
 
@@ -115,7 +115,7 @@ def _candidates(font_manager: Any) -> list[Any]:
             faces[entry.name] = entry
     rank = {name: place for place, name in enumerate(_PREFERRED)}
     order = sorted(faces, key=lambda name: (rank.get(name, len(rank)), "Sans" not in name, name))
-    return [faces[name] for name in order[:_MOST_FONTS]]
+    return [faces[name] for name in order[:_MAX_FONTS]]
 
 
 def _plainness(entry: Any) -> tuple[bool, int, str]:

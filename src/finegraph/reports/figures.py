@@ -21,7 +21,7 @@ import numpy as np
 
 from finegraph.data.dataset import MISSING
 from finegraph.reports import figure_style
-from finegraph.reports.comparison import compare, most_kinds
+from finegraph.reports.comparison import compare, widest_graph
 from finegraph.reports.curves import fine_curve, sure_curve
 from finegraph.reports.example_figure import example_figure
 from finegraph.reports.figure_fonts import fonts_for, without_glyph_warnings
@@ -32,9 +32,9 @@ from finegraph.reports.run_results import RunResults
 from finegraph.reports.study_figures import draw_study
 from finegraph.reports.study_results import StudyResults
 
-MOST_MATRIX = 1500
+MAX_MATRIX = 1500
 """A matrix of more labels than this is summed up in blocks."""
-MOST_ACROSS, MOST_UPRIGHT = 8, 30
+MAX_ACROSS, MAX_UPRIGHT = 8, 30
 """With at most so many labels each has its name below the axis: in lines, or upright."""
 LONGEST_UPRIGHT = 72.0
 """How long an upright name may be, in points."""
@@ -101,10 +101,10 @@ def _label_ticks(axis: Any, names: Sequence[str], columns: int) -> None:
         names: of each place.
         columns: how many characters stand side by side on the whole axis.
     """
-    if len(names) <= MOST_ACROSS:
+    if len(names) <= MAX_ACROSS:
         words = [wrapped(name, max(6, columns // max(1, len(names)) - 1), 3) for name in names]
         axis.set_xticks(range(len(names)), words, fontsize=7)
-    elif len(names) <= MOST_UPRIGHT:
+    elif len(names) <= MAX_UPRIGHT:
         words = [short(name, LONGEST_UPRIGHT, 6) for name in names]
         axis.set_xticks(range(len(names)), words, rotation=90, fontsize=6)
     else:
@@ -122,7 +122,7 @@ def _training(run: RunResults) -> Any:
     panels += [(kind, run.graph.labels(kind), training["kinds"][kind]) for kind in kinds]
     if binary:
         panels.append(("yes/no kind, counting yes", tuple(binary), [training["kinds"][kind][1] for kind in binary]))
-    heights = [2.1 if MOST_ACROSS < len(counts) <= MOST_UPRIGHT else 1.35 for _, _, counts in panels]
+    heights = [2.1 if MAX_ACROSS < len(counts) <= MAX_UPRIGHT else 1.35 for _, _, counts in panels]
     figure, axes = new_figure(6.4, sum(heights), len(panels), height_ratios=heights)
     for axis, (name, labels, counts) in zip(axes[:, 0], panels, strict=True):
         order = sorted(range(len(counts)), key=lambda place: (-counts[place], place))
@@ -177,7 +177,7 @@ def _confusion(run: RunResults) -> Any:
         for place, kind in enumerate(run.graph.kinds)
     }
     order = order_by_coarse(run.graph, by_confusion, kinds)
-    bins = min(size, MOST_MATRIX)
+    bins = min(size, MAX_MATRIX)
     rank = np.empty(size, dtype=np.int64)
     rank[order] = np.arange(size) * bins // size
     counts = np.zeros((bins, bins))
@@ -186,7 +186,7 @@ def _confusion(run: RunResults) -> Any:
     figure, axes = new_figure(4.2, 4.0)
     axis = axes[0, 0]
     image = axis.imshow(np.sqrt(shares), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-    named = [short(run.graph.fine[i], LONGEST_UPRIGHT, 6) for i in order] if size <= MOST_UPRIGHT else []
+    named = [short(run.graph.fine[i], LONGEST_UPRIGHT, 6) for i in order] if size <= MAX_UPRIGHT else []
     axis.set_xticks(range(len(named)), named, rotation=90, fontsize=6)
     axis.set_yticks(range(len(named)), named, fontsize=6)
     axis.set_xlabel("answered label")
@@ -199,7 +199,7 @@ def _confusion(run: RunResults) -> Any:
 
 def _calibration(runs: Sequence[RunResults]) -> Any:
     """Accuracy against confidence, of the fine label and the first kinds."""
-    names = ["fine", *runs[most_kinds(runs)].graph.kinds][:3]
+    names = ["fine", *runs[widest_graph(runs)].graph.kinds][:3]
     figure, axes = new_figure(2.25 * len(names), 2.4, 1, len(names), sharey=True)
     for axis, name in zip(axes[0], names, strict=True):
         axis.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, linestyle=(0, (2, 3)))

@@ -14,7 +14,7 @@ from finegraph.evaluation.details import NOT_KNOWN
 from finegraph.graph import LabelGraph
 
 Numbers = NDArray[np.int64]
-MOST_KINDS = 3
+MAX_KINDS = 3
 """How many kinds part the fine labels."""
 
 
@@ -58,7 +58,7 @@ def order_by_coarse(graph: LabelGraph, by_confusion: Numbers, kind_orders: dict[
         kind_orders: the order of the labels of each kind.
     """
     sizes = {kind: len(graph.labels(kind)) for kind in graph.kinds if not graph.kind(kind).binary}
-    chosen = sorted((kind for kind in sizes if 1 < sizes[kind] < len(graph)), key=lambda kind: sizes[kind])[:MOST_KINDS]
+    chosen = sorted((kind for kind in sizes if 1 < sizes[kind] < len(graph)), key=lambda kind: sizes[kind])[:MAX_KINDS]
     keys = [_ranks(by_confusion)]
     for kind in reversed(chosen):
         ranks = np.append(_ranks(kind_orders[kind]), len(kind_orders[kind]))

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
-from finegraph.reports.comparison import most_kinds
+from finegraph.reports.comparison import widest_graph
 from finegraph.reports.orders import first_parents, order_by_coarse, order_by_confusion
 from finegraph.reports.page_pictures import page_pictures, training_pictures
 from finegraph.reports.run_results import RunResults
 
-MOST_KINDS = 400
+MAX_KINDS = 400
 """Answers of more kinds than this are left out of the page; the figures of all kinds are in its tables."""
-MOST_PARTS = 6
+MAX_PARTS = 6
 """How many parts of an explanation are kept; the rest is one part more."""
 _SHOWN = 0.005
 """Log odds below this are shown as 0.00."""
@@ -39,9 +39,9 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
         baseline: which of them the others are compared with.
         other: which of them is looked at closely.
     """
-    first = runs[most_kinds(runs)]
+    first = runs[widest_graph(runs)]
     graph = first.graph
-    kinds = graph.kinds[:MOST_KINDS]
+    kinds = graph.kinds[:MAX_KINDS]
     truth = np.where(first.arrays["fine"] == MISSING, -1, first.arrays["fine"])
     kinds_true = first.arrays["kinds_true"]
     judge = runs[baseline].arrays
@@ -127,13 +127,13 @@ def _explained(run: RunResults) -> dict[str, Any]:
     return listed
 
 
-def largest_parts(parts: Array, most: int = MOST_PARTS) -> list[tuple[int, float]]:
+def largest_parts(parts: Array, max_parts: int = MAX_PARTS) -> list[tuple[int, float]]:
     """The parts with the largest values, and `REST` with the sum of the others where there are more.
 
     Parts that would be shown as 0.00 count to the rest; where all of that is 0.00 too, it is left out.
     """
     order = np.argsort(-np.abs(parts), kind="stable").tolist()
-    shown = max(1, min(most, int((np.abs(parts) >= _SHOWN).sum())))
+    shown = max(1, min(max_parts, int((np.abs(parts) >= _SHOWN).sum())))
     found = [(place, float(parts[place])) for place in order[:shown]]
     rest = float(parts[order[shown:]].sum())
     return [*found, (REST, rest)] if abs(rest) >= _SHOWN else found

@@ -15,7 +15,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
 from finegraph.reports.cards import example_card
-from finegraph.reports.comparison import Figure, compare, kind_shares, most_kinds
+from finegraph.reports.comparison import Figure, compare, kind_shares, widest_graph
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.page_data import short_names
@@ -26,13 +26,13 @@ from finegraph.reports.svg_charts import signed as signed_text
 from finegraph.reports.words import apart
 from finegraph.training.records.starts import Start
 
-MOST_NAMED = 30
+MAX_NAMED = 30
 """With at most so many labels a distribution names each of them."""
-MOST_PANELS = 6
+MAX_PANELS = 6
 """How many kinds have a picture of their own; tables have them all."""
-MOST_ROWS = 10
+MAX_ROWS = 10
 """How many kinds are in the accuracy table; the table of kinds has them all."""
-MOST_BAD = 200
+MAX_BAD = 200
 
 
 def accuracy_section(runs: Sequence[RunResults], baseline: int) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def accuracy_section(runs: Sequence[RunResults], baseline: int) -> dict[str, Any
     figures = compare(runs, baseline)
     kinds = figures[2:-2]
     return {
-        "figures": [_figure_row(figure) for figure in (*figures[:2], *kinds[:MOST_ROWS], *figures[-2:])],
-        "more_kinds": max(0, len(kinds) - MOST_ROWS),
+        "figures": [_figure_row(figure) for figure in (*figures[:2], *kinds[:MAX_ROWS], *figures[-2:])],
+        "more_kinds": max(0, len(kinds) - MAX_ROWS),
         "tiles": [_figure_row(figure) for figure in figures[: 2 + min(3, len(kinds))]],
         "others": [number for number in range(len(runs)) if number != baseline],
         "changed": [_changed(runs, baseline, number) for number in range(len(runs)) if number != baseline],
@@ -108,12 +108,12 @@ def training_section(run: RunResults) -> dict[str, Any] | None:
     panels = [_distribution("fine label", run.graph.fine, training["fine"])]
     binary = [kind for kind in run.graph.kinds if run.graph.kind(kind).binary]
     others = [kind for kind in run.graph.kinds if not run.graph.kind(kind).binary]
-    for kind in others[:MOST_PANELS]:
+    for kind in others[:MAX_PANELS]:
         panels.append(_distribution(kind, run.graph.labels(kind), training["kinds"][kind]))
     if binary:
         yes = [training["kinds"][kind][1] for kind in binary]
         panels.append(_distribution("yes/no kind, counting yes", binary, yes))
-    return {"photos": training["photos"], "panels": panels, "left_out": len(others[MOST_PANELS:])}
+    return {"photos": training["photos"], "panels": panels, "left_out": len(others[MAX_PANELS:])}
 
 
 def _distribution(name: str, labels: Sequence[str], counts: Sequence[float]) -> dict[str, Any]:
@@ -126,11 +126,11 @@ def _distribution(name: str, labels: Sequence[str], counts: Sequence[float]) -> 
         f"least: {apart(labels[least])} ({counts[least]:,.0f})"
     )
     alt = f"Training photos per {name}: {words}"
-    if len(labels) <= MOST_NAMED:
+    if len(labels) <= MAX_NAMED:
         chart = named_bars([(labels[place], counts[place]) for place in order], alt)
     else:
         chart = profile(counts, alt)
-    return {"name": name, "words": words, "chart": chart, "wide": len(labels) > MOST_NAMED}
+    return {"name": name, "words": words, "chart": chart, "wide": len(labels) > MAX_NAMED}
 
 
 EXAMPLE_WORDS = {
@@ -192,7 +192,7 @@ def mistakes_section(runs: Sequence[RunResults], other: int) -> dict[str, Any]:
 
 def calibration_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
     """Reliability diagrams: of the fine label, then of the first kinds."""
-    names = ["fine", *runs[most_kinds(runs)].graph.kinds][: MOST_PANELS + 1]
+    names = ["fine", *runs[widest_graph(runs)].graph.kinds][: MAX_PANELS + 1]
     panels = []
     for name in names:
         own = [(number, run, run.result.calibration.get(name)) for number, run in enumerate(runs)]
@@ -231,7 +231,7 @@ def sure_section(runs: Sequence[RunResults]) -> dict[str, Any]:
         series.append(Series(f"{run.name}: fine label or nothing", fine_curve(run), number, dashed=True))
         levels = ["fine", *run.graph.kinds]
         used = [place for place in range(len(levels)) if any(point.levels[place] > 0.0005 for point in points)]
-        shown = sorted(used, key=lambda place: -max(point.levels[place] for point in points))[:MOST_PANELS]
+        shown = sorted(used, key=lambda place: -max(point.levels[place] for point in points))[:MAX_PANELS]
         shown.sort()
         tables.append(
             {
@@ -321,9 +321,9 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
                 "versions": run.about.get("versions", {}),
                 "settings": {name: str(value) for name, value in run.settings.items() if name != "seed"},
                 "notes": run.about.get("notes", []),
-                "bad": [{"path": one.path, "reason": one.reason} for one in result.bad_photos[:MOST_BAD]],
+                "bad": [{"path": one.path, "reason": one.reason} for one in result.bad_photos[:MAX_BAD]],
                 "bad_count": len(result.bad_photos),
-                "bad_training": run.about.get("bad_training_photos", [])[:MOST_BAD],
+                "bad_training": run.about.get("bad_training_photos", [])[:MAX_BAD],
                 "bad_training_count": len(run.about.get("bad_training_photos", [])),
             }
         )

@@ -32,7 +32,7 @@ from finegraph.reports.svg_charts import (
 from finegraph.reports.svg_charts import signed as signed_text
 from finegraph.reports.words import listed
 
-MOST_LINES = 6
+MAX_LINES = 6
 """How many methods a curve can show so that they can be told apart, also in grey."""
 _METRICS = {"top1": "top 1", "top5": "top 5", "nll": "negative log-likelihood"}
 """What metrics are called, as in the report of a run; those of kinds have the names of the kinds."""
@@ -142,7 +142,7 @@ def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
     methods = list(dict.fromkeys(row.method for row in rows))
     methods.sort(key=lambda name: (_preference(name), methods.index(name) if name in methods else 0))
     series = []
-    for number, method in enumerate(methods[:MOST_LINES]):
+    for number, method in enumerate(methods[:MAX_LINES]):
         own = {row.text["amount"]: row.numbers for row in rows if row.method == method}
         points = [(steps.index(amount), own[amount]) for amount in steps if amount in own]
         series.append(
@@ -167,13 +167,13 @@ def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
         Axis(low, high, "top 1"),
         f"Top 1 on {place} for {', '.join(steps)} photos: {words}",
     )
-    shown = heads_of([row for row in rows if row.method in methods[:MOST_LINES]])
+    shown = heads_of([row for row in rows if row.method in methods[:MAX_LINES]])
     title = f"Top 1 of {listed(shown)} on {place}, against {amount_axis(steps)}"
     return {
         "title": title,
         "chart": chart,
         "legend": legend(series),
-        "left_out": max(0, len(methods) - MOST_LINES),
+        "left_out": max(0, len(methods) - MAX_LINES),
     }
 
 

@@ -70,7 +70,7 @@ def summary_of(runs: Sequence[RunResults], baseline: int, other: int) -> list[Se
     ]
 
 
-def most_telling_kind(run: RunResults) -> str | None:
+def telling_kind(run: RunResults) -> str | None:
     """The kind whose answers are right most often beyond always naming its most frequent label; None without any."""
     best: tuple[float, str | None] = (-np.inf, None)
     for place, kind in enumerate(run.graph.kinds):
@@ -100,7 +100,7 @@ def _how_good(runs: Sequence[RunResults], baseline: int, other: int, known: NDAr
     top = figures["top 1"]
     value, split = top.values[other], runs[other].result.split
     photos = f"the {counted(int(known.sum()), 'photo')}" + (f" of {apart(split)}" if split else "")
-    kind = most_telling_kind(runs[other])
+    kind = telling_kind(runs[other])
     about = None if kind is None else figures[kind].values[other]
     told = "" if about is None else f"“{apart(kind or '')}” for {percent_with_range(about)}"
     if value is None:

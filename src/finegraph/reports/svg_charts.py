@@ -70,13 +70,13 @@ class Axis:
         return [(tick, escape(self.form.format(tick))) for tick in nice_ticks(self.low, self.high)]
 
 
-def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+def nice_ticks(low: float, high: float, max_ticks: int = 6) -> list[float]:
     """Round numbers from low to high."""
     span = max(high - low, 1e-12)
     step = 10.0**-12
     while True:
         for factor in (1.0, 2.0, 2.5, 5.0):
-            if span / (step * factor) < most:
+            if span / (step * factor) < max_ticks:
                 width = step * factor
                 first = -(-low // width)
                 count = int((high - first * width) / width + 1e-9) + 1
@@ -316,9 +316,9 @@ def _dashes(one: Series) -> str:
     return f" dashed d{one.colour % DASHES}" if one.dashed else ""
 
 
-def _room(rows: Sequence[tuple[str, float]], least: float, most: float) -> float:
+def _room(rows: Sequence[tuple[str, float]], least: float, largest: float) -> float:
     """How wide the column of names is: wide enough for the longest, within bounds."""
-    return max(least, min(most, max((text_width(name, 11) + 11.0 for name, _ in rows), default=0.0)))
+    return max(least, min(largest, max((text_width(name, 11) + 11.0 for name, _ in rows), default=0.0)))
 
 
 def _short(name: str, width: float) -> str:

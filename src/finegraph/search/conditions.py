@@ -25,7 +25,7 @@ from finegraph.graph import Kind, LabelGraph
 from finegraph.inference import Posterior
 
 _LEAST = 1e-6
-_MOST_LABELS = 256
+_MAX_LABELS = 256
 Factors = NDArray[np.float32]
 
 
@@ -50,7 +50,7 @@ def condition_factors(posterior: Posterior, *, same: Sequence[str] = (), other: 
     factors = np.zeros(probs.shape, np.float64)
     rows: dict[int, NDArray[np.float64]] = {}
     for query, row in enumerate(probs):
-        likely = np.argsort(-row)[:_MOST_LABELS]
+        likely = np.argsort(-row)[:_MAX_LABELS]
         for fine in likely[row[likely] > _LEAST].tolist():
             if fine not in rows:
                 rows[fine] = _related(graph, fine, same, other)

@@ -25,7 +25,7 @@ from finegraph.search.table import Table
 
 LEAST_SHARE = 0.01
 """Photos whose probability is a smaller share of the largest one are not considered."""
-MOST_WEIGHED = 50_000
+MAX_WEIGHED = 50_000
 """Of more photos than this that may meet a condition, the nearest are weighed."""
 _FIRST, _GROWTH = 4, 4
 """How many times the wanted number is looked at first, and how fast that grows, where some are passed over."""
@@ -145,8 +145,8 @@ def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Mask | N
     largest = float(probability.max(initial=0.0))
     possible = (probability >= LEAST_SHARE * largest) & (probability > 0)
     photos = np.flatnonzero(possible)
-    if len(photos) > MOST_WEIGHED:
-        photos = np.sort(nearest.search(query, MOST_WEIGHED, possible)[1][0])
+    if len(photos) > MAX_WEIGHED:
+        photos = np.sort(nearest.search(query, MAX_WEIGHED, possible)[1][0])
     if not len(photos):
         return Ranked(photos, np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.float32))
     cosines = widened(table.vectors(photos)) @ query[0]

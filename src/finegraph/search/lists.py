@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from finegraph.search.faiss_extra import load_faiss
 from finegraph.search.nearest import Lists, Nearest, Vectors, widened
 
-MOST_EXACT = 200_000
+MAX_EXACT = 200_000
 """With more photos than this, the search is approximate unless the user says otherwise."""
 WANTED_RECALL = 0.97
 """The share of the ten nearest photos that a search is to find."""

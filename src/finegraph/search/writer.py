@@ -28,7 +28,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.search.array_file import ENDING, write_arrays, write_bytes
 from finegraph.search.columns import Columns, Segment, join, write_segment
-from finegraph.search.lists import MOST_EXACT, make_lists
+from finegraph.search.lists import MAX_EXACT, make_lists
 from finegraph.search.nearest import Vectors
 from finegraph.search.state import (
     GRAPH,
@@ -248,7 +248,7 @@ class IndexWriter:
 
     def _wants_lists(self) -> bool:
         count = self.state.photos
-        return count > 0 and (self.state.way == "approximate" or (self.state.way == "auto" and count > MOST_EXACT))
+        return count > 0 and (self.state.way == "approximate" or (self.state.way == "auto" and count > MAX_EXACT))
 
     def _make_lists(self, entries: Sequence[SegmentEntry]) -> ListsEntry:
         """Lists of the photos that are there; photos that were removed are in none."""

@@ -29,9 +29,9 @@ from finegraph.errors import ImageFileError, ImageTooLargeError
 READY = b"ready\n"
 PIPE_BYTES = 1 << 18
 """How much a pipe from a worker holds: a picture of 290 x 290 pixels. All pipes of a user share some megabytes."""
-MOST_REASON = 300
+MAX_REASON = 300
 """A reason is cut to this many characters; decoders may quote the file."""
-MOST_SCANS = 100
+MAX_SCANS = 100
 """A JPEG goes over its pixels ten times or so; one that does it oftener is made to keep decoders busy."""
 SCANS_PER_PIXEL = 16
 """A pixel of a JPEG takes, for each scan, this many times less than one of other formats; it is decoded smaller."""
@@ -39,7 +39,7 @@ SIDE_OF_A_LOOK = 64
 """How large a photo is decoded only to see that it is one."""
 _JPEG = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
-_MOST_MARKERS = 1000
+_MAX_MARKERS = 1000
 _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """The markers before the size of the picture."""
@@ -60,8 +60,8 @@ def limit_process(megabytes: int) -> None:
     with contextlib.suppress(OSError):  # only Linux tells how much there is now
         with open("/proc/self/statm") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
-        most = now + (megabytes << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        limit = now + (megabytes << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def limit_computing(seconds: float) -> None:
@@ -78,37 +78,37 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
     Args:
         content: the file.
-        job: `size`, `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `most_pixels` and
-            `most_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is left
+        job: `size`, `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `max_pixels` and
+            `max_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is left
             undone. `megabytes` is what this process may take, where that is bounded.
 
     Returns:
         Nothing and the pixels of the middle of the photo, `size` x `size`, as RGB; or `error` with the reason and no
         pixels; or `large` with the number of pixels of a photo that is left undone.
     """
-    side, most, quick = job["resize"], job["most_pixels"], job.get("quick_pixels")
+    side, max_pixels, quick = job["resize"], job["max_pixels"], job.get("quick_pixels")
     try:
         scans, kept = jpeg_scans(content)
-        if scans > MOST_SCANS:
-            return {"error": f"the JPEG has more than {MOST_SCANS} scans; save it again in the usual way"}, b""
+        if scans > MAX_SCANS:
+            return {"error": f"the JPEG has more than {MAX_SCANS} scans; save it again in the usual way"}, b""
         if quick is not None and scans:
-            quick = min(quick * SCANS_PER_PIXEL // scans, most)
+            quick = min(quick * SCANS_PER_PIXEL // scans, max_pixels)
         if scans:
-            most = job["most_jpeg_pixels"]
+            max_pixels = job["max_jpeg_pixels"]
         if "megabytes" in job and kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
             raise MemoryError  # the decoder itself would say that the photo is broken
-        limit = most if quick is None else min(most, quick)
-        picture = decode_image(content, "photo", at_least=(side, side), most_pixels=limit).picture
+        limit = max_pixels if quick is None else min(max_pixels, quick)
+        picture = decode_image(content, "photo", at_least=(side, side), max_pixels=limit).picture
         small = resized(picture, side, keep_shape=job["keep_shape"], interpolation=job["interpolation"])
         return {}, middle(small, job["size"]).tobytes()
     except ImageTooLargeError as error:
-        if error.pixels <= most:
+        if error.pixels <= max_pixels:
             return {"large": error.pixels}, b""
         size, _, _ = error.reason.partition(";")
-        return {"error": f"{size}; at most {most / 1e6:g} million are decoded"}, b""
+        return {"error": f"{size}; at most {max_pixels / 1e6:g} million are decoded"}, b""
     except ImageFileError as error:
         if not isinstance(error.__cause__, MemoryError):
-            return {"error": error.reason[:MOST_REASON]}, b""
+            return {"error": error.reason[:MAX_REASON]}, b""
     except MemoryError:
         pass
     if quick is not None:
@@ -124,7 +124,7 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Args:
         job: `path`; `root`, the folder that the file must lie in, wherever links lead; `stamp`, that of the file when
             it was read last, or None; `side`, the longer side of the JPEG at the most, or None for the file as it is,
-            of at most `most_bytes`; `most_pixels`, `most_jpeg_pixels` and `megabytes` as in `decode`.
+            of at most `max_bytes`; `max_pixels`, `max_jpeg_pixels` and `megabytes` as in `decode`.
 
     Returns:
         `stamp` and the bytes, none where the stamp is still the same; or `error` with the reason and nothing.
@@ -137,16 +137,16 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
                 return {"stamp": stamp}, b""
             if job["side"] is not None:
                 return {"stamp": stamp}, _small_jpeg(file, job)
-            if status.st_size > job["most_bytes"]:
-                return {"error": f"the file has {status.st_size} bytes; at most {job['most_bytes']} are sent"}, b""
-            content = file.read(job["most_bytes"])
+            if status.st_size > job["max_bytes"]:
+                return {"error": f"the file has {status.st_size} bytes; at most {job['max_bytes']} are sent"}, b""
+            content = file.read(job["max_bytes"])
             _picture(io.BytesIO(content), SIDE_OF_A_LOOK, job)
             return {"stamp": stamp}, content
     except ImageFileError as error:
         if not isinstance(error.__cause__, MemoryError):
-            return {"error": error.reason[:MOST_REASON]}, b""
+            return {"error": error.reason[:MAX_REASON]}, b""
     except OSError as error:
-        return {"error": unreadable(error)[:MOST_REASON]}, b""
+        return {"error": unreadable(error)[:MAX_REASON]}, b""
     except MemoryError:
         pass
     return {"error": "the photo takes more memory than is allowed"}, b""
@@ -164,28 +164,28 @@ def _small_jpeg(file: OpenFile, job: dict[str, Any]) -> bytes:
 
 def _picture(file: OpenFile, side: int, job: dict[str, Any]) -> Image:
     """The photo in a file, no smaller than `side`; it is not read as a whole unless it is a JPEG."""
-    most, source = job["most_pixels"], file
+    max_pixels, source = job["max_pixels"], file
     if file.read(len(_JPEG)) == _JPEG:
         file.seek(0)
         content = file.read()
         _, kept = jpeg_scans(content)
         if kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
             raise MemoryError
-        most, source = job["most_jpeg_pixels"], io.BytesIO(content)
+        max_pixels, source = job["max_jpeg_pixels"], io.BytesIO(content)
     source.seek(0)
-    return decode_image(source, "photo", at_least=(side, side), most_pixels=most).picture
+    return decode_image(source, "photo", at_least=(side, side), max_pixels=max_pixels).picture
 
 
 def jpeg_scans(content: bytes) -> tuple[int, int]:
     """How often a JPEG goes over its pixels, and how many bytes it keeps meanwhile; 0 and 0 for other formats.
 
-    The number is more than `MOST_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers
+    The number is more than `MAX_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers
     of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
     """
     if not content.startswith(_JPEG):
         return 0, 0
     place, scans, size = 2, 0, 0
-    for _ in range(_MOST_MARKERS):
+    for _ in range(_MAX_MARKERS):
         found = _MARKER.search(content, place)
         if found is None or found[0][1] == _END:
             return max(1, scans), size if scans > 1 else 0
@@ -195,15 +195,15 @@ def jpeg_scans(content: bytes) -> tuple[int, int]:
         place = found.end()
         if found[0][1] not in _WITHOUT_LENGTH:
             place += max(2, int.from_bytes(content[place : place + 2], "big"))
-    return MOST_SCANS + 1, 0
+    return MAX_SCANS + 1, 0
 
 
 def _coefficients(frame: bytes) -> int:
     """How many bytes the coefficients of a picture take, two for each, by the part of its header that has its size."""
     height, width, parts = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big"), frame[5:6]
     factors = [(one >> 4, one & 15) for one in frame[7 : 6 + 3 * (parts[0] if parts else 0) : 3]]
-    most = max((across for across, _ in factors), default=0) * max((down for _, down in factors), default=0)
-    return 2 * width * height * sum(across * down for across, down in factors) // most if most else 0
+    full = max((across for across, _ in factors), default=0) * max((down for _, down in factors), default=0)
+    return 2 * width * height * sum(across * down for across, down in factors) // full if full else 0
 
 
 def widen_pipe() -> None:

@@ -34,9 +34,9 @@ class DecodingSettings:
     """How much memory a worker may take beyond what it needs when idle; what needs more is a large photo."""
     large_megabytes: int = 144
     """How much memory the worker for large photos may take."""
-    most_pixels: int = 40_000_000
+    max_pixels: int = 40_000_000
     """A photo with more pixels is refused from its header alone, unless it is a JPEG."""
-    most_jpeg_pixels: int = 120_000_000
+    max_jpeg_pixels: int = 120_000_000
     """The same of a JPEG, which is decoded smaller; phones make some of 50 and 108 million."""
     quick_pixels: int = 8_000_000
     """A photo with more pixels is a large one, unless it is a JPEG, which is decoded smaller."""
@@ -91,8 +91,8 @@ class DecodingPool:
             "resize": views.resize,
             "keep_shape": views.keep_shape,
             "interpolation": views.interpolation,
-            "most_pixels": settings.most_pixels,
-            "most_jpeg_pixels": settings.most_jpeg_pixels,
+            "max_pixels": settings.max_pixels,
+            "max_jpeg_pixels": settings.max_jpeg_pixels,
         }
         try:
             quick = {"quick_pixels": settings.quick_pixels, "megabytes": settings.megabytes}

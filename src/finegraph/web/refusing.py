@@ -30,15 +30,15 @@ class QuickRefusal(BoundedConnection):
 
     admission: Admission
     starts: tuple[bytes, ...] = ()
-    most_bytes: int = 0
+    max_bytes: int = 0
 
     @classmethod
     def of(
-        cls, admission: Admission, paths: tuple[str, ...], most_bytes: int, limits: ConnectionLimits
+        cls, admission: Admission, paths: tuple[str, ...], max_bytes: int, limits: ConnectionLimits
     ) -> type[QuickRefusal]:
         """The protocol of a server that refuses POST requests to some paths while it is full."""
         starts = tuple(f"POST {path} HTTP/1.1\r\n".encode() for path in paths)
-        settings = {"admission": admission, "starts": starts, "most_bytes": most_bytes, "limits": limits}
+        settings = {"admission": admission, "starts": starts, "max_bytes": max_bytes, "limits": limits}
         return type("ServerProtocol", (cls,), settings)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -57,7 +57,7 @@ class QuickRefusal(BoundedConnection):
                 return
         if data.startswith(self.starts) and self.admission.full_for(self.who) and self._is_between_requests():
             size = plain_size(data)
-            if size is not None and len(data) <= size <= self.most_bytes:
+            if size is not None and len(data) <= size <= self.max_bytes:
                 self._left = size - len(data)
                 problem = self.admission.refuse(self.who)
                 self.transport.write(_answer(problem.name, problem.detail, problem.headers["retry-after"]))

@@ -59,7 +59,7 @@ class Security:
     """What every request must bring; None where only this machine can reach the server."""
     hosts: tuple[str, ...] = ()
     """Further names under which the server is reached, without ports."""
-    most_bytes: int = 32 << 20
+    max_bytes: int = 32 << 20
     """The largest body."""
     open_paths: tuple[str, ...] = ("/health/live", "/assets/")
     """What needs no token: paths, or their beginnings where they end with a slash."""
@@ -134,7 +134,7 @@ class Guard:
         try:
             self._check_host(headers)
             self._check_origin(scope["method"], headers)
-            check_length(headers, self._security.most_bytes)
+            check_length(headers, self._security.max_bytes)
             answer = self._check_token(scope, headers)
         except ProblemError as problem:
             answer = problem.response()
@@ -142,7 +142,7 @@ class Guard:
             await answer(scope, receive, send_with_headers)
             return
         try:
-            await self._app(scope, limited(receive, self._security.most_bytes), send_with_headers)
+            await self._app(scope, limited(receive, self._security.max_bytes), send_with_headers)
         except Exception as error:
             if started:
                 raise  # half an answer is out; only closing the connection tells
@@ -196,23 +196,23 @@ def _sign_in(*, wrong: bool) -> Response:
     return HTMLResponse(page.replace("<form", said, 1) if wrong else page, 401)
 
 
-def check_length(headers: Headers, most: int) -> None:
+def check_length(headers: Headers, max_bytes: int) -> None:
     """Raise where a request says that it is larger than so many bytes."""
     length = headers.get("content-length", "0")
-    if length.isdigit() and int(length) > most:
-        raise ProblemError("too-large", _too_large(most))
+    if length.isdigit() and int(length) > max_bytes:
+        raise ProblemError("too-large", _too_large(max_bytes))
 
 
-def limited(receive: Receive, most: int) -> Receive:
+def limited(receive: Receive, max_bytes: int) -> Receive:
     """The body, refused as soon as it is larger than so many bytes; it need not say its length beforehand."""
-    left = most
+    left = max_bytes
 
     async def receive_limited() -> Message:
         nonlocal left
         message = await receive()
         left -= len(message.get("body", b""))
         if left < 0:
-            raise ProblemError("too-large", _too_large(most))
+            raise ProblemError("too-large", _too_large(max_bytes))
         return message
 
     return receive_limited
@@ -259,5 +259,5 @@ def _cookie(header: str, name: str) -> str:
     return found.value if found is not None else ""
 
 
-def _too_large(most: int) -> str:
-    return f"Expected at most {most / 2**20:.3g} MB in one request, got more."
+def _too_large(max_bytes: int) -> str:
+    return f"Expected at most {max_bytes / 2**20:.3g} MB in one request, got more."

@@ -27,7 +27,7 @@ from finegraph.workflows.labels.label_stores import open_store
 from finegraph.workflows.labels.label_suggestions import SuggestionCounts, make_suggestions
 
 Progress = Callable[[int, int], None]
-_MOST_BAD = 3
+_MAX_BAD = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +190,7 @@ def open_session(
         suggested = make_suggestions(store, model=model, samples=samples, progress=progress)
         store.rehearse()
         if suggested.bad:
-            first = "; ".join(str(error) for error in suggested.bad[:_MOST_BAD])
+            first = "; ".join(str(error) for error in suggested.bad[:_MAX_BAD])
             notes = (*notes, f"{len(suggested.bad)} photos could not be read: {first}")
         if samples is not None:
             folder = source_folder(str(data))

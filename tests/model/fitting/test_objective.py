@@ -82,7 +82,7 @@ def test_taking_samples_some_at_a_time_changes_nothing(form, monkeypatch):
     rows = rows_of(graph, graph.kinds, STRENGTHS, [1.0], samples.columns[0])
     kind_weights = dict.fromkeys(graph.kinds, 1.0)
     at_once = Objective(graph, rows, samples, kind_weights)
-    monkeypatch.setattr(objective_module, "_MOST_SCORES", 2 * rows.score_count)
+    monkeypatch.setattr(objective_module, "_MAX_SCORES", 2 * rows.score_count)
     in_parts = Objective(graph, rows, samples, kind_weights)
     assert len(in_parts._parts) == 5
     point = at_once.point(rows_of_head(head))

@@ -146,7 +146,7 @@ def test_taking_samples_some_at_a_time_changes_nothing(monkeypatch):
     case, head, _, samples, kind_weights = make("mixed")
     rows = rows_of(case.graph, case.graph.kinds, Strengths(0.3, 0.7, 0.0), [1.0, 1.0], samples.columns[0])
     at_once = Objective(case.graph, rows, samples, kind_weights)
-    monkeypatch.setattr("finegraph.model.fitting.objective._MOST_SCORES", 3 * rows.score_count)
+    monkeypatch.setattr("finegraph.model.fitting.objective._MAX_SCORES", 3 * rows.score_count)
     in_parts = Objective(case.graph, rows, samples, kind_weights)
     point = at_once.point(blocks_of(head))
     (value, grad), (same_value, same_grad) = at_once(point), in_parts(point)

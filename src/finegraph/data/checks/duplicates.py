@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from finegraph.data.checks.photo_fingerprints import Fingerprint, fingerprints
 
-MOST_BITS = 3
+MAX_BITS = 3
 """In how many bits of the look two versions of one picture may differ."""
-MOST_DIFFERENCE = 2.5
+MAX_DIFFERENCE = 2.5
 """By how many levels of 255 their thumbnails may differ, on average."""
 _BANDS = 4
 _BAND_BITS = 64 // _BANDS
 _LEAST_SPREAD = 4.0
 """Standard deviation of the thumbnail below which a photo has no structure."""
-_MOST_NEIGHBOURS = 200
+_MAX_NEIGHBOURS = 200
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ def _alike(prints: list[Fingerprint]) -> list[list[int]]:
     leader = list(range(len(prints)))
     for ones, others in _candidates(looks[structured]):
         left, right = structured[ones], structured[others]
-        near = np.bitwise_count(looks[left] ^ looks[right]) <= MOST_BITS
+        near = np.bitwise_count(looks[left] ^ looks[right]) <= MAX_BITS
         left, right = left[near], right[near]
         difference = np.abs(thumbnails[left].astype(np.int16) - thumbnails[right]).mean(axis=(1, 2, 3))
-        same = difference <= MOST_DIFFERENCE
+        same = difference <= MAX_DIFFERENCE
         for one, other in zip(left[same].tolist(), right[same].tolist(), strict=True):
             leader[_lead(leader, other)] = _lead(leader, one)
     groups: dict[int, list[int]] = {}
@@ -113,7 +113,7 @@ def _candidates(looks: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64], 
         key = (looks >> np.uint64(band * _BAND_BITS)) & mask
         order = np.lexsort((looks, key))
         sorted_key = key[order]
-        for step in range(1, min(_MOST_NEIGHBOURS, len(looks) - 1) + 1):
+        for step in range(1, min(_MAX_NEIGHBOURS, len(looks) - 1) + 1):
             same = np.flatnonzero(sorted_key[step:] == sorted_key[:-step])
             if not len(same):
                 break

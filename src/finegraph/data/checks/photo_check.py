@@ -20,7 +20,7 @@ from finegraph.data.checks.duplicates import find_duplicates
 from finegraph.data.checks.label_check import label_findings
 from finegraph.data.checks.photo_findings import Finding
 from finegraph.data.checks.photo_fingerprints import Fingerprint, fingerprints
-from finegraph.data.images import MOST_PIXELS
+from finegraph.data.images import MAX_PIXELS
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import ImageFileError
 from finegraph.graph.faults import first_few
@@ -83,7 +83,7 @@ def check_samples(
     *,
     progress: Callable[[int, int], None] | None = None,
     workers: int = 1,
-    most_pixels: int = MOST_PIXELS,
+    max_pixels: int = MAX_PIXELS,
 ) -> DataCheck:
     """Open every photo and report what is wrong.
 
@@ -92,14 +92,14 @@ def check_samples(
         graph: the labels to compare with; by default labels are not compared.
         progress: is told how many of how many photos are done.
         workers: how many threads decode.
-        most_pixels: photos with more pixels count as bad.
+        max_pixels: photos with more pixels count as bad.
     """
     by_file: dict[Path, list[Sample]] = {}
     for sample in samples:
         by_file.setdefault(sample.path, []).append(sample)
     prints: dict[Path, Fingerprint] = {}
     findings: list[Finding] = []
-    for done, (path, result) in enumerate(fingerprints(list(by_file), workers, most_pixels), start=1):
+    for done, (path, result) in enumerate(fingerprints(list(by_file), workers, max_pixels), start=1):
         if isinstance(result, ImageFileError):
             findings.append(Finding(rule="bad-file", severity="error", message=result.reason, files=(str(path),)))
         else:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from finegraph.data.images import MOST_PIXELS, decode_image, read_photo
+from finegraph.data.images import MAX_PIXELS, decode_image, read_photo
 from finegraph.errors import ImageFileError
 
 _SIDE = 16
@@ -53,14 +53,14 @@ class Fingerprint:
     mode: str
 
 
-def fingerprint(path: Path, most_pixels: int = MOST_PIXELS) -> Fingerprint:
+def fingerprint(path: Path, max_pixels: int = MAX_PIXELS) -> Fingerprint:
     """Read and decode a photo.
 
     Raises:
         ImageFileError: it cannot be read.
     """
     data = read_photo(path)
-    decoded = decode_image(data, path, at_least=(_DECODED, _DECODED), most_pixels=most_pixels)
+    decoded = decode_image(data, path, at_least=(_DECODED, _DECODED), max_pixels=max_pixels)
     small = decoded.picture.resize((_DECODED, _DECODED), Image.Resampling.BILINEAR)
     return Fingerprint(
         hashlib.sha256(data).digest(),
@@ -74,13 +74,13 @@ def fingerprint(path: Path, most_pixels: int = MOST_PIXELS) -> Fingerprint:
 
 
 def fingerprints(
-    paths: Sequence[Path], workers: int = 1, most_pixels: int = MOST_PIXELS
+    paths: Sequence[Path], workers: int = 1, max_pixels: int = MAX_PIXELS
 ) -> Iterator[tuple[Path, Fingerprint | ImageFileError]]:
     """Each file with what it is recognised by, or why it cannot be read, in the order of the files."""
 
     def open_one(path: Path) -> Fingerprint | ImageFileError:
         try:
-            return fingerprint(path, most_pixels)
+            return fingerprint(path, max_pixels)
         except ImageFileError as error:
             return error
 

@@ -26,7 +26,7 @@ _FILE = Path("attributes") / "image_attribute_labels.txt"
 _FIELDS = 5
 _PIECE = 2**22
 """Bytes that are parsed at a time."""
-_MOST_CERTAIN = 4
+_MAX_CERTAIN = 4
 
 
 def read_image_attributes(
@@ -40,8 +40,8 @@ def read_image_attributes(
         certainty: how sure people must have been, 1 to 4.
         found: where faults are noted.
     """
-    if not isinstance(certainty, int) or not 1 <= certainty <= _MOST_CERTAIN:
-        raise InputError(f"certainty must be 1 (not visible) to {_MOST_CERTAIN} (definitely), got {certainty!r}")
+    if not isinstance(certainty, int) or not 1 <= certainty <= _MAX_CERTAIN:
+        raise InputError(f"certainty must be 1 (not visible) to {_MAX_CERTAIN} (definitely), got {certainty!r}")
     path = folder / _FILE
     if not path.is_file():
         return {}, []

@@ -97,7 +97,7 @@ def _invent(random: np.random.Generator, pantry: Sequence[str], must: str) -> Di
         return None
     main = must if must in mains else mains[int(random.integers(len(mains)))]
     partners = [name for name in PARTNERS if name in pantry and name not in (main, method.adds)]
-    number = int(random.integers(1, method.most + 1))
+    number = int(random.integers(1, method.max_further + 1))
     likely = 1 / (np.arange(len(partners)) + 6.0)
     chosen = random.choice(len(partners), size=min(number, len(partners)), replace=False, p=likely / likely.sum())
     rest = [partners[int(index)] for index in chosen]

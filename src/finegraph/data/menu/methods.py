@@ -42,7 +42,7 @@ class Method:
         weight: how common it is.
         adds: an ingredient that always goes with it; "" for none.
         steams: whether it comes steaming hot.
-        most: the largest number of further ingredients.
+        max_further: the largest number of further ingredients.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Method:
     weight: float
     adds: str = ""
     steams: bool = False
-    most: int = 3
+    max_further: int = 3
 
 
 METHODS: tuple[Method, ...] = (
@@ -180,7 +180,7 @@ METHODS: tuple[Method, ...] = (
         ("heap", "rows"),
         0.3,
         0.7,
-        most=2,
+        max_further=2,
     ),
     Method(
         "garlic {}",
@@ -262,7 +262,7 @@ METHODS: tuple[Method, ...] = (
         0.0,
         0.5,
         adds="dumpling",
-        most=1,
+        max_further=1,
     ),
     Method(
         "steamed bun with {}",
@@ -274,7 +274,7 @@ METHODS: tuple[Method, ...] = (
         0.5,
         adds="bun",
         steams=True,
-        most=1,
+        max_further=1,
     ),
     Method(
         "roast {}",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from finegraph.errors import FinegraphError, GraphFileError
-from finegraph.graph.faults import MOST_PRINTED, Fault, FaultList
+from finegraph.graph.faults import MAX_PRINTED, Fault, FaultList
 from finegraph.graph.formats.text_file import decode
 
 
@@ -41,14 +41,14 @@ class SourceFaults:
             # A folder may have any name; a strange one must not break the text into lines, or keep it from being shown.
             shown = str(path) if str(path).isprintable() else repr(str(path))
             ordered = sorted(faults.found, key=lambda fault: fault.line or 0)
-            lines += [f"  {fault.text(shown)}" for fault in ordered[:MOST_PRINTED]]
+            lines += [f"  {fault.text(shown)}" for fault in ordered[:MAX_PRINTED]]
             found += ordered
             full |= faults.full
         if not found:
             return
         count = f"more than {len(found)} faults" if full else f"{len(found)} fault{'s' if len(found) > 1 else ''}"
-        if len(found) > MOST_PRINTED:
-            lines[MOST_PRINTED:] = [f"  ... and {len(found) - MOST_PRINTED} more"]
+        if len(found) > MAX_PRINTED:
+            lines[MAX_PRINTED:] = [f"  ... and {len(found) - MAX_PRINTED} more"]
         raise self._error("\n".join([f"{self._source}: {count}", *lines]), found)
 
 

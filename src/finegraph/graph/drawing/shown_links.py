@@ -79,14 +79,14 @@ def _first_parents(graph: LabelGraph, column: Column) -> IntArray:
     return found
 
 
-def links_of(graph: LabelGraph, column: Column, fine: IntArray, most: int) -> Links:
+def links_of(graph: LabelGraph, column: Column, fine: IntArray, max_labels: int) -> Links:
     """The links between some fine labels and one column.
 
     Args:
         graph: the graph.
         column: the kind or group.
         fine: the fine labels, in the order in which they are drawn.
-        most: how many labels get a box of their own; the less frequent ones share one.
+        max_labels: how many labels get a box of their own; the less frequent ones share one.
     """
     names = column.labels(graph)
     kinds = [graph.kind(name).rows(fine) for name in column.kinds]
@@ -97,7 +97,7 @@ def links_of(graph: LabelGraph, column: Column, fine: IntArray, most: int) -> Li
     weights = np.concatenate([weights, np.zeros(len(doubtful))])
     counts = np.bincount(labels, minlength=len(names))
     present = np.flatnonzero(counts)
-    own = np.sort(present[np.argsort(-counts[present], kind="stable")][:most])
+    own = np.sort(present[np.argsort(-counts[present], kind="stable")][:max_labels])
     nodes = [Node(names[label], True, rows[labels == label], weights[labels == label]) for label in own]
     nodes.sort(key=lambda node: float(node.rows.mean()))
     if len(present) > len(own):

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 from finegraph.graph.faults import FaultList
 
-MOST_COLUMNS = 100_000
+MAX_COLUMNS = 100_000
 _QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"')
 _LONE_CR = re.compile(r"\r(?!\n)")
 _LONE_LF = re.compile(r"(?<!\r)\n")
-_MOST_JOINED = 10
+_MAX_JOINED = 10
 """How many lines are tried as the rest of a quoted cell that has a line break in it."""
 
 
@@ -46,9 +46,9 @@ def rows(text: str, faults: FaultList) -> Iterator[tuple[int, list[str]]]:
         if not line:
             faults.add("empty-line", "the line is empty", line=number, hint="remove it")
             continue
-        if not width and line.count(",") >= MOST_COLUMNS:
+        if not width and line.count(",") >= MAX_COLUMNS:
             count = line.count(",") + 1
-            faults.add("many-columns", f"{count} columns; at most {MOST_COLUMNS} can be read", line=number)
+            faults.add("many-columns", f"{count} columns; at most {MAX_COLUMNS} can be read", line=number)
             return
         cells = _cells(line, lines, width, faults)
         if cells is None:
@@ -84,7 +84,7 @@ class _Lines:
     def closed(self, line: str, width: int) -> str | None:
         """The line joined with those after it, if that makes a good row; then they are taken."""
         place, number = self._place, self.number
-        for _ in range(_MOST_JOINED):
+        for _ in range(_MAX_JOINED):
             more = self.take()
             if more is None:
                 break
@@ -142,7 +142,7 @@ def _split(line: str) -> list[str]:
             cells.append(line[place:end])
             if '"' in cells[-1]:
                 raise _QuoteError("a quote stands inside a cell that does not begin with one")
-        if end >= len(line) or len(cells) > MOST_COLUMNS:
+        if end >= len(line) or len(cells) > MAX_COLUMNS:
             return cells
         place = end + 1
 

@@ -20,7 +20,7 @@ from finegraph.errors import GraphError
 from finegraph.graph.formats.cells import escape_label, format_cell, format_name, text_only
 from finegraph.graph.formats.csv_columns import LONGEST_CELL
 from finegraph.graph.formats.csv_reader import FINE, LABELS_ROW
-from finegraph.graph.formats.csv_rows import MOST_COLUMNS
+from finegraph.graph.formats.csv_rows import MAX_COLUMNS
 from finegraph.graph.kind import BINARY_LABELS, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.label_graph import LabelGraph
@@ -70,9 +70,9 @@ def _check(graph: LabelGraph, columns: Sequence[_Column]) -> None:
                 f"kind {name!r} has unknown_prior={prior!r}, which a CSV file cannot hold; "
                 "write the graph to a .json file"
             )
-    if len(columns) >= MOST_COLUMNS:
+    if len(columns) >= MAX_COLUMNS:
         raise GraphError(
-            f"{len(columns)} kinds, but a CSV file can hold {MOST_COLUMNS - 1}; write the graph to a .json file"
+            f"{len(columns)} kinds, but a CSV file can hold {MAX_COLUMNS - 1}; write the graph to a .json file"
         )
     for column in columns:
         if len(longest := max(column.cells, key=len)) > LONGEST_CELL:

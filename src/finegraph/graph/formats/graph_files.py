@@ -20,7 +20,7 @@ from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.lint import lint
 
 _NAME_RULES = frozenset({"misspelt-label", "alike-names"})
-_MOST_WRONG = 1000
+_MAX_WRONG = 1000
 """With so many lines that have errors, there is enough to do."""
 
 
@@ -63,7 +63,7 @@ def check_graph_file(path: str | os.PathLike[str]) -> list[Fault]:
 def _doubtful_names(path: str, faults: Sequence[Fault]) -> list[Fault]:
     """The warnings about names in the lines of a CSV file that have no error; none where nothing can be read."""
     wrong = {fault.line for fault in faults if fault.line is not None}
-    if not path.lower().endswith(".csv") or len(wrong) >= _MOST_WRONG:
+    if not path.lower().endswith(".csv") or len(wrong) >= _MAX_WRONG:
         return []
     try:
         text = decode(read_bytes(path), FaultList())

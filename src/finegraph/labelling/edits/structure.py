@@ -253,13 +253,13 @@ _PLANNERS: Mapping[type[Any], Planner] = {
     SplitLabel: _split_label,
 }
 
-_MOST_EXAMPLES = 20
+_MAX_EXAMPLES = 20
 
 
 def preview_of(connection: Connection, catalogue: Catalogue, change: StructureChange, plan: Plan) -> Preview:
     """The preview of a plan."""
     changed = [one for one in plan.of("cell") if (one.before or {}).get("value") != (one.after or {}).get("value")]
-    shown = changed[:_MOST_EXAMPLES]
+    shown = changed[:_MAX_EXAMPLES]
     names = fine_names(connection, {one.key.fine_id for one in shown if one.key.fine_id is not None})
     words = {
         (one.key.kind_id, one.key.label_id): (one.after or {})["name"]

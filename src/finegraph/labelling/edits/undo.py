@@ -23,7 +23,7 @@ from finegraph.labelling.store.records import Conflict, Target
 from finegraph.labelling.store.sealed_rows import refuse_altered
 from finegraph.labelling.store.sql_tables import batches, edits, fine, photo_labels, undone, votes
 
-_MOST_CONFLICTS = 100
+_MAX_CONFLICTS = 100
 _PART = " one edit of"
 
 
@@ -92,7 +92,7 @@ def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequen
             target = {**target, **kept[key]}
         plan.add(key, present[key], target, undoes=row.number, redoes=row.undoes)
     if changed:
-        conflicts = _conflicts(connection, catalogue, changed[:_MOST_CONFLICTS])
+        conflicts = _conflicts(connection, catalogue, changed[:_MAX_CONFLICTS])
         first = conflicts[0]
         place = ", ".join(repr(part) for part in (first.fine, first.kind, first.label, first.photo) if part is not None)
         raise ConflictError(
@@ -208,7 +208,7 @@ def _lost(
         kind, label = (name, None) if target == "kind" else (None, name)
         conflicts.append(Conflict(what=target, fine=label, kind=kind, theirs=many, by=newest.person, at=newest.at))
     more = f" (and {len(texts) - 1} more such)" if len(texts) > 1 else ""
-    return f"{texts[0]}{more}; undo them first, or remove it by name", conflicts[:_MOST_CONFLICTS]
+    return f"{texts[0]}{more}; undo them first, or remove it by name", conflicts[:_MAX_CONFLICTS]
 
 
 def key_of(row: Row[Any]) -> Key:

@@ -22,8 +22,8 @@ from finegraph.labelling.store.records import Batch, CellState, CellValue, Edit,
 from finegraph.labelling.store.sql_tables import batches, edits, undone
 from finegraph.labelling.store.values import value_text
 
-_MOST_CELLS = 1000
-_MOST_LINES = 10_000
+_MAX_CELLS = 1000
+_MAX_LINES = 10_000
 
 
 def read_history(
@@ -41,8 +41,8 @@ def read_history(
     limit: int,
 ) -> list[Edit]:
     """Edits, newest first; see `LabelStore.history`."""
-    if not 0 < limit <= _MOST_LINES:
-        raise InputError(f"limit: expected 1 to {_MOST_LINES} edits, got {limit}")
+    if not 0 < limit <= _MAX_LINES:
+        raise InputError(f"limit: expected 1 to {_MAX_LINES} edits, got {limit}")
     for what, number in (("before", before), ("batch", batch)):
         if number is not None:
             check_number(what, number)
@@ -116,8 +116,8 @@ def readable(catalogue: Catalogue, row: Row[Any], text: str | None) -> Any:
 
 def read_batches(connection: Connection, *, person: str | None, before: int | None, limit: int) -> list[Batch]:
     """Actions, newest first."""
-    if not 0 < limit <= _MOST_LINES:
-        raise InputError(f"limit: expected 1 to {_MOST_LINES} actions, got {limit}")
+    if not 0 < limit <= _MAX_LINES:
+        raise InputError(f"limit: expected 1 to {_MAX_LINES} actions, got {limit}")
     if before is not None:
         check_number("before", before)
     query = sa.select(batches).order_by(batches.c.number.desc()).limit(limit)
@@ -173,7 +173,7 @@ def result_of(connection: Connection, catalogue: Catalogue, batch: int, *, repea
     """What an action did, read from the log; the same whenever it is asked for, but for other people's votes."""
     row = connection.execute(sa.select(batches).where(batches.c.number == batch)).one()
     query = sa.select(edits).where(edits.c.batch == batch, edits.c.target.in_(["cell", "photo", "note"]))
-    changed = list(connection.execute(query.order_by(edits.c.number).limit(_MOST_CELLS)))
+    changed = list(connection.execute(query.order_by(edits.c.number).limit(_MAX_CELLS)))
     noted = [edit.number for edit in changed if edit.target == "note"]
     return EditResult(
         batch=batch,
@@ -191,7 +191,7 @@ def result_of(connection: Connection, catalogue: Catalogue, batch: int, *, repea
 
 def result_made(connection: Connection, plan: Plan, made: Made) -> EditResult:
     """What an action has just done; the same as `result_of` reads from the log, without reading it."""
-    changed = plan.of("cell", "photo", "note")[:_MOST_CELLS]
+    changed = plan.of("cell", "photo", "note")[:_MAX_CELLS]
     ids = {c.key.fine_id for c in changed if c.key.target == "cell" and c.key.fine_id is not None}
     names = plan.names if ids <= plan.names.keys() else fine_names(connection, ids)
     noted = [made.numbered[change.key] for change in changed if change.key.target == "note"]

@@ -37,7 +37,7 @@ Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "not
 Order = Literal["graph", "name", "attention"]
 SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
 ORDERS = ("graph", "name", "attention")
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """How many classes one page has at the most."""
 # The sum keeps the database from going through a whole kind where an index has the few rows that are meant.
 _KIND = cells.c.kind_id + sa.literal_column("0")
@@ -68,9 +68,9 @@ def find_classes(
     kinds: Sequence[str] | None,
 ) -> ClassPage:
     """A page of classes; see `LabelStore.classes`."""
-    if offset < 0 or not 0 < limit <= MOST_ROWS:
+    if offset < 0 or not 0 < limit <= MAX_ROWS:
         raise InputError(
-            f"expected an offset of 0 or more and 1 to {MOST_ROWS} classes, got {short(offset)} and {short(limit)}"
+            f"expected an offset of 0 or more and 1 to {MAX_ROWS} classes, got {short(offset)} and {short(limit)}"
         )
     check_number("offset", offset)
     where = _fitting(connection, catalogue, search=search, kind=kind, show=show, label=label)

@@ -22,7 +22,7 @@ from finegraph.labelling.store.current_rows import in_parts
 from finegraph.labelling.store.records import Edit
 from finegraph.labelling.store.sql_tables import fine
 
-MOST_RECENT = 100
+MAX_RECENT = 100
 """How many edits are kept; who asks for more has to look at everything again."""
 
 
@@ -74,20 +74,20 @@ class Recent:
         if version <= self._version and not whole:
             return
         found = _edits_after(connection, catalogue, None if whole else self._version)
-        if not whole and (len(found) == MOST_RECENT or any(edit.undoes is not None for edit in found)):
+        if not whole and (len(found) == MAX_RECENT or any(edit.undoes is not None for edit in found)):
             whole, found = True, _edits_after(connection, catalogue, None)
         if whole:
             self._edits, self._cells = [], {}
-        self._edits = [*(edit.to_dict() for edit in found), *self._edits][:MOST_RECENT]
+        self._edits = [*(edit.to_dict() for edit in found), *self._edits][:MAX_RECENT]
         self._cells.update(_cells_of(connection, catalogue, found))
-        if len(self._cells) > 2 * MOST_RECENT:
+        if len(self._cells) > 2 * MAX_RECENT:
             kept = {(edit["fine"], edit["kind"]) for edit in self._edits}
             self._cells = {place: cell for place, cell in self._cells.items() if place in kept}
         self._structure, self._version = catalogue.structure, version
 
 
 def _edits_after(connection: Connection, catalogue: Catalogue, version: int | None) -> list[Edit]:
-    return read_history(connection, catalogue, after=version, limit=MOST_RECENT)
+    return read_history(connection, catalogue, after=version, limit=MAX_RECENT)
 
 
 def _cells_of(

@@ -20,7 +20,7 @@ from finegraph.labelling.store.damage import (
     driver_errors,
 )
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 def damaged(connection: Connection, shown: str, found: Check) -> DamagedStoreError:
@@ -33,8 +33,8 @@ def damaged(connection: Connection, shown: str, found: Check) -> DamagedStoreErr
     """
     names = Names.read(connection)
     told = list(dict.fromkeys(names.of(one) for one in found.damage))
-    more = f"; and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
-    first = "; ".join(told[:_MOST_NAMED])
+    more = f"; and {len(told) - _MAX_NAMED} more" if len(told) > _MAX_NAMED else ""
+    first = "; ".join(told[:_MAX_NAMED])
     return DamagedStoreError(
         f"{shown}: the store is damaged: {first}{more}. {_whole(found, names)} {_restoring(found, shown)}", told
     )

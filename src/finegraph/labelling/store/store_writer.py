@@ -26,7 +26,7 @@ from finegraph.labelling.store.database import WAIT, Database, translated
 
 Answer = TypeVar("Answer")
 Job = Callable[[Connection], Any]
-_MOST_TOGETHER = 64
+_MAX_JOBS = 64
 _LARGEST_WAL = 2**22
 """Bytes of the WAL after which it is moved into the file."""
 _BETWEEN_CHECKPOINTS = 256
@@ -120,7 +120,7 @@ class Writer:
         while item is not None:
             if item[1].set_running_or_notify_cancel():
                 found.append(item)
-            if len(found) >= _MOST_TOGETHER:
+            if len(found) >= _MAX_JOBS:
                 return found, False
             try:
                 item = self._jobs.get_nowait()

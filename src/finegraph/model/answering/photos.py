@@ -27,7 +27,7 @@ from finegraph.errors import ImageFileError, InputError
 Photo = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (height, width, 3) from 0 to 255."""
 OnBadFile = Literal["error", "skip"]
-MOST_THREADS = 4
+MAX_THREADS = 4
 """More than this many threads do not decode faster than a network on the same processor can take photos."""
 
 
@@ -92,7 +92,7 @@ def view_batches(
         ImageFileError: a photo that cannot be read, when that is an error.
     """
     runs = [range(start, min(start + batch_size, len(photos))) for start in range(0, len(photos), batch_size)]
-    threads = min(MOST_THREADS, os.cpu_count() or 1, max(len(photos), 1))
+    threads = min(MAX_THREADS, os.cpu_count() or 1, max(len(photos), 1))
     with ThreadPoolExecutor(threads, thread_name_prefix="decode") as pool:
 
         def submit(run: range) -> list[Future[Tensor]]:

@@ -21,7 +21,7 @@ from finegraph.model.export.writer import Writer
 Indices = NDArray[np.int64]
 LONG_LIST = 32
 """Lists with more places than this are summed in float64."""
-MOST_PLACES = 2**17
+MAX_PLACES = 2**17
 """Places of a table at the most, unless a single list is longer: 128 MB of float32 for 256 photos."""
 
 
@@ -56,7 +56,7 @@ def list_tables(item: Indices, owner: Indices, count: int, padding: int) -> Tabl
     for number in np.unique(classes):
         lists = np.flatnonzero(classes == number)
         width = max(int(sizes[lists].max()), 1)
-        for part in np.array_split(lists, -(-len(lists) * width // MOST_PLACES)):
+        for part in np.array_split(lists, -(-len(lists) * width // MAX_PLACES)):
             if len(part):
                 place = np.arange(width)
                 inside = place < sizes[part, None]

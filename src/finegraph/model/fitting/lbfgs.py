@@ -23,7 +23,7 @@ MEMORY = 12
 """How many steps the direction remembers."""
 _DECREASE, _FLATTER, _MUCH_FLATTER = 1e-4, 0.9, 0.1
 """The constants of the Wolfe conditions: share of the promised decrease, and of the slope that may remain."""
-_MOST_TRIALS = 30
+_MAX_TRIALS = 30
 _ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-14}
 """Relative differences of values below this say nothing."""
 
@@ -121,7 +121,7 @@ def _line_search(
 ) -> _Place | None:
     """A point along the direction that meets the Wolfe conditions, or None where rounding hides all progress."""
     low, high, low_slope = 0.0, math.inf, here.slope
-    for _ in range(_MOST_TRIALS):
+    for _ in range(_MAX_TRIALS):
         point = torch.add(here.point, direction, alpha=length)
         value, grad = function(point)
         slope = _dot(grad, direction)

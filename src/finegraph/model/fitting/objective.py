@@ -23,7 +23,7 @@ from finegraph.inference import Posterior, joint_loss
 from finegraph.model.fitting.rows import Blocks, Rows
 from finegraph.model.fitting.samples import Samples
 
-_MOST_SCORES = 1 << 23
+_MAX_SCORES = 1 << 23
 """How many scores are held at a time."""
 
 
@@ -45,7 +45,7 @@ class Objective:
         self._kind_weights = {name: kind_weights[name] for name in kinds} or None
         seen = {name: labels for name, labels in samples.kind_targets.items() if name in kinds}
         self._rows = rows
-        self._parts = samples._replace(kind_targets=seen).split(max(1, _MOST_SCORES // rows.score_count))
+        self._parts = samples._replace(kind_targets=seen).split(max(1, _MAX_SCORES // rows.score_count))
         self._shapes = [
             (len(block.scale), columns.shape[1]) for block, columns in zip(rows.blocks, samples.columns, strict=True)
         ]

@@ -17,7 +17,7 @@ MODEL_FORMAT = "finegraph.model"
 MODEL_OF_RUN = "model"
 """Where a run folder has its model."""
 _RUN_FILES = ("config.toml", "log.jsonl", "checkpoints")
-_MOST_HINTS = 3
+_MAX_HINTS = 3
 
 
 def find_model(folder: str | os.PathLike[str]) -> Path:
@@ -76,4 +76,4 @@ def _models_in(path: Path) -> str:
 
 
 def _did_you_mean(paths: list[Path]) -> str:
-    return "; did you mean " + " or ".join(repr(str(path)) for path in paths[:_MOST_HINTS]) + "?" if paths else ""
+    return "; did you mean " + " or ".join(repr(str(path)) for path in paths[:_MAX_HINTS]) + "?" if paths else ""

@@ -21,10 +21,10 @@ FIGURES = ("metrics", "figures")
 """The entries of the facts with measured figures."""
 SETTINGS = "settings"
 """The entry of the facts with the settings of the training, which stand at the end of the card."""
-_MOST_FINE = 40
-_MOST_LABELS = 8
-_MOST_KINDS = 60
-_MOST_ROWS = 60
+_MAX_FINE = 40
+_MAX_LABELS = 8
+_MAX_KINDS = 60
+_MAX_ROWS = 60
 _MARKS = re.compile(r"([\\`*{}\[\]<>|~#&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")  # between letters, _ is a letter
 
 _LIMITS = """\
@@ -74,14 +74,14 @@ def escape(text: str) -> str:
 
 
 def _recognises(graph: LabelGraph) -> str:
-    text = f"{_count(len(graph), 'fine label')}: {_names(graph.fine, _MOST_FINE)}."
+    text = f"{_count(len(graph), 'fine label')}: {_names(graph.fine, _MAX_FINE)}."
     if not graph.kinds:
         return text
     rows = ["| kind | labels |", "|---|---|"]
-    for name in graph.kinds[:_MOST_KINDS]:
+    for name in graph.kinds[:_MAX_KINDS]:
         kind = graph.kind(name)
-        rows.append(f"| {escape(name)} | {'yes or no' if kind.binary else _names(kind.labels, _MOST_LABELS)} |")
-    left = len(graph.kinds) - _MOST_KINDS
+        rows.append(f"| {escape(name)} | {'yes or no' if kind.binary else _names(kind.labels, _MAX_LABELS)} |")
+    left = len(graph.kinds) - _MAX_KINDS
     more = f"\n\n{_count(left, 'more kind')} in `graph.json`." if left > 0 else ""
     return f"{text}\n\n" + "\n".join(rows) + more + "\n\nAll labels, and how they go together, are in `graph.json`."
 
@@ -159,8 +159,8 @@ def _on_unknown(unknown: UnknownRule | None) -> str:
 def _table(facts: Mapping[str, Any]) -> str:
     """Facts as rows; those inside others are named by the way to them."""
     rows = list(_flat(facts))
-    lines = ["| | |", "|---|---|", *(f"| {escape(name)} | {escape(text)} |" for name, text in rows[:_MOST_ROWS])]
-    left = len(rows) - _MOST_ROWS
+    lines = ["| | |", "|---|---|", *(f"| {escape(name)} | {escape(text)} |" for name, text in rows[:_MAX_ROWS])]
+    left = len(rows) - _MAX_ROWS
     return "\n".join(lines) + (f"\n\n{left} more are in `config.json`." if left > 0 else "")
 
 
@@ -179,13 +179,13 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
-        return ", ".join(_text(one) for one in value[:_MOST_LABELS]) + (", ..." if len(value) > _MOST_LABELS else "")
+        return ", ".join(_text(one) for one in value[:_MAX_LABELS]) + (", ..." if len(value) > _MAX_LABELS else "")
     return str(value)
 
 
-def _names(names: Sequence[str], most: int) -> str:
-    shown = ", ".join(escape(name) for name in names[:most])
-    return shown + (f", and {len(names) - most:,} more" if len(names) > most else "")
+def _names(names: Sequence[str], max_names: int) -> str:
+    shown = ", ".join(escape(name) for name in names[:max_names])
+    return shown + (f", and {len(names) - max_names:,} more" if len(names) > max_names else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -52,7 +52,7 @@ FILES = (CONFIG, *CHECKED, CARD)
 ENTRIES = ("format", "version", "finegraph", "design", "temperature", "unknown", "about", "files", "checksum")
 """The entries of the config, in order."""
 _AGAIN = "copy the folder again from where it was made, or train again"
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 _MEMBERS = "members"
 
 
@@ -288,4 +288,4 @@ def _form(tensor: Tensor) -> str:
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    return ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")

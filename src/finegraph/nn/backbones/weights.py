@@ -24,7 +24,7 @@ from torch import Tensor
 from finegraph.errors import MissingExtraError, WeightsError, near_matches, near_paths
 from finegraph.nn.backbones.backbone import Backbone
 
-MOST_NAMES = 3
+MAX_NAMES = 3
 # A counter that matters only to averages without decay, which no network here has; old files lack it.
 COUNTER = ".num_batches_tracked"
 
@@ -157,7 +157,7 @@ def _faults(backbone: Backbone, own: Mapping[str, Tensor], kept: Mapping[str, Te
             faults[-1] += ", all of the auxiliary branches: build the network without them (auxiliary = false)"
     if unexpected:
         faults.append(f"{len(unexpected)} are not of this network ({_few([x[inner:] for x in unexpected])})")
-        near = near_matches(unexpected[0], missing, most=1)
+        near = near_matches(unexpected[0], missing, max_count=1)
         if near:
             faults[-1] += f", {unexpected[0][inner:]!r} is perhaps {near[0][inner:]!r}"
     if wrong:
@@ -167,7 +167,7 @@ def _faults(backbone: Backbone, own: Mapping[str, Tensor], kept: Mapping[str, Te
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    return ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
 
 
 def _first_line(error: Exception) -> str:

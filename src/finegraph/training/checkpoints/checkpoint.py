@@ -50,7 +50,7 @@ from finegraph.training.checkpoints.tensor_file import TensorWriter
 
 __all__ = ["Checkpoint", "CheckpointFolder", "load_checkpoint"]
 
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 _ATTEMPTS = 20
 _NO_DIGEST = "0" * 64
 
@@ -193,7 +193,7 @@ class CheckpointFolder:
             return  # the new checkpoint is safe, and that is what counts; the next save tries again
 
     def _all_damaged(self, notes: Sequence[str]) -> CheckpointError:
-        few = "; ".join(notes[:_MOST_NAMES]) + ("; ..." if len(notes) > _MOST_NAMES else "")
+        few = "; ".join(notes[:_MAX_NAMES]) + ("; ..." if len(notes) > _MAX_NAMES else "")
         return CheckpointError(
             f"{self.path}: expected a checkpoint that is whole, but all {len(notes)} are damaged: {few}. "
             "Restore the folder from a copy, or begin a new run",
@@ -228,7 +228,7 @@ def _check_finite(step: int, tensors: Mapping[str, Tensor], names: Iterable[str]
         if not bool(torch.isfinite(tensors[name]).all()):
             bad.append(name)
     if bad:
-        few = ", ".join(bad[:_MOST_NAMES]) + (", ..." if len(bad) > _MOST_NAMES else "")
+        few = ", ".join(bad[:_MAX_NAMES]) + (", ..." if len(bad) > _MAX_NAMES else "")
         raise CheckpointError(
             f"step {step}: expected finite values, got NaN or infinity in {len(bad)} "
             f"{'tensor' if len(bad) == 1 else 'tensors'} ({few}); nothing was saved, the checkpoints saved before are "

@@ -81,7 +81,7 @@ class LiveAnswer(Generic[Answer]):
         self._done.set()
 
 
-MOST_CLASSES = 20
+MAX_CLASSES = 20
 """With how many of its classes a finding is shown."""
 Found = tuple[tuple[LiveFinding, ...], Mapping[str, tuple[LiveFinding, ...]]]
 
@@ -116,7 +116,7 @@ def _by_class(findings: Iterable[LiveFinding]) -> Found:
     numbers: dict[str, tuple[int, ...]] = {}
     same: dict[tuple[int, ...], tuple[int, ...]] = {}  # most classes have the same findings as many others
     for number, finding in enumerate(findings):
-        shown.append(replace(finding, fine=finding.fine[:MOST_CLASSES]))
+        shown.append(replace(finding, fine=finding.fine[:MAX_CLASSES]))
         for fine in finding.fine:
             own = (*numbers.get(fine, ()), number)
             numbers[fine] = same.setdefault(own, own)

@@ -21,7 +21,7 @@ from finegraph.web.label.json_routes import JsonRouter, store_identity
 from finegraph.web.label.photo_routes import PhotoNumbers
 from finegraph.workflows.label import LabelSession
 
-MOST_NUMBERS = 4_000_000
+MAX_NUMBERS = 4_000_000
 """How many numbers all lists have together; the newest list is kept however long it is."""
 _LENGTH = 20
 
@@ -47,7 +47,7 @@ class Listings:
                 self._kept[name] = found
                 self._numbers += len(found)
             self._kept.move_to_end(name)
-            while self._numbers > MOST_NUMBERS and len(self._kept) > 1:
+            while self._numbers > MAX_NUMBERS and len(self._kept) > 1:
                 _, oldest = self._kept.popitem(last=False)
                 self._numbers -= len(oldest)
         return name, found
@@ -70,7 +70,7 @@ Near = Annotated[list[int], Query(max_length=20)]
 """Classes by number, one of which a page wants to stay at."""
 ListName = Annotated[str | None, Query(alias="list", max_length=64)]
 Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
-MOST_PHOTOS = 60
+MAX_PHOTOS = 60
 """How many photos of a class are listed."""
 
 
@@ -143,7 +143,7 @@ def reading_routes(session: LabelSession, names: LiveNames) -> APIRouter:
         with store.one_state():
             found = store.one_class(fine, number=number)
             row, fine = found.to_dict(), found.fine
-            listed = photos.of_class(fine, MOST_PHOTOS)
+            listed = photos.of_class(fine, MAX_PHOTOS)
             asked = None if photo is None else photos.named(fine, photo)
             if asked is not None and asked not in listed:
                 listed.append(asked)

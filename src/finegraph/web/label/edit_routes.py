@@ -28,7 +28,7 @@ from finegraph.web.label.file_routes import listed
 from finegraph.web.label.json_routes import JsonRouter, only_for
 from finegraph.web.label.photo_routes import PhotoNumbers
 from finegraph.web.label.request_bodies import (
-    MOST_AT_ONCE,
+    MAX_CELLS,
     Accept,
     Apply,
     Change,
@@ -95,7 +95,7 @@ def writing_routes(session: LabelSession) -> APIRouter:
         else:
             assert body.number is not None
             done = store.undo_edit(body.number, person=body.person, edit_id=body.edit)
-        edits = store.history(batch=done.batch, limit=MOST_AT_ONCE)
+        edits = store.history(batch=done.batch, limit=MAX_CELLS)
         on_photos = {edit.photo for edit in edits if edit.target == "photo"}
         answer = _answer(done, names=any(edit.target in NAMES for edit in edits))
         cells = [cell for cell in answer["cells"] if cell["fine"] not in on_photos]
@@ -141,7 +141,7 @@ def _answer(done: EditResult, *, names: bool = False) -> Json:
     return {**done.to_dict(), "names": names}
 
 
-MOST_TOLD = 100
+MAX_CONFLICTS = 100
 """How many conflicts of one action are told; nobody chooses more often than that in a row."""
 
 
@@ -151,7 +151,7 @@ def install_conflicts(app: FastAPI, session: LabelSession) -> None:
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, ConflictError)
-        told = error.conflicts[:MOST_TOLD]
+        told = error.conflicts[:MAX_CONFLICTS]
         found = await run_in_threadpool(lambda: [_complete(session, photos, one) for one in told])
         return ProblemError("conflict", str(error), conflicts=found, total=len(error.conflicts)).response()
 

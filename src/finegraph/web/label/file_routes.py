@@ -24,7 +24,7 @@ from finegraph.web.label.request_bodies import Import, ImportFile
 from finegraph.workflows.label import LabelSession
 
 Json = dict[str, Any]
-MOST_LISTED = 500
+MAX_LISTED = 500
 """How many changes a preview lists; it counts all."""
 MEDIA_TYPES = {"csv": "text/csv", "photos": "text/csv", "json": "application/json", "label-studio": "application/json"}
 
@@ -60,7 +60,7 @@ def exchange_routes(session: LabelSession) -> APIRouter:
 
 def listed(preview: Json) -> Json:
     """A preview of an import as it is sent: how many changes there are, and the first of them."""
-    return {**preview, "total": len(preview["changes"]), "changes": preview["changes"][:MOST_LISTED]}
+    return {**preview, "total": len(preview["changes"]), "changes": preview["changes"][:MAX_LISTED]}
 
 
 def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Content | list[PhotoLabel]:

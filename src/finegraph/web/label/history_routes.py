@@ -11,7 +11,7 @@ from pydantic import Field
 
 from finegraph.errors import UnknownNameError
 from finegraph.web.label.background_answers import PATIENCE, Agreements, LiveCheck, LiveNames
-from finegraph.web.label.class_routes import MOST_PHOTOS
+from finegraph.web.label.class_routes import MAX_PHOTOS
 from finegraph.web.label.json_routes import JsonRouter
 from finegraph.workflows.label import LabelSession
 
@@ -41,7 +41,7 @@ def looking_back_routes(session: LabelSession, names: LiveNames) -> APIRouter:
         """Edits, newest first; with a class and the target `photo`, those of the labels of its photos."""
         photos: list[str] | None = None
         if target == "photo" and fine is not None:
-            photos, fine = [photo.key for photo in session.photos(fine, MOST_PHOTOS)], None
+            photos, fine = [photo.key for photo in session.photos(fine, MAX_PHOTOS)], None
         found = store.history(
             fine=fine, kind=kind, target=target, photo=photos, batch=batch, before=before, limit=limit
         )

@@ -45,7 +45,7 @@ ADVICE = {
     "unknown-name": "Load the page again: somebody may have renamed it. /api/start has the names of the kinds.",
 }
 """What to do about problems, by the routes of this server."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """The largest request; a graph file of 100,000 classes with ten kinds has about 15 MB."""
 
 
@@ -91,7 +91,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
 
     mount_assets(app)
     mount_assets(app, STATIC, "/label")
-    app.add_middleware(Guard, security=security or Security(open_paths=OPEN_PATHS, most_bytes=MOST_BYTES))
+    app.add_middleware(Guard, security=security or Security(open_paths=OPEN_PATHS, max_bytes=MAX_BYTES))
     return app
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import uvicorn
 
 from finegraph.web.connections import BoundedConnection
-from finegraph.web.label.label_app import MOST_BYTES, OPEN_PATHS, create_label_app
+from finegraph.web.label.label_app import MAX_BYTES, OPEN_PATHS, create_label_app
 from finegraph.web.security import Security
 from finegraph.web.server import Server, listen, run_until_stopped
 from finegraph.workflows.label import LabelSession
@@ -53,7 +53,7 @@ def serve_label(
     try:
         taken = listener.getsockname()[1]
         security = Security(
-            host=host, port=taken, token=token, hosts=tuple(hosts), most_bytes=MOST_BYTES, open_paths=OPEN_PATHS
+            host=host, port=taken, token=token, hosts=tuple(hosts), max_bytes=MAX_BYTES, open_paths=OPEN_PATHS
         )
         config = uvicorn.Config(
             create_label_app(session, security=security),

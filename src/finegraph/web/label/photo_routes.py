@@ -26,7 +26,7 @@ from finegraph.web.label.json_routes import JsonRouter
 from finegraph.workflows.label import LabelSession, SessionPhoto
 
 _DIGEST = 12
-_MOST_DIGITS = 10
+_MAX_DIGITS = 10
 
 
 class PhotoNumbers:
@@ -71,7 +71,7 @@ class PhotoNumbers:
                 f"expected the number of a photo of this data set, {self._digest}-N, got {number[:99]!r}: other photos "
                 "are served now than when the page was loaded; load it again"
             )
-        if place.isascii() and place.isdigit() and len(place) <= _MOST_DIGITS and int(place) < len(self._samples):
+        if place.isascii() and place.isdigit() and len(place) <= _MAX_DIGITS and int(place) < len(self._samples):
             photo = self._session.photo_at(self._samples[int(place)].path)
             if photo is not None and photo.fine is not None:
                 return photo
@@ -80,8 +80,8 @@ class PhotoNumbers:
 
 SIDES = {"small": 96, "medium": 288, "large": 1080}
 """The longer side of a thumbnail in pixels."""
-MOST_PIXELS = 100_000_000
-MOST_KEPT = 48 << 20
+MAX_PIXELS = 100_000_000
+MAX_CACHE_BYTES = 48 << 20
 """How many bytes of thumbnails are kept in memory."""
 _AT_A_TIME = threading.Semaphore(2)
 
@@ -89,8 +89,8 @@ _AT_A_TIME = threading.Semaphore(2)
 class Thumbnails:
     """Thumbnails that were made lately, up to a number of bytes."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
-        self._most, self._bytes = most, 0
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
         self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -107,7 +107,7 @@ class Thumbnails:
             if key not in self._kept:
                 self._kept[key] = made
                 self._bytes += len(made)
-            while self._bytes > self._most:
+            while self._bytes > self._max_bytes:
                 self._bytes -= len(self._kept.popitem(last=False)[1])
         return made
 
@@ -119,7 +119,7 @@ def thumbnail(photo: SessionPhoto, side: int) -> bytes:
         ImageFileError: the file is missing, broken, too large, or lies outside the folder of the photos.
     """
     with PhotoRoot(photo.root).open(photo.path) as file:
-        picture = decode_image(file, photo.path, at_least=(side, side), most_pixels=MOST_PIXELS).picture
+        picture = decode_image(file, photo.path, at_least=(side, side), max_pixels=MAX_PIXELS).picture
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=85)

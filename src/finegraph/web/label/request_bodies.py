@@ -22,7 +22,7 @@ def _shallow(value: Any) -> Any:
 Value = Annotated[str | dict[str, Any] | None, AfterValidator(_shallow)]
 """A cell as the store takes it: unknown, one label, `one_of`, `weights` or `all_of`."""
 Number = Annotated[int, Field(ge=0, le=2**53)]
-MOST_AT_ONCE = 10_000
+MAX_CELLS = 10_000
 """The most cells or suggestions that one action changes."""
 
 
@@ -60,7 +60,7 @@ class CellChange(Body):
 class Decide(Edit):
     """Decide one cell or many; many are one action."""
 
-    cells: Annotated[list[CellChange], Field(min_length=1, max_length=MOST_AT_ONCE)]
+    cells: Annotated[list[CellChange], Field(min_length=1, max_length=MAX_CELLS)]
 
 
 class Resolve(Edit):
@@ -98,8 +98,8 @@ class Accept(Edit):
     `named` are labels from the names of classes, which have no number; kinds that lack one of them get it.
     """
 
-    suggestions: Annotated[dict[int, int], Field(max_length=MOST_AT_ONCE)] = {}
-    named: Annotated[list[CellChange], Field(max_length=MOST_AT_ONCE)] = []
+    suggestions: Annotated[dict[int, int], Field(max_length=MAX_CELLS)] = {}
+    named: Annotated[list[CellChange], Field(max_length=MAX_CELLS)] = []
 
 
 class Undo(Edit):

@@ -6,7 +6,7 @@ import { showGlance } from "./glance.js";
 
 const SHOWN = 6;
 const WEAK = 0.05; // log odds below this are no reason
-const MOST_REASONS = 6;
+const MAX_REASONS = 6;
 
 /** Say what is on the photo; `known` is what was told, and `copies` are the photos of the index that are this very one. */
 export function showAnswer(prediction, known, copies) {
@@ -100,7 +100,7 @@ function showWhy(explanation) {
     section.replaceChildren(heading, el("p", { textContent: "No other label is possible, so there is nothing to compare it with." }));
     return;
   }
-  const strong = explanation.parts.filter((part) => Math.abs(part.value) >= WEAK).slice(0, MOST_REASONS);
+  const strong = explanation.parts.filter((part) => Math.abs(part.value) >= WEAK).slice(0, MAX_REASONS);
   const rest = explanation.log_odds - strong.reduce((sum, part) => sum + part.value, 0);
   const rows = strong.map((part) => [reason(part), part.value]);
   if (strong.length && Math.abs(rest) >= WEAK) rows.push(["all else together", rest]);

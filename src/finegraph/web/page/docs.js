@@ -6,7 +6,7 @@ import { byId, el } from "./dom.js";
 import { makeForm } from "./docs_form.js";
 import { curl, python } from "./docs_snippets.js";
 
-const MOST_LETTERS = 20000; // of an answer are shown
+const MAX_LETTERS = 20000; // of an answer are shown
 
 /** Text in which `backticks` mark code. */
 function prose(text) {
@@ -111,7 +111,7 @@ async function shown(response, type) {
   if (picture) return el("img", { src: URL.createObjectURL(await response.blob()), alt: "The photo that came back" });
   const text = await response.text();
   const pretty = type.includes("json") && text ? JSON.stringify(JSON.parse(text), null, 2) : text;
-  const cut = pretty.length > MOST_LETTERS ? `${pretty.slice(0, MOST_LETTERS)}\n… and ${(pretty.length - MOST_LETTERS).toLocaleString("en")} letters more` : pretty;
+  const cut = pretty.length > MAX_LETTERS ? `${pretty.slice(0, MAX_LETTERS)}\n… and ${(pretty.length - MAX_LETTERS).toLocaleString("en")} letters more` : pretty;
   return el("pre", { tabIndex: 0, textContent: cut });
 }
 

@@ -13,8 +13,8 @@ import { showPhoto, showSamples, watchPhotos } from "./photo.js";
 import { forgetQuestions, showQuestion } from "./question.js";
 import { showFollowing, showNotFound, showSeeking, showSimilar } from "./similar.js";
 
-const MOST_PHOTOS = 50;
-const MOST_MODELS = 4; // so many are met in one question
+const MAX_PHOTOS = 50;
+const MAX_MODELS = 4; // so many are met in one question
 const TAKEN_BACK = "Another model is served now, with other labels. What you told was taken back.";
 const known = new Known(() => update());
 let model = null;
@@ -75,11 +75,11 @@ async function look(files) {
   fetching.abort();
   leaving.abort(); // what the photos before are still asked
   leaving = new AbortController();
-  const entries = files.slice(0, MOST_PHOTOS).map((file) => ({ file, plain: null, problem: null, answer: null }));
+  const entries = files.slice(0, MAX_PHOTOS).map((file) => ({ file, plain: null, problem: null, answer: null }));
   const own = (album = entries);
   showAlbum(entries, (entry) => choose(entry));
-  const tooMany = `The first ${MOST_PHOTOS} of ${files.length} photos are looked at.`;
-  const first = choose(entries[0], files.length > MOST_PHOTOS ? tooMany : "");
+  const tooMany = `The first ${MAX_PHOTOS} of ${files.length} photos are looked at.`;
+  const first = choose(entries[0], files.length > MAX_PHOTOS ? tooMany : "");
   byId("drop").scrollIntoView({ block: "nearest" }); // a sample may have been tapped far below
   await first;
   for (const entry of entries) {
@@ -170,7 +170,7 @@ function show(prediction, entry) {
 
 /** The answer with what is known now: from the scores, or from the photo where another model is served by now. */
 async function answerNow(entry, signal) {
-  for (let met = 1; met <= MOST_MODELS; met += 1) {
+  for (let met = 1; met <= MAX_MODELS; met += 1) {
     await answerOf(entry);
     if (entry.plain.model !== model?.id) await meetModel();
     signal.throwIfAborted();

@@ -4,7 +4,7 @@
 import { explain, findLabels } from "./api.js";
 import { el, percent } from "./dom.js";
 
-const MOST_LETTERS = 200; // the server searches for no more
+const MAX_LETTERS = 200; // the server searches for no more
 let count = 0;
 
 /**
@@ -90,7 +90,7 @@ export function makePicker(kind, title, suggested, picked) {
   async function refresh() {
     asking?.abort();
     asking = new AbortController();
-    const text = input.value.trim().slice(0, MOST_LETTERS);
+    const text = input.value.trim().slice(0, MAX_LETTERS);
     try {
       const { labels, count: total } = await findLabels(kind, text, asking.signal);
       const probable = new Map(suggested().map(({ label, probability }) => [label, probability]));

@@ -4,7 +4,7 @@
 import { byId, el, percent } from "./dom.js";
 import { findAnother, hasField } from "./kinds.js";
 
-const MOST_CHOICES = 4;
+const MAX_CHOICES = 4;
 const LEAST = 0.01;
 let skipped = new Set();
 let asked = null; // the kind that was asked for last, of this photo
@@ -38,7 +38,7 @@ function parts(question, prediction, known, again) {
     ? [button("yes", "Yes", () => tell("yes")), button("no", "No", () => tell("no"))]
     : prediction.kinds[question.kind]
         .filter(({ probability }) => probability >= LEAST)
-        .slice(0, MOST_CHOICES)
+        .slice(0, MAX_CHOICES)
         .map(({ label, probability }) => button(`label ${label}`, label, () => tell(label), percent(probability)));
   if (!question.binary && hasField(question.kind)) choices.push(button("another", "Another one…", () => findAnother(question.kind)));
   choices.push(button("skip", "I don’t know", skip));

@@ -21,7 +21,7 @@ from finegraph.inference.evidence import FINE
 from finegraph.model import Prediction
 from finegraph.model.answering.predictions import chance_words
 
-MOST_LETTERS = 160
+MAX_LETTERS = 160
 """A longer label is cut in a sentence."""
 _REPLACED, _FIRST_ISOLATE, _POP_ISOLATE = "\ufffd", "\u2068", "\u2069"
 _TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
@@ -82,7 +82,7 @@ def percent(probability: float) -> str:
 
 def _spoken(label: str) -> str:
     """A label as one says it: `mapo tofu @ A` is mapo tofu at A."""
-    short = label if len(label) <= MOST_LETTERS else label[: MOST_LETTERS - 1].rstrip() + "…"
+    short = label if len(label) <= MAX_LETTERS else label[: MAX_LETTERS - 1].rstrip() + "…"
     if short.isascii() and short.isprintable():
         return short.replace(" @ ", " at ")
     plain = "".join(_REPLACED if _steers(letter) else letter for letter in short).replace(" @ ", " at ")

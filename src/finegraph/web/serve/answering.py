@@ -191,7 +191,7 @@ class ServedModel:
         return Scores(values[:fine], values[fine:] if coarse else None)
 
     @cached_property
-    def most_given_bytes(self) -> int:
+    def max_given_bytes(self) -> int:
         """The largest body with scores and evidence; what is larger is none."""
         graph = self.model.graph
         labels = len(graph) + sum(len(graph.kind(name).labels) for name in graph.kinds)

@@ -31,10 +31,10 @@ def model_routes(state: ServerState) -> APIRouter:
             size=served.model.views.size,
             index=0 if state.index is None else len(state.index),
             limits={
-                "bytes": settings.security.most_bytes,
+                "bytes": settings.security.max_bytes,
                 "photos": settings.photos_per_request,
-                "pixels": settings.decoding.most_pixels,
-                "jpeg_pixels": settings.decoding.most_jpeg_pixels,
+                "pixels": settings.decoding.max_pixels,
+                "jpeg_pixels": settings.decoding.max_jpeg_pixels,
             },
         )
 

@@ -82,11 +82,11 @@ def make_server(state: ServerState) -> Server:
         body_seconds=settings.upload_seconds + _AFTER_UPLOADS,
         stalled_seconds=settings.stalled_seconds,
     )
-    paths, most = ("/v1/predict", "/v1/search"), settings.security.most_bytes
+    paths, max_bytes = ("/v1/predict", "/v1/search"), settings.security.max_bytes
     return Server(
         uvicorn.Config(
             make_app(state),
-            http=QuickRefusal.of(state.admission, paths, most, limits),
+            http=QuickRefusal.of(state.admission, paths, max_bytes, limits),
             log_config=None,
             access_log=False,
             server_header=False,

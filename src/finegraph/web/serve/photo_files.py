@@ -18,13 +18,13 @@ from starlette.responses import Response
 from finegraph.web.decode_lane import Lane
 from finegraph.web.decoding import DecodingSettings
 from finegraph.web.problems import ProblemError
-from finegraph.web.serve.pictures import MOST_SAMPLE_BYTES, PhotoPlace
+from finegraph.web.serve.pictures import MAX_SAMPLE_BYTES, PhotoPlace
 
 SIDE = 320
 """The longer side of a small picture at the most."""
-MOST_WAITING = 64
+MAX_WAITING = 64
 """How many photos may wait to be read; a browser asks for six at a time."""
-MOST_KEPT = 16 << 20
+MAX_CACHE_BYTES = 16 << 20
 """How many bytes of small pictures are kept."""
 _RETRY = {"retry-after": "5"}
 
@@ -53,9 +53,9 @@ class PhotoFiles:
     def __init__(self, settings: DecodingSettings) -> None:
         self._lane = Lane(1, settings.large_megabytes, settings.computing, settings.seconds, settings.queueing)
         self._bounds = {
-            "most_bytes": MOST_SAMPLE_BYTES,
-            "most_pixels": settings.most_pixels,
-            "most_jpeg_pixels": settings.most_jpeg_pixels,
+            "max_bytes": MAX_SAMPLE_BYTES,
+            "max_pixels": settings.max_pixels,
+            "max_jpeg_pixels": settings.max_jpeg_pixels,
             "megabytes": settings.large_megabytes,
         }
         self._kept: OrderedDict[str, tuple[list[int], bytes]] = OrderedDict()
@@ -97,7 +97,7 @@ class PhotoFiles:
         return PhotoFile(data, _tag(photo.path, answer["stamp"]))
 
     async def _read(self, photo: PhotoPlace, side: int | None, stamp: list[int] | None) -> tuple[dict[str, Any], bytes]:
-        if self._lane.inside >= MOST_WAITING:
+        if self._lane.inside >= MAX_WAITING:
             raise ProblemError("overloaded", f"There are {self._lane.inside} photos that wait to be read.", _RETRY)
         job = {"path": photo.path, "root": photo.root, "side": side, "stamp": stamp, **self._bounds}
         return await self._lane.ask(b"", "photo", job)
@@ -106,7 +106,7 @@ class PhotoFiles:
         """Keep a small picture and forget those that nobody asked for lately."""
         self._bytes += len(made) - len(self._kept.pop(path, (stamp, b""))[1])
         self._kept[path] = stamp, made
-        while self._bytes > MOST_KEPT:
+        while self._bytes > MAX_CACHE_BYTES:
             self._bytes -= len(self._kept.popitem(last=False)[1][1])
 
 

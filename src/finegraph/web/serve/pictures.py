@@ -21,9 +21,9 @@ from finegraph.errors import DataError
 from finegraph.web.problems import ProblemError
 from finegraph.workflows.predict import photos_of
 
-MOST_SAMPLES = 24
-MOST_SAMPLE_BYTES = 16 << 20
-_MOST_KEYS = 50_000
+MAX_SAMPLES = 24
+MAX_SAMPLE_BYTES = 16 << 20
+_MAX_KEYS = 50_000
 _LOG = logging.getLogger("finegraph.web")
 
 
@@ -73,9 +73,9 @@ class SamplePhotos:
                     len(named) - len(inside),
                     len(named),
                 )
-            found = [path for path in inside if os.path.getsize(path) <= MOST_SAMPLE_BYTES]
-            step = max(1, len(found) // MOST_SAMPLES)
-            self.paths = found[::step][:MOST_SAMPLES]  # spread over the folder, whose order often is that of labels
+            found = [path for path in inside if os.path.getsize(path) <= MAX_SAMPLE_BYTES]
+            step = max(1, len(found) // MAX_SAMPLES)
+            self.paths = found[::step][:MAX_SAMPLES]  # spread over the folder, whose order often is that of labels
 
     def photo(self, number: int) -> PhotoPlace:
         """The photo of a number."""
@@ -97,7 +97,7 @@ class Thumbnails:
         key = hashlib.blake2b(name, key=self._secret, digest_size=16).hexdigest()
         self._photos[key] = photo
         self._photos.move_to_end(key)
-        while len(self._photos) > _MOST_KEYS:
+        while len(self._photos) > _MAX_KEYS:
             self._photos.popitem(last=False)
         return key
 

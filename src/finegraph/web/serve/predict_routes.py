@@ -21,7 +21,7 @@ from finegraph.web.security import check_length, limited
 from finegraph.web.serve.answer_text import answer_words
 from finegraph.web.serve.answering import Ask, ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.schemas import MAX_QUESTIONS, MOST_TOP, GivenBody, GivenRequest, PredictBody, multipart
+from finegraph.web.serve.schemas import MAX_QUESTIONS, MAX_TOP, GivenBody, GivenRequest, PredictBody, multipart
 from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.stored_photos import copies_of
 from finegraph.web.serve.uploads import Photo, read_upload
@@ -33,7 +33,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "items": {"type": "string"},
         "description": "What is known of all photos, as kind=label; the same kind again means one of these.",
     },
-    "top": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "default": 5, "description": "How many labels."},
+    "top": {"type": "integer", "minimum": 1, "maximum": MAX_TOP, "default": 5, "description": "How many labels."},
     "risk": {
         "type": "number",
         "minimum": 0,
@@ -69,12 +69,12 @@ def predict_routes(state: ServerState) -> APIRouter:
             upload = await read_upload(
                 request,
                 tuple(FIELDS),
-                most_photos=state.settings.photos_per_request,
+                max_photos=state.settings.photos_per_request,
                 seconds=state.settings.upload_seconds,
             )
             ticket.count(len(upload.photos))
             settings = PredictionSettings(
-                top=upload.whole("top", 5, 1, MOST_TOP),
+                top=upload.whole("top", 5, 1, MAX_TOP),
                 risk=upload.number("risk", 0.05),
                 explain=upload.flag("explain", True),
                 questions=upload.whole("questions", 3, 0, MAX_QUESTIONS),
@@ -127,10 +127,10 @@ def _admitted(state: ServerState) -> type[APIRoute]:
             handle = super().get_route_handler()
 
             async def admit(request: Request) -> Response:
-                most, size = state.model.most_given_bytes, body_size(request)
-                check_length(request.headers, most)
-                with state.admission.enter(most if size is None else size, client_of(request)):
-                    bounded = Request(request.scope, limited(request.receive, most))
+                max_bytes, size = state.model.max_given_bytes, body_size(request)
+                check_length(request.headers, max_bytes)
+                with state.admission.enter(max_bytes if size is None else size, client_of(request)):
+                    bounded = Request(request.scope, limited(request.receive, max_bytes))
                     try:
                         await bounded.body()
                     except ClientDisconnect:

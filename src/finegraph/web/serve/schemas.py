@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MOST_TOP = 100
+MAX_TOP = 100
 """How many labels an answer lists at the most."""
 MAX_QUESTIONS = 10
 """How many questions an answer offers at the most."""
 Risk = Annotated[float, Field(ge=0.0, lt=1.0, description="How often the sure answer may be wrong.")]
-Top = Annotated[int, Field(ge=1, le=MOST_TOP, description="How many labels to list.")]
+Top = Annotated[int, Field(ge=1, le=MAX_TOP, description="How many labels to list.")]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -236,13 +236,13 @@ class HealthBody(BaseModel):
     status: str
 
 
-def multipart(fields: dict[str, dict[str, Any]], most_photos: int) -> dict[str, Any]:
+def multipart(fields: dict[str, dict[str, Any]], max_photos: int) -> dict[str, Any]:
     """The description of a multipart body: files called `photo`, and fields."""
     photo = {
         "type": "array",
         "items": {"type": "string", "format": "binary"},
         "minItems": 1,
-        "maxItems": most_photos,
+        "maxItems": max_photos,
         "description": "Photos: JPEG, PNG, WebP, GIF, BMP, TIFF, PPM or AVIF, and HEIC where the server can read it.",
     }
     schema = {

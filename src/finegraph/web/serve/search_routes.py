@@ -13,7 +13,7 @@ from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
 from finegraph.web.serve.predict_routes import body_size, client_of, look_at_all, refuse_all_bad
-from finegraph.web.serve.schemas import MOST_TOP, LabelSearchBody, SearchBody, multipart
+from finegraph.web.serve.schemas import MAX_TOP, LabelSearchBody, SearchBody, multipart
 from finegraph.web.serve.searching import OpenIndex, PhotoIndex, SearchAsk
 from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.stored_photos import stored_contents
@@ -22,7 +22,7 @@ from finegraph.workflows.predict import parse_given
 
 _NAMES = {"type": "array", "items": {"type": "string"}}
 FIELDS: dict[str, dict[str, Any]] = {
-    "count": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "default": 12, "description": "How many photos."},
+    "count": {"type": "integer", "minimum": 1, "maximum": MAX_TOP, "default": 12, "description": "How many photos."},
     "where": {**_NAMES, "description": "Only photos with this, as kind=label; the same kind again: one of these."},
     "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
     "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
@@ -31,7 +31,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         **_NAMES,
         "description": "What is known of the photos, as kind=label: only such are found; or for same and other.",
     },
-    "per_label": {"type": "integer", "minimum": 1, "maximum": MOST_TOP, "description": "Of each fine label at most."},
+    "per_label": {"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": "Of each fine label at most."},
     "guessed": {
         "type": "boolean",
         "default": False,
@@ -59,7 +59,7 @@ def search_routes(state: ServerState) -> APIRouter:
             upload = await read_upload(
                 request,
                 tuple(FIELDS),
-                most_photos=state.settings.photos_per_request,
+                max_photos=state.settings.photos_per_request,
                 seconds=state.settings.upload_seconds,
             )
             ticket.count(len(upload.photos))
@@ -113,13 +113,13 @@ def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[Ope
     known = parse_given(model.model.graph, upload.fields.get("given", ()))
     given = {kind: set(labels) for kind, labels in known.items()}
     return opened, SearchAsk(
-        count=upload.whole("count", 12, 1, MOST_TOP),
+        count=upload.whole("count", 12, 1, MAX_TOP),
         where=opened.filters(upload.fields.get("where", ())),
         where_not=opened.filters(upload.fields.get("where_not", ())),
         same=tuple(upload.fields.get("same", ())),
         other=tuple(upload.fields.get("other", ())),
         given=given or None,
-        per_label=upload.whole("per_label", 1, 1, MOST_TOP) if "per_label" in upload.fields else None,
+        per_label=upload.whole("per_label", 1, 1, MAX_TOP) if "per_label" in upload.fields else None,
         guessed=upload.flag("guessed", False),
     )
 
@@ -144,12 +144,12 @@ def label_search_routes(state: ServerState) -> APIRouter:
     async def search_label(
         request: Request,
         label: Annotated[str, Query(max_length=1000, description="A fine label; searched by the mean of its photos.")],
-        count: Annotated[int, Query(ge=1, le=MOST_TOP, description="How many photos.")] = 12,
+        count: Annotated[int, Query(ge=1, le=MAX_TOP, description="How many photos.")] = 12,
         where: Annotated[Names, _named("where")] = [],  # noqa: B006  FastAPI makes a new one for each request
         where_not: Annotated[Names, _named("where_not")] = [],  # noqa: B006
         same: Annotated[Names, _named("same")] = [],  # noqa: B006
         other: Annotated[Names, _named("other")] = [],  # noqa: B006
-        per_label: Annotated[int | None, Query(ge=1, le=MOST_TOP, description="Of each fine label at most.")] = None,
+        per_label: Annotated[int | None, Query(ge=1, le=MAX_TOP, description="Of each fine label at most.")] = None,
         guessed: Annotated[bool, Query(description=FIELDS["guessed"]["description"])] = False,
     ) -> Response:
         """The photos of the index that are most similar to those of a fine label, filtered and re-ranked as asked."""

@@ -76,7 +76,7 @@ class ServerState:
     def __init__(self, settings: ServeSettings, model: ServedModel, index: PhotoIndex | None = None) -> None:
         self.settings, self.model, self.index = settings, model, index
         self.pool = DecodingPool(settings.decoding)
-        largest = settings.security.most_bytes
+        largest = settings.security.max_bytes
         self.admission = Admission(settings.queue, (_UPLOADS * largest) >> 20, settings.per_client, largest=largest)
         self.statistics = Statistics(
             lambda: self.admission.inside,

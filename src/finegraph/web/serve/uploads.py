@@ -18,11 +18,11 @@ from starlette.requests import ClientDisconnect
 from finegraph.errors import InputError
 from finegraph.web.problems import ProblemError
 
-MOST_FIELDS = 200
-MOST_FIELD_BYTES = 64 << 10
-MOST_DIGITS = 18
+MAX_FIELDS = 200
+MAX_FIELD_BYTES = 64 << 10
+MAX_DIGITS = 18
 """More are no number that is asked for, and Python refuses to read very many."""
-MOST_NAME = 200
+MAX_NAME = 200
 """Names of files are cut to this many characters."""
 
 
@@ -54,13 +54,13 @@ class Upload(NamedTuple):
             raise InputError(f"{name}: expected it once, got it {len(values)} times")
         return values[0] if values else default
 
-    def whole(self, name: str, default: int, least: int, most: int) -> int:
+    def whole(self, name: str, default: int, least: int, largest: int) -> int:
         """A field that is a whole number."""
         text = self.one(name, str(default))
         digits = text.removeprefix("-")
-        sound = text.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS
-        if not sound or not least <= int(text) <= most:
-            raise InputError(f"{name}: expected a whole number from {least} to {most}, got {text[:40]!r}")
+        sound = text.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS
+        if not sound or not least <= int(text) <= largest:
+            raise InputError(f"{name}: expected a whole number from {least} to {largest}, got {text[:40]!r}")
         return int(text)
 
     def number(self, name: str, default: float) -> float:
@@ -79,13 +79,13 @@ class Upload(NamedTuple):
         return text == "true"
 
 
-async def read_upload(request: Request, fields: Sequence[str], *, most_photos: int, seconds: float) -> Upload:
+async def read_upload(request: Request, fields: Sequence[str], *, max_photos: int, seconds: float) -> Upload:
     """The photos (files called `photo`) and the fields of a request.
 
     Args:
         request: not yet read.
         fields: the names of fields that are known.
-        most_photos: how many photos it may hold.
+        max_photos: how many photos it may hold.
         seconds: how long it may take to arrive.
 
     Raises:
@@ -98,9 +98,9 @@ async def read_upload(request: Request, fields: Sequence[str], *, most_photos: i
     parser = _InMemory(
         request.headers,
         request.stream(),
-        max_files=most_photos,
-        max_fields=MOST_FIELDS,
-        max_part_size=MOST_FIELD_BYTES,
+        max_files=max_photos,
+        max_fields=MAX_FIELDS,
+        max_part_size=MAX_FIELD_BYTES,
     )
     try:
         async with asyncio.timeout(seconds):
@@ -128,9 +128,7 @@ async def _sorted_out(items: Sequence[tuple[str, str | UploadFile]], known: Sequ
     for name, value in items:
         if isinstance(value, UploadFile) and name == "photo":
             content = await value.read()
-            upload.photos.append(
-                Photo((value.filename or "")[:MOST_NAME] or f"photo {len(upload.photos) + 1}", content)
-            )
+            upload.photos.append(Photo((value.filename or "")[:MAX_NAME] or f"photo {len(upload.photos) + 1}", content))
         elif isinstance(value, str) and name in known:
             upload.fields.setdefault(name, []).append(value)
         else:

@@ -96,7 +96,7 @@ def remove_photos(
     *,
     labels: Sequence[str] = (),
     missing: bool = False,
-    most_missing: bool = False,
+    allow_most: bool = False,
 ) -> int:
     """Remove photos from an index; their files are not touched.
 
@@ -105,7 +105,7 @@ def remove_photos(
         photos: paths of photos, or of folders: all photos below.
         labels: fine labels, all photos of which go.
         missing: whether photos go whose file is not there any more.
-        most_missing: whether they go even if that is more than half of the photos, as when a disk is not mounted.
+        allow_most: whether they go even if that is more than half of the photos, as when a disk is not mounted.
 
     Returns:
         How many were removed.
@@ -127,7 +127,7 @@ def remove_photos(
         wanted = {identity for identity, place in places.items() if writer.segment(place).label(place.row) in named}
         if missing:
             gone = [identity for identity in places if not os.path.exists(identity[0])]
-            if 2 * len(gone) > len(places) and not most_missing:
+            if 2 * len(gone) > len(places) and not allow_most:
                 raise InputError(_most_are_missing(os.fspath(folder), gone[0][0], len(gone), len(places)))
             wanted.update(gone)
         for photo in photos:

@@ -19,7 +19,7 @@ from finegraph.workflows.search import PhotoHits, SearchResult
 
 SIDE = 300
 """Pixels of the longer side of a small picture."""
-_MOST_KINDS = 4
+_MAX_KINDS = 4
 _PAGE = Path(__file__).parents[1] / "search" / "page"
 
 
@@ -79,8 +79,8 @@ def _hit(hit: Hit) -> dict[str, Any]:
     return {
         "name": hit.label or (f"perhaps {hit.guess}" if hit.guess else "no label"),
         "kinds": [
-            *kinds[:_MOST_KINDS],
-            *([f"and {len(kinds) - _MOST_KINDS} more"] if len(kinds) > _MOST_KINDS else []),
+            *kinds[:_MAX_KINDS],
+            *([f"and {len(kinds) - _MAX_KINDS} more"] if len(kinds) > _MAX_KINDS else []),
         ],
         "meter": f"{min(max(hit.similarity, 0.0), 1.0):.3f}",
         "score": f"{hit.similarity:.2f}",

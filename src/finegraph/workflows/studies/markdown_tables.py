@@ -22,9 +22,9 @@ _TIME_TITLES = {
     "ms_forward": "Milliseconds of the last layer and the loss, forward, 128 photos",
     "ms_backward": "Milliseconds of the same, backward",
 }
-MOST_COLUMNS = 8
+MAX_COLUMNS = 8
 """How many kinds a table has room for; the files have them all."""
-MOST_BAD = 5
+MAX_BAD = 5
 """How many photos that could not be read are named; results.json has them all."""
 Row = dict[str, Any]
 
@@ -161,7 +161,7 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
     single = [kind for kind in about["data"]["kinds"] if not any(kind.startswith(f"{name}: ") for name in groups)]
     sets = about["data"]["sets"].values()
     single.sort(key=lambda kind: min(len(own) for own in sets if kind in own))  # those that the study is about first
-    shown = [*single, *groups][:MOST_COLUMNS]
+    shown = [*single, *groups][:MAX_COLUMNS]
     lines = []
     for name, own in by_method(row for row in rows if row["amount"] == amount).items():
         cells = {row["metric"]: row for row in own}
@@ -211,7 +211,7 @@ def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
         "",
         f"- photos: `{study.data}`, {data['train']:,} to draw from, {data['val']:,} to choose settings on; measured on "
         + ", ".join(f"{name} {count:,}" for name, count in sizes.items()),
-        f"- labels: {data['fine']:,} fine; " + (", ".join(kinds[:MOST_COLUMNS]) or "no kinds"),
+        f"- labels: {data['fine']:,} fine; " + (", ".join(kinds[:MAX_COLUMNS]) or "no kinds"),
         f"- network: {study.network}" + (f", second: {study.second_network}" if study.two_networks else "")
         + (f", {study.size} pixels" if study.size else "") + f"; tune = {study.tune}",
         f"- draws: {len(study.seeds)} of each amount"
@@ -230,8 +230,8 @@ def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
 
 def bad_photos_text(bad: Mapping[str, str]) -> str:
     """Which photos could not be read, in a sentence; of many the first few."""
-    few = "; ".join(f"{path}: {reason}" for path, reason in sorted(bad.items())[:MOST_BAD])
-    more = f"; and {len(bad) - MOST_BAD:,} more" if len(bad) > MOST_BAD else ""
+    few = "; ".join(f"{path}: {reason}" for path, reason in sorted(bad.items())[:MAX_BAD])
+    more = f"; and {len(bad) - MAX_BAD:,} more" if len(bad) > MAX_BAD else ""
     what = "1 photo could not be read and was" if len(bad) == 1 else f"{len(bad):,} photos could not be read and were"
     return f"{what} left out: {few}{more}"
 
