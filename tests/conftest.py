@@ -25,6 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 DRILLS = {
     "cli": ("completion", "interrupts", "process", "serve_command", "train_command", "menu_command", "study_command"),
+    "files": ("sealed_log_faults",),
     "labelling": ("damage", "store_faults"),
     "nn": ("in_torch",),
     "search": ("index_faults",),

@@ -40,11 +40,11 @@ def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{target.name}.{secrets.token_hex(8)}.saving")
     with contextlib.ExitStack() as stack:
-        with _locked(target.parent):  # nobody takes the folder for rubbish before it is locked itself
+        with locked_folder(target.parent):  # nobody takes the folder for rubbish before it is locked itself
             _sweep(target)
             new.mkdir()
             stack.callback(shutil.rmtree, new, ignore_errors=True)  # by then the old folder, or what a failure left
-            stack.enter_context(_locked(new))
+            stack.enter_context(locked_folder(new))
         for name, data in files.items():
             _write(new / name, data)
         _sync(new)
@@ -55,7 +55,7 @@ def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
 def remove_leftovers(target: Path) -> None:
     """Remove what savings of a folder left that were killed; one that is under way is left alone."""
     if target.parent.is_dir():
-        with _locked(target.parent):
+        with locked_folder(target.parent):
             _sweep(target)
 
 
@@ -121,14 +121,14 @@ def _is_left(folder: Path) -> bool:
     if fcntl is None:
         return time.time() - folder.stat(follow_symlinks=False).st_mtime > LEFT_OVER
     try:
-        with _locked(folder, wait=False):
+        with locked_folder(folder, wait=False):
             return True
     except BlockingIOError:
         return False
 
 
 @contextlib.contextmanager
-def _locked(folder: Path, wait: bool = True) -> Iterator[None]:
+def locked_folder(folder: Path, wait: bool = True) -> Iterator[None]:
     """Hold the lock of a folder, where the system has such locks.
 
     Raises:
