@@ -11,7 +11,7 @@ from finegraph.data.images import read_image
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import ImageFileError, InputError, UnknownNameError
 from finegraph.graph import LabelGraph
-from finegraph.inference.loss.targets import FROM_FINE
+from finegraph.inference.loss.joint_loss import FROM_FINE
 
 SETTINGS = ViewSettings(resize=32, size=24)
 GRAPH = LabelGraph.from_table(

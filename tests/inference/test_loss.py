@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError, TargetError, UnknownNameError
-from finegraph.inference.loss.targets import FROM_FINE
+from finegraph.inference.loss.joint_loss import FROM_FINE
 from finegraph.inference.sums.graph_tensors import GraphTensors
 
 GRAPH = fg.LabelGraph.from_table(

@@ -163,7 +163,7 @@ class TestAnswers:
         sure = posterior.given(restaurant=["B", None], fine=[{"mapo tofu @ B": 1.0, "kung pao @ B": 1e-9}, None])
         assert sure.answer(risk=0.25)[0] == (None, "mapo tofu @ B", pytest.approx(1.0), 1)
         assert sure.answer(risk=0.25)[1] == (None, "kung pao @ B", pytest.approx(0.8), 1)
-        kinds = {kind.name: kind.compatible(~sure.log_probs().isneginf()).tolist() for kind in sure.tensors.each()}
+        kinds = {kind.name: kind.compatible(~sure.log_probs().isneginf()).tolist() for kind in sure.tensors.kinds}
         assert kinds == {"dish": [[1, 1], [2, 1]], "restaurant": [[0, 2], [1, 2]], "tofu": [[1, 1], [1, 2]]}
 
     def test_entropy(self, posterior):
@@ -218,7 +218,7 @@ class TestExplanation:
         log_probs = posterior.log_probs()[0]
         assert explanation.log_odds == pytest.approx((log_probs[0] - log_probs[1]).item())
         several = {part.source for part in explanation.parts if part.several}
-        assert several == {kind.name for kind in posterior.tensors.each() if not kind.plain} != set()
+        assert several == {kind.name for kind in posterior.tensors.kinds if not kind.plain} != set()
 
     def test_what_cannot_be_explained_is_refused(self, posterior):
         with pytest.raises(ShapeError, match="first names 1 fine labels for 2 samples"):

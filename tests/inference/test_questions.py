@@ -79,8 +79,8 @@ def test_float32_is_no_noise():
 def test_many_samples_are_taken_in_parts(monkeypatch):
     posterior = fg.Posterior(GRAPH, torch.randn(7, 4, dtype=torch.float64))
     whole = posterior.questions(4)
-    monkeypatch.setattr("finegraph.inference.questions.MAX_TOGETHER", 40)
-    assert marginals.AllMembers(GRAPH).size < 40  # so there are at least two parts
+    monkeypatch.setattr("finegraph.inference.answers.MAX_TOGETHER", 40)
+    assert marginals.GroupMembers(GRAPH).size < 40  # so there are at least two parts
     assert posterior.questions(4) == whole
     assert fg.Posterior(GRAPH, torch.zeros(0, 4)).questions() == []
 

@@ -19,8 +19,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.evaluation.relations import Indices
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.inference.questions import NO_GAIN
-from finegraph.inference.statements import rounding_of
+from finegraph.inference.answers import NO_GAIN, rounding_of
 from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000

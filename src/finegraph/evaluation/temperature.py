@@ -108,7 +108,7 @@ def _negative_log_likelihoods(
     """The sum over photos of minus the log probability of the true fine label, at each temperature."""
     place = fine.clamp_min(0).repeat_interleave(views).unsqueeze(1)
     # Where each row has one parent per kind, joint scores are linear in the scores and need not be summed again.
-    linear = posterior.coarse_scores is None or all(kind.plain for kind in posterior.tensors.each())
+    linear = posterior.coarse_scores is None or all(kind.plain for kind in posterior.tensors.kinds)
     scores = posterior.joint_scores().scores if linear else None
     sums = []
     for temperature in temperatures.tolist():

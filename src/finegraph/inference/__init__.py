@@ -1,6 +1,7 @@
-"""Exact inference over a label graph: the posterior, the fast loss and the weight prior."""
+"""Exact inference over a label graph: the posterior and the fast loss."""
 
-from finegraph.inference.answers import Answer, Explanation, Part, Question, Statement
+from finegraph.inference.answers import Answer, Question, Statement
+from finegraph.inference.explanations import Explanation, Part
 from finegraph.inference.loss import joint_loss
 from finegraph.inference.posterior import JointSample, JointTable, Posterior
 

@@ -33,6 +33,13 @@ FINE = "fine"
 """The name under which evidence on the fine label itself is given; no kind may be called so."""
 
 
+def merged_evidence(evidence: Mapping[str, object] | None, kinds: Mapping[str, object]) -> dict[str, object]:
+    """Evidence from a mapping and from keyword arguments."""
+    if evidence and (twice := set(evidence) & set(kinds)):
+        raise EvidenceError(f"evidence on {sorted(twice)[0]!r} is given twice")
+    return {**(evidence or {}), **kinds}
+
+
 def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> Float[Tensor, "_ label"]:
     """The evidence on one kind as log likelihoods in float64: one row, or one per sample.
 
@@ -87,6 +94,15 @@ def evidence_log_prob(
         terms = terms + kind.group_likelihoods(relative, own).index_select(1, kind.group)
     # Sums of probabilities may come out above 1 by rounding.
     return torch.logsumexp(terms, dim=1).clamp_max(0.0)
+
+
+def evidence_in_words(evidence: Mapping[str, object]) -> str:
+    """Evidence as short text for a message."""
+    parts = []
+    for name, value in evidence.items():
+        text = repr(value) if isinstance(value, str | bool | set | frozenset) else f"a {type(value).__name__}"
+        parts.append(f"{name} is {text[:60]}")
+    return ", ".join(parts)
 
 
 def _one(kind: str, value: object, labels: Sequence[str], index: Callable[..., int]) -> Float[Tensor, " label"]:

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.inference.constants import Constants, shared
+from finegraph.inference.numerics import Constants, shared_constants
 from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_TOGETHER = 1 << 22
@@ -30,7 +30,7 @@ class Marginals(NamedTuple):
     coarse: Float[Tensor, "batch coarse"]
 
 
-class AllMembers(Constants):
+class GroupMembers(Constants):
     """The fine labels of each group of each kind.
 
     Attributes:
@@ -41,7 +41,7 @@ class AllMembers(Constants):
 
     def __init__(self, graph: LabelGraph) -> None:
         super().__init__()
-        kinds = graph_tensors(graph).each()
+        kinds = graph_tensors(graph).kinds
         by_width: dict[int, list[Tensor]] = {}
         places: dict[int, list[Tensor]] = {}
         start = 0
@@ -94,7 +94,7 @@ def coarse_log_probs(
         fine: the log probabilities of the fine labels.
         scores: the coarse scores with the evidence, in the precision of `fine` or in a wider one; None for all 0.
     """
-    members, kinds = shared(AllMembers, graph, fine.device), graph_tensors(graph, fine.device).each()
+    members, kinds = shared_constants(GroupMembers, graph, fine.device), graph_tensors(graph, fine.device).kinds
     with torch.no_grad():
         step = max(1, MAX_TOGETHER // members.size)
         parts = [members.logsumexp(fine[start : start + step]) for start in range(0, max(1, len(fine)), step)]

@@ -24,15 +24,22 @@ from torch.utils import _pytree as pytree
 from finegraph.errors import EvidenceError, InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
-from finegraph.inference.answers import Answer, Explanation, Question, Statement
-from finegraph.inference.evidence import evidence_log_prob, log_likelihood
-from finegraph.inference.explain import PosteriorParts, explain
-from finegraph.inference.finite import SAMPLE, refuse_nan
+from finegraph.inference.answers import (
+    Answer,
+    Effects,
+    Question,
+    Statement,
+    best_questions,
+    expected_effects,
+    rounding_of,
+    sure_statements,
+)
+from finegraph.inference.evidence import evidence_in_words, evidence_log_prob, log_likelihood, merged_evidence
+from finegraph.inference.explanations import Explanation, PosteriorParts, explain
 from finegraph.inference.marginals import Marginals, coarse_log_probs
-from finegraph.inference.numerics import wide
-from finegraph.inference.questions import Effects, best_questions, expected_effects
-from finegraph.inference.statements import rounding_of, sure_statements
+from finegraph.inference.numerics import SAMPLE, at_least_float32, refuse_nan
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
+from finegraph.inference.sums.kind_tensors import KindTensors
 
 MAX_STATES = 1_000_000
 """The number of states that `enumerate_joint` lists at most."""
@@ -152,20 +159,27 @@ class Posterior:
         self,
     ) -> tuple[Float[Tensor, "batch fine"], Float[Tensor, "batch coarse"] | None]:
         """The fine and the coarse scores with the evidence added; None if all coarse scores are 0."""
-        return self._fine_scores(), self._kind_scores()
+        return self._fine_with_evidence(), self._coarse_with_evidence()
 
-    def _fine_scores(self) -> Float[Tensor, "batch fine"]:
+    def _fine_with_evidence(self) -> Float[Tensor, "batch fine"]:
         if self.evidence is None:
             return self.fine_scores
-        return wide(self.fine_scores) + self.evidence[:, : len(self.graph)].to(wide(self.fine_scores).dtype)
+        scores = at_least_float32(self.fine_scores)
+        return scores + self.evidence[:, : len(self.graph)].to(scores.dtype)
 
-    def _kind_scores(self) -> Float[Tensor, "batch coarse"] | None:
+    def _coarse_with_evidence(self) -> Float[Tensor, "batch coarse"] | None:
         if self.evidence is None:
             return self.coarse_scores
-        evidence = self.evidence[:, len(self.graph) :]
-        if self.coarse_scores is None:
-            return evidence.to(wide(self.fine_scores).dtype)
-        return wide(self.coarse_scores) + evidence.to(wide(self.coarse_scores).dtype)
+        scores = at_least_float32(self.fine_scores if self.coarse_scores is None else self.coarse_scores)
+        evidence = self.evidence[:, len(self.graph) :].to(scores.dtype)
+        return evidence if self.coarse_scores is None else scores + evidence
+
+    def _label_scores(self, kind: KindTensors) -> Float[Tensor, "batch label"]:
+        """The scores of the labels of a kind, with the evidence."""
+        scores = self._coarse_with_evidence()
+        if scores is None:
+            return at_least_float32(self.fine_scores).new_zeros(len(self), kind.label_count)
+        return at_least_float32(scores[:, kind.columns])
 
     # ---- probabilities ----------------------------------------------------------------------------------------------
 
@@ -177,8 +191,8 @@ class Posterior:
     def kind_log_probs(self, kind: str, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch label"]:
         """`log_probs(kind)` from the log probabilities of the fine labels, if already computed."""
         tensors = self.tensors.kind(kind)
-        scores = self._kind_scores()
-        own = None if scores is None else wide(scores[:, tensors.columns]).to(fine.dtype)
+        scores = self._coarse_with_evidence()
+        own = None if scores is None else at_least_float32(scores[:, tensors.columns]).to(fine.dtype)
         return tensors.label_log_probs(tensors.members.logsumexp(fine), own)
 
     def marginals(self, name_of: Callable[[int], str] = SAMPLE) -> Marginals:
@@ -195,8 +209,9 @@ class Posterior:
         with torch.no_grad():
             fine = self.log_probs()
             refuse_nan(fine, name_of)
-            scores = self._kind_scores()
-            return Marginals(fine, coarse_log_probs(self.graph, fine, None if scores is None else wide(scores)))
+            scores = self._coarse_with_evidence()
+            scores = None if scores is None else at_least_float32(scores)
+            return Marginals(fine, coarse_log_probs(self.graph, fine, scores))
 
     def unknown_share(self, kind: str) -> Float[Tensor, "batch label"]:
         """How much of the probability of each label of a kind rests on unknown cells, from 0 to 1.
@@ -229,7 +244,7 @@ class Posterior:
                 tensor of likelihoods (soft evidence); None for nothing known; or a list with one of these per sample.
             **kinds: the same, for kinds whose names are Python names.
         """
-        both = _merged(evidence, kinds)
+        both = merged_evidence(evidence, kinds)
         likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
         fine = len(self.graph)
         added = torch.zeros(len(self), fine + self.tensors.coarse_count, dtype=torch.float64)
@@ -242,9 +257,10 @@ class Posterior:
         result = Posterior(self.graph, self.fine_scores, self.coarse_scores, evidence=added, tensors=self.tensors)
         impossible = result.joint_scores().scores.detach().amax(dim=1).isneginf()
         if bool(impossible.any()):
+            sample, words = int(impossible.nonzero()[0]), evidence_in_words(both)
             raise EvidenceError(
-                f"the evidence has probability 0 for sample {int(impossible.nonzero()[0])} ({_in_words(both)}): no "
-                "fine label of the graph agrees with it; correct the evidence, or the graph"
+                f"the evidence has probability 0 for sample {sample} ({words}): "
+                "no fine label of the graph agrees with it; correct the evidence, or the graph"
             )
         return result
 
@@ -260,9 +276,9 @@ class Posterior:
                 of the kind, so that a common factor changes nothing; None for nothing known has probability 1.
             **kinds: the same, for kinds whose names are Python names.
         """
-        both = _merged(evidence, kinds)
+        both = merged_evidence(evidence, kinds)
         likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
-        return evidence_log_prob(self.tensors, self.log_probs(), self._kind_scores(), likelihoods)
+        return evidence_log_prob(self.tensors, self.log_probs(), self._coarse_with_evidence(), likelihoods)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -312,7 +328,7 @@ class Posterior:
             scores = self.joint_scores().scores
             fine = torch.log_softmax(scores.double(), dim=1)
             refuse_nan(fine)
-            return expected_effects(self.tensors, fine, self._kind_scores(), risk + rounding_of(scores.dtype))
+            return expected_effects(self.tensors, fine, self._coarse_with_evidence(), risk + rounding_of(scores.dtype))
 
     def _labels(self, kind: str | None) -> tuple[str, ...]:
         return self.graph.fine if kind is None else self.graph.labels(kind)
@@ -345,13 +361,10 @@ class Posterior:
             probs = self.probs()
             refuse_nan(probs)
             fine = torch.multinomial(probs, draws, replacement=True, generator=generator).t()
-            scores = self._kind_scores()
-            kinds = {}
-            for kind in self.tensors.each():
-                own = wide(self.fine_scores).new_zeros(len(self), kind.label_count)
-                if scores is not None:
-                    own = wide(scores[:, kind.columns])
-                kinds[kind.name] = kind.sample_labels(kind.group[fine], own, generator)
+            kinds = {
+                kind.name: kind.sample_labels(kind.group[fine], self._label_scores(kind), generator)
+                for kind in self.tensors.kinds
+            }
         return JointSample(fine, kinds)
 
     def enumerate_joint(self) -> JointTable:
@@ -359,14 +372,8 @@ class Posterior:
         with torch.no_grad():
             states = torch.arange(len(self.graph), device=self.fine_scores.device).unsqueeze(1)
             log_probs = self.log_probs()
-            scores = self._kind_scores()
-            for kind in self.tensors.each():
-                own = (
-                    log_probs.new_zeros(len(self), kind.label_count)
-                    if scores is None
-                    else wide(scores[:, kind.columns])
-                )
-                row, label, given = kind.choices(states[:, 0], own)
+            for kind in self.tensors.kinds:
+                row, label, given = kind.choices(states[:, 0], self._label_scores(kind))
                 if len(row) > MAX_STATES:
                     raise InputError(f"the joint has over {MAX_STATES:,} states, too many to list; ask for marginals")
                 states = torch.cat([states[row], label.unsqueeze(1)], dim=1)
@@ -396,8 +403,8 @@ class Posterior:
         """
         if not 0.0 < temperature < float("inf"):
             raise InputError(f"temperature: expected a finite number above 0, got {temperature!r}")
-        coarse = None if self.coarse_scores is None else wide(self.coarse_scores) / temperature
-        fine = wide(self.fine_scores) / temperature
+        coarse = None if self.coarse_scores is None else at_least_float32(self.coarse_scores) / temperature
+        fine = at_least_float32(self.fine_scores) / temperature
         return Posterior(self.graph, fine, coarse, evidence=self.evidence, tensors=self.tensors)
 
     def mean_views(self, views: int) -> Posterior:
@@ -412,10 +419,10 @@ class Posterior:
             raise EvidenceError("mean_views: average the views first, then give the evidence")
         log_probs = self.log_probs().reshape(-1, views, len(self.graph))
         fine = torch.logsumexp(log_probs, dim=1) - torch.tensor(float(views)).log().item()
-        if self.coarse_scores is None or all(kind.plain for kind in self.tensors.each()):
+        if self.coarse_scores is None or all(kind.plain for kind in self.tensors.kinds):
             return Posterior(self.graph, fine, tensors=self.tensors)
-        coarse = wide(self.coarse_scores).reshape(len(fine), views, -1).mean(dim=1).to(fine.dtype)
-        for kind in self.tensors.each():
+        coarse = at_least_float32(self.coarse_scores).reshape(len(fine), views, -1).mean(dim=1).to(fine.dtype)
+        for kind in self.tensors.kinds:
             if kind.plain:
                 coarse[:, kind.columns] = 0.0
             else:
@@ -426,13 +433,6 @@ class Posterior:
 def _check_risk(what: str, risk: float) -> None:
     if not 0.0 <= risk < 1.0:
         raise InputError(f"{what}: risk must be at least 0 and below 1, got {risk}")
-
-
-def _merged(evidence: Mapping[str, object] | None, kinds: Mapping[str, object]) -> dict[str, object]:
-    """Evidence from a mapping and from keywords."""
-    if evidence and (twice := set(evidence) & set(kinds)):
-        raise EvidenceError(f"evidence on {sorted(twice)[0]!r} is given twice")
-    return {**(evidence or {}), **kinds}
 
 
 def _side_by_side(
@@ -450,15 +450,6 @@ def _side_by_side(
         for name in graph.kinds
     ]
     return torch.cat(parts, dim=1)
-
-
-def _in_words(evidence: Mapping[str, object]) -> str:
-    """Evidence as short text for a message."""
-    parts = []
-    for name, value in evidence.items():
-        text = repr(value) if isinstance(value, str | bool | set | frozenset) else f"a {type(value).__name__}"
-        parts.append(f"{name} is {text[:60]}")
-    return ", ".join(parts)
 
 
 def _flatten(posterior: Posterior) -> tuple[list[Any], LabelGraph]:

@@ -1,7 +1,7 @@
 """Weights for fine labels that a head was not trained with.
 
 Fine and coarse weights together give each fine label its joint weight, W_i + sum_j W^j[parent_j(i)]. Only these are
-identifiable, so what a kind's label contributes is read off them with the minimum-norm split of `inference/split.py`: a
+identifiable, so the minimum-norm split of `inference/explanations.py` reads what a kind's label contributes off them: a
 constant, a part per fine label, and a part per coarse label. A new fine label gets the constant and the parts of its
 parents, and no part of its own: the best linear guess from its relatives. Labels known by name keep their weights.
 """
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from finegraph.errors import GraphMismatchError
 from finegraph.graph import LabelGraph
-from finegraph.inference.explain import links_of
-from finegraph.inference.split import Links, minimum_norm_split
+from finegraph.inference.explanations import Links, links_of, minimum_norm_split
 
 
 class ExtendedWeights(NamedTuple):

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.inference.constants import CPU
-from finegraph.inference.prior import LaplacianEdges, laplacian, laplacian_edges
+from finegraph.inference.numerics import CPU
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.nn.extending import extended_weights
+from finegraph.nn.prior import LaplacianEdges, laplacian, laplacian_edges
 
 CoarseFeatures = Tensor | Mapping[str, Tensor] | None
 
@@ -263,7 +263,7 @@ class BipartiteHead(Head):
         A two-feature head folds to one over both features side by side: call it with `torch.cat([x, coarse_x], 1)`.
         Kinds with several or unknown parents have no linear form and cannot be folded.
         """
-        for kind in self.tensors.each():
+        for kind in self.tensors.kinds:
             if not kind.plain:
                 raise SeveralParentsError(
                     f"kind {kind.name!r} has fine labels with several or unknown parents, so this head is no linear "

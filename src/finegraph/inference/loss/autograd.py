@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.inference.loss.formulas import Gradients, Wanted, loss_and_gradients
-from finegraph.inference.numerics import first_derivatives_only, full_precision, wide
+from finegraph.inference.numerics import at_least_float32, refuse_second_derivatives, without_autocast
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
 from finegraph.inference.sums.targets import Targets
 
@@ -64,7 +64,7 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        first_derivatives_only()
+        refuse_second_derivatives()
         fine, coarse = ctx.saved_tensors
         found: Gradients | None = ctx.found
         if found is None:
@@ -96,10 +96,10 @@ def _whole_batch(
     wanted: Wanted,
 ) -> tuple[Float[Tensor, "*batch"], Gradients]:
     """The loss and its gradients, in chunks of samples if the batch is large."""
-    fine, coarse = wide(fine), None if coarse is None else wide(coarse)
+    fine, coarse = at_least_float32(fine), None if coarse is None else at_least_float32(coarse)
     batch, dtype = len(fine), tables.dtype_of(fine, coarse)
     max_samples = tables.max_samples(coarse is not None, dtype)
-    with full_precision(fine.device):
+    with without_autocast(fine.device):
         if max_samples is None or batch <= max_samples:
             return loss_and_gradients(tables.start(coarse, batch, dtype), fine, targets, wanted)
         memory = Gradients(

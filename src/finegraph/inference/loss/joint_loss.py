@@ -10,18 +10,24 @@ which nothing was observed contributes 0. Time and memory are a few times those 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from finegraph.errors import InputError, ShapeError
+from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
+from finegraph.graph import LabelGraph
 from finegraph.inference.loss.autograd import compiled_loss, differentiable_loss
-from finegraph.inference.loss.targets import KindWeights, batch_targets, check_types, photo_labels, weight_of_kinds
 from finegraph.inference.posterior import Posterior
+from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
+from finegraph.inference.sums.targets import Targets
 
 Reduction = Literal["mean", "sum", "none"]
+KindWeights = float | Mapping[str, float] | None
+
+FROM_FINE = -2
+"""In place of a label of a kind: what the graph says of the sample's fine label."""
 
 
 def joint_loss(
@@ -55,8 +61,8 @@ def joint_loss(
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     graph, tensors, kind_targets = posterior.graph, posterior.tensors, kind_targets or {}
-    weights = weight_of_kinds(graph, kind_weights)
-    check_types(graph, target, kind_targets)
+    weights = _weights_of_kinds(graph, kind_weights)
+    _check_types(graph, target, kind_targets)
     if target is not None and target.dtype == torch.bool:
         return _set_loss(posterior, target, kind_targets, weights, reduction, ignore_index)
     fine, coarse = posterior.scores_with_evidence()
@@ -64,7 +70,7 @@ def joint_loss(
     batch, dtype = len(posterior), tables.dtype_of(fine, coarse)
     if target is None:
         target = torch.full((batch,), ignore_index, device=fine.device)
-    targets, observed = batch_targets(tensors, tables, target, kind_targets, weights, ignore_index, batch, dtype)
+    targets, observed = _batch_targets(tensors, tables, target, kind_targets, weights, ignore_index, batch, dtype)
     divisor = _divisor(reduction, batch, observed)
     if torch.compiler.is_compiling():
         return compiled_loss(tensors, fine, coarse, targets, divisor)
@@ -94,10 +100,10 @@ def _set_loss(
         raise ShapeError(f"target: expected a mask of shape {tuple(log_probs.shape)}, got {tuple(target.shape)}")
     observed = target.any(dim=1)
     loss = -_log_sum(log_probs, target)
-    for kind in tensors.each():
+    for kind in tensors.kinds:
         union = kind.union_of_parents(target)
         if kind.name in kind_targets:
-            labels = photo_labels(tensors, kind.name, kind_targets[kind.name], len(loss), ignore_index)
+            labels = _photo_labels(tensors, kind.name, kind_targets[kind.name], len(loss), ignore_index)
             one = torch.nn.functional.one_hot(labels.label, kind.label_count).bool()
             union = (one & labels.seen.unsqueeze(1)) | (union & labels.from_fine.unsqueeze(1))
             observed = observed | labels.seen
@@ -115,3 +121,169 @@ def _log_sum(log_probs: Float[Tensor, "batch label"], mask: Bool[Tensor, "batch 
     # Sets that say nothing, or are impossible, are replaced before the logarithm, so that no NaN enters the gradient.
     total = torch.logsumexp(torch.where(possible.unsqueeze(1), terms, 0.0), dim=1)
     return torch.where(possible, total, torch.where(some, -torch.inf, 0.0))
+
+
+class _PhotoLabels(NamedTuple):
+    """The labels of one kind that were seen on photos.
+
+    Attributes:
+        label: the label; any one where none was seen.
+        seen: which samples have one.
+        from_fine: which samples have what the graph says of their fine label.
+    """
+
+    label: Int[Tensor, " batch"]
+    seen: Bool[Tensor, " batch"]
+    from_fine: Bool[Tensor, " batch"]
+
+
+def _check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, object] | None) -> None:
+    """Raise if targets are no tensors, or are for kinds that the graph does not have."""
+    if target is not None and not isinstance(target, Tensor):
+        raise TargetError(f"target: expected a tensor of label indices, got {type(target).__name__}")
+    for name, labels in (kind_targets or {}).items():
+        graph.kind(name)
+        if not isinstance(labels, Tensor):
+            raise TargetError(
+                f"kind_targets[{name!r}]: expected a tensor of label indices, got {type(labels).__name__}"
+            )
+
+
+def _weights_of_kinds(graph: LabelGraph, kind_weights: KindWeights) -> list[float] | None:
+    """One weight per kind, or None if all are 1."""
+    if kind_weights is None:
+        return None
+    if isinstance(kind_weights, Mapping):
+        for name in kind_weights:
+            if name not in graph.kinds:
+                raise unknown_name("kind", name, graph.kinds, "in kind_weights")
+        weights = [float(kind_weights.get(name, 1.0)) for name in graph.kinds]
+    else:
+        weights = [float(kind_weights)] * len(graph.kinds)
+    for name, weight in zip(graph.kinds, weights, strict=True):
+        if not 0.0 <= weight < float("inf"):
+            raise InputError(f"the weight of kind {name!r} must be a finite number of at least 0, got {weight}")
+    return weights
+
+
+def _batch_targets(
+    tensors: GraphTensors,
+    tables: SumTables,
+    target: Int[Tensor, " batch"],
+    kind_targets: Mapping[str, Int[Tensor, " batch"]],
+    kind_weights: list[float] | None,
+    ignore_index: int,
+    batch: int,
+    dtype: torch.dtype,
+) -> tuple[Targets, Bool[Tensor, " batch"] | None]:
+    """The targets of a batch, and which samples have anything observed (None: all).
+
+    Args:
+        tensors: the graph.
+        tables: how to sum over it.
+        target: the fine label of each sample.
+        kind_targets: for some kinds the label seen on each photo.
+        kind_weights: one weight per kind; None if all are 1.
+        ignore_index: marks what was not observed.
+        batch: how many samples there are.
+        dtype: the number format of the weights.
+    """
+    complete = _check_labels("target", target, batch, len(tensors.graph), ignore_index)
+    observed = None if complete else target != ignore_index
+    fine = (target if observed is None else target.masked_fill(~observed, 0)).long()
+    targets = tables.targets.of_batch(fine, weighted=not complete or bool(kind_targets))
+    if targets.weight is not None:
+        weight = targets.weight.to(dtype)
+        targets = targets._replace(weight=weight if observed is None else weight * observed.unsqueeze(1))
+    for name, labels in kind_targets.items():
+        found = _photo_labels(tensors, name, labels, batch, ignore_index)
+        _put_photo_labels(tensors, tables, name, found, targets)
+        observed = None if observed is None else observed | found.seen
+    return targets if kind_weights is None else _times_kind_weights(targets, kind_weights, dtype), observed
+
+
+def _photo_labels(
+    tensors: GraphTensors, name: str, labels: Int[Tensor, " batch"], batch: int, ignore_index: int
+) -> _PhotoLabels:
+    """The labels of one kind that were seen on photos, checked."""
+    count = tensors.kind(name).label_count
+    _check_labels(f"kind_targets[{name!r}]", labels, batch, count, ignore_index, may_be_from_fine=True)
+    from_fine = (labels == FROM_FINE) & (labels != ignore_index)
+    seen = (labels != ignore_index) & ~from_fine
+    label = labels.masked_fill(~seen, 0).long()
+    _check_possible(tensors, name, label, seen)
+    return _PhotoLabels(label, seen, from_fine)
+
+
+def _put_photo_labels(
+    tensors: GraphTensors, tables: SumTables, name: str, labels: _PhotoLabels, targets: Targets
+) -> None:
+    """Put the labels seen on photos in place of what the graph says, in the targets of a kind."""
+    assert targets.weight is not None
+    kind = tensors.kind(name)
+    places = targets.places_of(kind.number)
+    weight = targets.weight[:, 1 + places.start : 1 + places.stop]
+    seen = labels.seen.to(weight.dtype)
+    weight.mul_(labels.from_fine.to(weight.dtype).unsqueeze(1))
+    if kind.number in tables.targets.label_kinds:
+        weight.scatter_add_(1, labels.label.unsqueeze(1), seen.unsqueeze(1))
+        return
+    weight[:, 0] += seen
+    column = targets.column[:, places.start]
+    targets.column[:, places.start] = torch.where(labels.seen, kind.columns.start + labels.label, column)
+
+
+def _times_kind_weights(targets: Targets, kind_weights: list[float], dtype: torch.dtype) -> Targets:
+    """Targets with the weights of their kinds."""
+    factors = [1.0, *(kind_weights[kind] for kind in targets.kind)]
+    row: Float[Tensor, "1 term"] = torch.tensor([factors], dtype=dtype, device=targets.fine.device)
+    return targets._replace(weight=row if targets.weight is None else targets.weight * row)
+
+
+def _check_labels(
+    what: str,
+    target: Tensor,
+    batch: int,
+    count: int,
+    ignore_index: int,
+    may_be_from_fine: bool = False,
+) -> bool:
+    """Raise if a target tensor has the wrong shape or type, or a value outside the graph.
+
+    Returns:
+        Whether all labels are known to be observed.
+    """
+    if target.shape != (batch,):
+        raise ShapeError(f"{what}: expected one label per sample, shape ({batch},), got {tuple(target.shape)}")
+    if target.dtype.is_floating_point or target.dtype == torch.bool or target.is_complex():
+        raise TargetError(f"{what}: expected label indices (whole numbers), got {target.dtype}")
+    if torch.compiler.is_compiling() or target.device.type != "cpu" or batch == 0:
+        return False
+    if may_be_from_fine:
+        target = target.masked_fill(target == FROM_FINE, ignore_index)
+    low, high = (value.item() for value in torch.aminmax(target))
+    if low >= 0 and high < count and not low <= ignore_index <= high:
+        return True
+    wrong = ((target < 0) | (target >= count)) & (target != ignore_index)
+    if wrong.any():
+        sample = int(wrong.nonzero()[0])
+        raise TargetError(
+            f"{what}: sample {sample} has label {int(target[sample])}, expected 0 to {count - 1}, "
+            f"or {ignore_index} where it was not observed"
+        )
+    return False
+
+
+def _check_possible(
+    tensors: GraphTensors, name: str, labels: Int[Tensor, " batch"], seen: Bool[Tensor, " batch"]
+) -> None:
+    """Raise if a label seen on a photo is one that no fine label can have."""
+    if torch.compiler.is_compiling() or labels.device.type != "cpu":
+        return
+    impossible = seen & ~tensors.kind(name).possible[labels]
+    if bool(impossible.any()):
+        label = tensors.graph.labels(name)[int(labels[impossible][0])]
+        raise TargetError(
+            f"kind_targets[{name!r}]: no fine label of the graph can have the label {label!r}: its probability is 0; "
+            "correct the label, or link it in the graph (see LabelGraph.with_image_labels)"
+        )

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.constants import Constants
+from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.interface import GroupedSums, largest_size, top_score
 from finegraph.inference.sums.layout import GroupLayout, KindGroups
 from finegraph.inference.sums.strategy import Strategy, choose_columns
@@ -42,15 +42,15 @@ class ListedKind(Constants):
         self.first_column = int(kind.columns[0])
         labels = kind.sizes[: kind.label_count]
         starts = np.cumsum(kind.sizes) - kind.sizes
-        self.keep({"group": kind.columns[kind.group], "local_group": kind.group, "columns": kind.columns})
-        self.keep({"order": kind.order, "starts": starts, "sizes": kind.sizes})
+        self.store_arrays({"group": kind.columns[kind.group], "local_group": kind.group, "columns": kind.columns})
+        self.store_arrays({"order": kind.order, "starts": starts, "sizes": kind.sizes})
         width = int(labels.max())
         self.padded = self.label_count * width <= max_padding * len(kind.group)
         if self.padded:
             step = np.arange(width)
             position = np.minimum(starts[: self.label_count, None] + step, len(kind.order) - 1)
             valid = (step < labels[:, None]).astype(np.float32)
-            self.keep({"padded_children": kind.order[position], "padded_valid": valid})
+            self.store_arrays({"padded_children": kind.order[position], "padded_valid": valid})
 
     def children(
         self, label: Int[Tensor, " batch"]
@@ -111,7 +111,7 @@ class ColumnTables(Constants):
         matrix = np.zeros((len(columns), self.block_count), np.float32)
         for start, kind in zip(starts, dense, strict=False):
             matrix[start + kind.group, block] = 1.0
-        self.keep({"matrix": matrix, "dense_columns": columns})
+        self.store_arrays({"matrix": matrix, "dense_columns": columns})
         self._keep_places(columns)
         self._divided: dict[tuple[int, ...], _DividedTargets] = {}
 
@@ -121,7 +121,7 @@ class ColumnTables(Constants):
         place = np.full(self.group_count, -1, np.int64)
         place[column] = np.arange(len(column))
         self.place_count = len(column)
-        self.keep({"place": place})
+        self.store_arrays({"place": place})
 
     def divide_targets(self, kinds: tuple[int, ...]) -> _DividedTargets:
         """Divide targets, of which `kinds` has the number of the kind of each."""

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.constants import Constants
+from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.by_columns import ColumnTables
 from finegraph.inference.sums.interface import ROUNDING, GroupedSums, largest_size, top_score
 from finegraph.inference.sums.layout import GroupLayout, KindGroups, composites_of
@@ -65,7 +65,7 @@ class _RowLists(Constants):
             piece_sizes[last] = (sizes - (counts - 1) * length)[sizes > 0]
             self.pieces = _RowLists(item, piece_sizes, strategy)
             item, sizes = np.arange(len(piece_sizes)), counts
-        self.keep({"item": item.astype(np.int32), "start": (np.cumsum(sizes) - sizes).astype(np.int32)})
+        self.store_arrays({"item": item.astype(np.int32), "start": (np.cumsum(sizes) - sizes).astype(np.int32)})
 
     def sums(self, rows: Float[Tensor, "row batch"]) -> Float[Tensor, "list batch"]:
         """The sum of the rows of each list; 0 for an empty one."""

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.graph import Kind
-from finegraph.inference.constants import Constants
+from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.interface import GraphSums, GroupedSums
 from finegraph.inference.sums.targets import KindColumns, Targets
 
@@ -62,7 +62,7 @@ class WeightStack(Constants):
             columns[place] = start
             columns[place, : len(kind.labels)] += np.arange(len(kind.labels))
             weight[:, place, : len(kind.labels)] = _filled(kind)
-        self.keep({"columns": columns, "weight": weight.transpose(1, 2, 0)})
+        self.store_arrays({"columns": columns, "weight": weight.transpose(1, 2, 0)})
 
     @property
     def target_count(self) -> int:

@@ -20,8 +20,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
-from finegraph.inference.constants import CPU, Constants, shared
-from finegraph.inference.numerics import first_derivatives_only, full_precision, wide
+from finegraph.inference.numerics import (
+    CPU,
+    Constants,
+    at_least_float32,
+    refuse_second_derivatives,
+    shared_constants,
+    without_autocast,
+)
 from finegraph.inference.sums.by_columns import ColumnSums, ColumnTables
 from finegraph.inference.sums.by_rows import RowSums, RowTables
 from finegraph.inference.sums.by_weights import WeightSums, WeightTables, stack_width
@@ -186,10 +192,10 @@ class GraphTensors(Constants):
             fine: the fine scores.
             coarse: the coarse scores; None if all are 0, as in softmax.
         """
-        fine = wide(fine)
+        fine = at_least_float32(fine)
         if coarse is None:
             return fine.to(self.by_groups.dtype_of(fine, None))
-        coarse = wide(coarse)
+        coarse = at_least_float32(coarse)
         tables = self.tables_for(coarse)
         if torch.compiler.is_compiling() or fine.is_meta:
             groups, _ = tables.layout.group_scores(coarse)
@@ -202,10 +208,6 @@ class GraphTensors(Constants):
         self.graph.kind(name)  # an unknown name is reported by the graph
         return self.kinds[self.position[name]]
 
-    def each(self) -> list[KindTensors]:
-        """The tensors of all kinds, in order."""
-        return self.kinds
-
     def __reduce__(self) -> tuple[Any, ...]:
         # A key is good in one process only; the graph says all the rest.
         return graph_tensors, (self.graph, self.device)
@@ -213,7 +215,7 @@ class GraphTensors(Constants):
 
 def graph_tensors(graph: LabelGraph, device: torch.device = CPU) -> GraphTensors:
     """The tensors of a graph on a device, made once and kept as long as the graph."""
-    return shared(GraphTensors, graph, device)
+    return shared_constants(GraphTensors, graph, device)
 
 
 class _JointScores(torch.autograd.Function):
@@ -223,7 +225,7 @@ class _JointScores(torch.autograd.Function):
     def forward(
         ctx: Any, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"], tables: SumTables
     ) -> Float[Tensor, "batch fine"]:
-        with full_precision(fine.device):
+        with without_autocast(fine.device):
             sums = tables.start(coarse, len(fine), tables.dtype_of(fine, coarse))
             scores = sums.joint_scores(fine).to(sums.dtype)
         ctx.tables, ctx.types = tables, (fine.dtype, coarse.dtype)
@@ -234,10 +236,10 @@ class _JointScores(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        first_derivatives_only()
+        refuse_second_derivatives()
         (coarse,), (grad,), (fine_type, coarse_type) = ctx.saved_tensors, grads, ctx.types
         if not ctx.needs_input_grad[1]:
             return grad.to(fine_type), None, None
-        with full_precision(grad.device):
+        with without_autocast(grad.device):
             sums = ctx.tables.start(coarse, len(grad), grad.dtype) if ctx.sums is None else ctx.sums
             return grad.to(fine_type), sums.coarse_gradient(grad).to(coarse_type), None

@@ -20,9 +20,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.constants import Constants
-from finegraph.inference.sums.kind_tensors import KindTensors
-from finegraph.inference.sums.segments import Segments
+from finegraph.inference.numerics import Constants
+from finegraph.inference.sums.kind_tensors import KindTensors, Segments
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +92,7 @@ class GroupLayout(Constants):
         owner = np.zeros(self.group_count, np.int64)
         for groups in self.kinds:
             owner[groups.columns] = groups.number
-        self.keep({"kind_of_column": owner})
+        self.store_arrays({"kind_of_column": owner})
         self._keep_edges(kinds, starts)
 
     def _keep_edges(self, kinds: Sequence[KindTensors], starts: list[int]) -> None:
@@ -103,8 +102,8 @@ class GroupLayout(Constants):
         row = [start + kind.edge_group.numpy() for kind, start in zip(kinds, starts, strict=False)]
         log_weight = [kind.edge_log_weight.numpy() for kind in kinds]
         edge_row = np.concatenate([none, *row])
-        self.keep({"edge_log_weight": np.concatenate([np.zeros(0), *log_weight])})
-        self.keep({"edge_column": np.concatenate([none, *column]), "edge_row": edge_row})
+        self.store_arrays({"edge_log_weight": np.concatenate([np.zeros(0), *log_weight])})
+        self.store_arrays({"edge_column": np.concatenate([none, *column]), "edge_row": edge_row})
         self.mixed_rows = Segments(edge_row - self.coarse_count, self.group_count - self.coarse_count)
 
     def group_columns_of(self, number: int) -> Int[Tensor, " fine"]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.graph import Kind
-from finegraph.inference.constants import Constants
+from finegraph.inference.numerics import Constants
 
 _MAX_PLACES = 4
 """The targets of a kind are kept as a table if it has at most this many places per edge or fine label."""
@@ -102,7 +102,7 @@ class TargetTable(Constants):
             columns.append(label + one.start)
             weights.append(weight)
             self.kind += [one.number] * width
-        self.keep({"column": np.concatenate(columns, axis=1), "weight": np.concatenate(weights, axis=1)})
+        self.store_arrays({"column": np.concatenate(columns, axis=1), "weight": np.concatenate(weights, axis=1)})
         self._keep_labels(fine_count, by_label)
         self.all_one = not self.listed and not by_label and bool((self.weight == 1).all())
 
@@ -116,7 +116,7 @@ class TargetTable(Constants):
             column[start:stop] = one.start
             column[start : start + len(one.kind.labels)] += np.arange(len(one.kind.labels))
             weight[:, start : start + len(one.kind.labels)] = one.kind.matrix()
-        self.keep({"label_column": column, "label_weight": weight})
+        self.store_arrays({"label_column": column, "label_weight": weight})
 
     def of_batch(self, fine: Int[Tensor, " batch"], weighted: bool) -> Targets:
         """The targets of fine labels, whose weights have a first column of ones for the fine label itself.

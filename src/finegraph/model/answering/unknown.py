@@ -27,7 +27,7 @@ from torch import Tensor
 
 from finegraph.errors import EvidenceError, InputError, unknown_name
 from finegraph.inference import Posterior
-from finegraph.inference.numerics import wide
+from finegraph.inference.numerics import at_least_float32
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def _largest(posterior: Posterior) -> tuple[Tensor, Tensor]:
     log_prob, best = posterior.log_probs().max(dim=1)
     total = posterior.fine_scores.double().gather(1, best.unsqueeze(1)).squeeze(1)
     if posterior.coarse_scores is not None:
-        for kind in posterior.tensors.each():
-            groups = kind.group_scores(wide(posterior.coarse_scores[:, kind.columns]))
+        for kind in posterior.tensors.kinds:
+            groups = kind.group_scores(at_least_float32(posterior.coarse_scores[:, kind.columns]))
             total = total + groups.double().gather(1, kind.group[best].unsqueeze(1)).squeeze(1)
     return total, log_prob.double()
 

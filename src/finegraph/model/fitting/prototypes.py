@@ -447,7 +447,7 @@ def _head(
     bias -= bias.max()
     with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
         head = HEADS[settings.head](axes.feature_count, graph)
-    plain = {kind.name for kind in head.tensors.each() if kind.plain}
+    plain = {kind.name for kind in head.tensors.kinds if kind.plain}
     fine = effects.fine.clone()
     for kind in links.kinds:
         if kind not in plain:

@@ -4,20 +4,20 @@ import pytest
 import torch
 
 from finegraph.graph.sample_menu import sample_menu
-from finegraph.inference import split
-from finegraph.inference.explain import links_of
+from finegraph.inference import explanations
+from finegraph.inference.explanations import links_of
 
 
-@pytest.mark.parametrize("most", [1, 40, 100])
-def test_bundles_of_kinds_change_nothing(monkeypatch, most):
+@pytest.mark.parametrize("max_edges", [1, 40, 100])
+def test_bundles_of_kinds_change_nothing(monkeypatch, max_edges):
     graph = sample_menu()
     kinds = [links_of(graph, kind) for kind in graph.kinds]
     scores = 10 * torch.randn(3, len(graph), dtype=torch.float64, generator=torch.manual_seed(0))
-    together = split.minimum_norm_split(kinds, scores)
-    assert len(split._bundles(kinds, split.MAX_TOGETHER // 4)) == 1
-    monkeypatch.setattr(split, "MAX_TOGETHER", most * 4)
-    assert len(split._bundles(kinds, most)) > 1
-    found = split.minimum_norm_split(kinds, scores)
+    together = explanations.minimum_norm_split(kinds, scores)
+    assert len(explanations._bundles(kinds, explanations.MAX_TOGETHER // 4)) == 1
+    monkeypatch.setattr(explanations, "MAX_TOGETHER", max_edges * 4)
+    assert len(explanations._bundles(kinds, max_edges)) > 1
+    found = explanations.minimum_norm_split(kinds, scores)
     torch.testing.assert_close(found.fine, together.fine)
     for one, two in zip(found.coarse, together.coarse, strict=True):
         torch.testing.assert_close(one, two)
@@ -31,9 +31,9 @@ def test_a_factor_changes_nothing():
     graph = sample_menu()
     kinds = [links_of(graph, kind) for kind in graph.kinds]
     scores = 10 * torch.randn(3, len(graph), dtype=torch.float64, generator=torch.manual_seed(0))
-    factor = split.factor_of(kinds, len(graph))
+    factor = explanations.factor_of(kinds, len(graph))
     assert factor is not None
-    found, slow = split.minimum_norm_split(kinds, scores, factor), split.minimum_norm_split(kinds, scores)
+    found, slow = explanations.minimum_norm_split(kinds, scores, factor), explanations.minimum_norm_split(kinds, scores)
     torch.testing.assert_close(found.fine, slow.fine)
     for one, two in zip(found.coarse, slow.coarse, strict=True):
         torch.testing.assert_close(one, two)
@@ -43,9 +43,9 @@ def test_large_graphs_have_no_factor(monkeypatch):
     graph = sample_menu()
     kinds = [links_of(graph, kind) for kind in graph.kinds]
     count = sum(kind.count for kind in kinds)
-    monkeypatch.setattr(split, "_MAX_LABELS", count - 1)
-    assert split.factor_of(kinds, len(graph)) is None
-    monkeypatch.setattr(split, "_MAX_LABELS", count)
-    monkeypatch.setattr(split, "_MAX_CELLS", count * len(graph) - 1)
-    assert split.factor_of(kinds, len(graph)) is None
-    assert split.factor_of([], len(graph)) is None
+    monkeypatch.setattr(explanations, "_MAX_LABELS", count - 1)
+    assert explanations.factor_of(kinds, len(graph)) is None
+    monkeypatch.setattr(explanations, "_MAX_LABELS", count)
+    monkeypatch.setattr(explanations, "_MAX_CELLS", count * len(graph) - 1)
+    assert explanations.factor_of(kinds, len(graph)) is None
+    assert explanations.factor_of([], len(graph)) is None

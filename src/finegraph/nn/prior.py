@@ -20,8 +20,7 @@ from torch.nn.functional import embedding_bag
 from finegraph.errors import ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import FloatArray, IntArray
-from finegraph.inference.constants import CPU, Constants, shared
-from finegraph.inference.numerics import first_derivatives_only, full_precision
+from finegraph.inference.numerics import CPU, Constants, refuse_second_derivatives, shared_constants, without_autocast
 
 
 class LaplacianEdges(Constants):
@@ -47,12 +46,12 @@ class LaplacianEdges(Constants):
         self._keep_sorted("down", fine, coarse, weight, len(graph))
         self._keep_sorted("up", coarse, fine, weight, int(starts[-1]))
         for name, owner, count in (("fine_degree", fine, len(graph)), ("coarse_degree", coarse, int(starts[-1]))):
-            self.keep({name: np.bincount(owner, weights=weight, minlength=count)[:, None]})
+            self.store_arrays({name: np.bincount(owner, weights=weight, minlength=count)[:, None]})
 
     def _keep_sorted(self, name: str, owner: IntArray, item: IntArray, weight: FloatArray, count: int) -> None:
         order = np.argsort(owner, kind="stable")
         sizes = np.bincount(owner, minlength=count)
-        self.keep(
+        self.store_arrays(
             {f"{name}_item": item[order], f"{name}_start": np.cumsum(sizes) - sizes, f"{name}_weight": weight[order]}
         )
 
@@ -67,7 +66,7 @@ class LaplacianEdges(Constants):
 
 def laplacian_edges(graph: LabelGraph, device: torch.device = CPU) -> LaplacianEdges:
     """The edges of a graph on a device, made once and kept as long as the graph."""
-    return shared(LaplacianEdges, graph, device)
+    return shared_constants(LaplacianEdges, graph, device)
 
 
 def _bags(
@@ -100,7 +99,7 @@ class _Laplacian(torch.autograd.Function):
     def forward(
         ctx: Any, fine: Float[Tensor, "fine feature"], coarse: Float[Tensor, "coarse feature"], edges: LaplacianEdges
     ) -> Float[Tensor, ""]:
-        with full_precision(fine.device):
+        with without_autocast(fine.device):
             # All rows may be shifted alike; around 0 the sums do not cancel.
             centre = fine.mean(dim=0, keepdim=True)
             fine, coarse = fine - centre, coarse - centre
@@ -111,6 +110,6 @@ class _Laplacian(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        first_derivatives_only()
+        refuse_second_derivatives()
         fine_grad, coarse_grad = ctx.saved_tensors
         return grads[0] * fine_grad, grads[0] * coarse_grad, None
