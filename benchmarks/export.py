@@ -50,7 +50,7 @@ def report_network(arguments: argparse.Namespace) -> list[str]:
     """Photos per second of both ways; what is not within its limit."""
     import torch
 
-    from finegraph.model.export.check import LIMIT, compare
+    from finegraph.model.export.export_check import LIMIT, compare
     from finegraph.model.export.onnx_file import onnx_bytes
     from finegraph.model.export.runners import ModelRunner, OnnxRunner
 
@@ -86,7 +86,7 @@ def report_network(arguments: argparse.Namespace) -> list[str]:
 
 def report_graphs(sizes: list[int], turns: int) -> list[str]:
     """Size and time of the posterior, graph by graph; where the answers are not those of torch."""
-    from finegraph.model.export.check import LIMIT
+    from finegraph.model.export.export_check import LIMIT
     from finegraph.model.export.onnx_file import onnx_bytes
     from finegraph.model.export.runners import ModelRunner, OnnxRunner
 

@@ -47,13 +47,13 @@ from finegraph.graph import LabelGraph
 from finegraph.model.features import extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.network import build_network
-from finegraph.search.columns import GUESSES, NONE, Columns
-from finegraph.search.fingerprint import model_entry
-from finegraph.search.index import Index
-from finegraph.search.lists import recall_of
+from finegraph.search.index_writer import IndexWriter
+from finegraph.search.inverted_lists import recall_of
+from finegraph.search.model_fingerprint import model_entry
 from finegraph.search.nearest import unit_rows
+from finegraph.search.photo_index import Index
 from finegraph.search.projection import SAMPLE, fit_projection, project
-from finegraph.search.writer import IndexWriter
+from finegraph.search.segments import GUESSES, NONE, Columns
 from finegraph.workflows.index import make_index
 
 PART = 50_000

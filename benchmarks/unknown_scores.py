@@ -21,7 +21,7 @@ from torch import Tensor
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.sources import read_samples, source_graph
-from finegraph.evaluation.unknown import unknown_figures
+from finegraph.evaluation.unknown_metrics import unknown_figures
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.unknown import UNKNOWN_SCORES, unknown_scores
 from finegraph.model.features import extract_features

@@ -14,7 +14,7 @@ from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sample_results import COLUMNS
 from finegraph.evaluation.sure import Sure
 from finegraph.evaluation.temperature import TemperatureFit
-from finegraph.evaluation.unknown import Unknown
+from finegraph.evaluation.unknown_metrics import Unknown
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES
 
 TEXT = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from finegraph.errors import GraphFileError, InputError
 from finegraph.evaluation import Collector, EvaluationResult, TemperatureFit
 from finegraph.evaluation.results import BadPhoto
 from finegraph.evaluation.sample_results import COLUMNS, write_samples
-from finegraph.evaluation.unknown import Unknown
+from finegraph.evaluation.unknown_metrics import Unknown
 
 GRAPH = fg.LabelGraph.from_table(
     {

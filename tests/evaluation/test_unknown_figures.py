@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from finegraph.errors import InputError
-from finegraph.evaluation.unknown import area_under_curve, choose_threshold, unknown_figures
+from finegraph.evaluation.unknown_metrics import area_under_curve, choose_threshold, unknown_figures
 from finegraph.model.answering.unknown import UnknownRule
 
 

@@ -14,10 +14,11 @@ from finegraph import LabelGraph, __version__
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ExportError, MissingExtraError
 from finegraph.graph.formats.json_writer import graph_from_json
-from finegraph.model.export import names, network_nodes, onnx_file, runners
-from finegraph.model.export.check import LIMIT, compare
+from finegraph.model.export import export_names as names
+from finegraph.model.export import network_nodes, onnx_file, runners
+from finegraph.model.export.export_check import LIMIT, compare
+from finegraph.model.export.export_names import suffix_of
 from finegraph.model.export.metadata import metadata_of
-from finegraph.model.export.names import suffix_of
 from finegraph.model.export.onnx_file import onnx_bytes
 from finegraph.model.export.runners import Likelihoods, ModelRunner, OnnxRunner, TorchRunner, check_onnx
 from finegraph.model.export.torch_file import METADATA, torch_bytes

@@ -7,11 +7,11 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from finegraph import Kind, LabelGraph, Posterior
-from finegraph.model.export import lists
+from finegraph.model.export import ragged_sums as lists
 from finegraph.model.export.evidence_draws import draw_evidence
-from finegraph.model.export.lists import list_tables
+from finegraph.model.export.node_writer import Writer
 from finegraph.model.export.posterior_nodes import add_posterior
-from finegraph.model.export.writer import Writer
+from finegraph.model.export.ragged_sums import list_tables
 from reference import enumeration as ref
 from reference.random_graphs import FORMS, random_graph, random_scores
 

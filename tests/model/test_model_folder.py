@@ -23,7 +23,7 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.errors import InputError, ModelFolderError
 from finegraph.files import folder_swap as replacing
 from finegraph.model.answering.unknown import UnknownRule
-from finegraph.model.folder.reading import CHECKED, FILES, VERSION, checksum
+from finegraph.model.folder.model_reader import CHECKED, FILES, VERSION, checksum
 
 RULE = UnknownRule("entropy", 0.75, 0.9)
 ABOUT = {"data": {"source": "menu", "photos": 12}, "metrics": {"top1": 0.5}, "note": None}

@@ -6,8 +6,8 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
 from finegraph.graph import LabelGraph
-from finegraph.reports import figure_style
-from finegraph.reports.figure_fonts import FIRST, fonts_for
+from finegraph.reports.plots import plot_style as figure_style
+from finegraph.reports.plots.plot_fonts import FIRST, fonts_for
 from finegraph.workflows.report import write_report
 from reports.made_up_runs import make_run
 

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from finegraph.data.dataset import MISSING
 from finegraph.graph import LabelGraph
-from finegraph.reports.report import report_page
+from finegraph.reports.report_page import report_page
 from finegraph.reports.run_results import read_run
 from finegraph.workflows.report import write_report
 from reports.made_up_runs import made_up_graph, make_run

@@ -9,12 +9,12 @@ import pytest
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.reports.cards import kind_answers
 from finegraph.reports.comparison import baseline_of, compare, on_common_photos
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.orders import confusions, order_by_coarse, order_by_confusion
-from finegraph.reports.page_data import (
+from finegraph.reports.page.cards import kind_answers
+from finegraph.reports.page.page_data import (
     REST,
     json_in_html,
     largest_parts,
@@ -23,11 +23,7 @@ from finegraph.reports.page_data import (
     page_data,
     short_names,
 )
-from finegraph.reports.reordered import in_order_of
-from finegraph.reports.report import compared, report_page
-from finegraph.reports.run_results import read_run
-from finegraph.reports.sections import accuracy_section, calibration_section, facts_section, mistakes_section
-from finegraph.reports.svg_charts import (
+from finegraph.reports.page.svg_charts import (
     Axis,
     Series,
     legend,
@@ -37,6 +33,10 @@ from finegraph.reports.svg_charts import (
     run_mark,
     stacked_bars,
 )
+from finegraph.reports.reordered import in_order_of
+from finegraph.reports.report_page import compared, report_page
+from finegraph.reports.run_results import read_run
+from finegraph.reports.sections import accuracy_section, calibration_section, facts_section, mistakes_section
 from finegraph.training.records.starts import Commit, Start
 from reports.made_up_runs import made_up_graph, make_run
 
@@ -376,7 +376,7 @@ def test_with_many_kinds_fewer_photos_are_explained(tmp_path):
 
 
 def test_many_runs_look_different_in_print():
-    from finegraph.reports.figure_style import look_of
+    from finegraph.reports.plots.plot_style import look_of
 
     looks = [look_of(number) for number in range(24)]
     assert len({(look.marker, look.hatch, look.line) for look in looks}) == 24  # in grey
@@ -387,8 +387,9 @@ def test_many_runs_look_different_in_print():
 @pytest.mark.parametrize("fine", [7, 20])
 def test_long_names_leave_room_for_the_figures(tmp_path, monkeypatch, fine):
     """A layout that does not fit is a warning, and a warning is an error here."""
-    from finegraph.reports import figure_style, figures
-    from finegraph.reports.report import compared
+    from finegraph.reports.plots import plot_style as figure_style
+    from finegraph.reports.plots import report_plots as figures
+    from finegraph.reports.report_page import compared
 
     monkeypatch.setattr(figure_style, "DPI", 30)
     name = "stir-fried chicken with tofu, bok choy and $broccoli$ @ The Nine Clouds Noodle House {}"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from finegraph.reports.study_figures import LOOKS, draw_study
+from finegraph.reports.plots.study_plots import LOOKS, draw_study
 from finegraph.reports.study_results import StudyResults, StudyRow
 from finegraph.reports.study_section import study_section
 

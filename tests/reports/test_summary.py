@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finegraph.data.dataset import MISSING
-from finegraph.reports.report import report_page
+from finegraph.reports.report_page import report_page
 from finegraph.reports.run_results import read_run
 from finegraph.reports.summary import summary_of, surely_contradicted, telling_kind
 from finegraph.reports.words import without_marks

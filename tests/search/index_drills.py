@@ -8,8 +8,8 @@ import random
 import signal
 import time
 
-from finegraph.search.index import Index
-from finegraph.search.writer import IndexWriter
+from finegraph.search.index_writer import IndexWriter
+from finegraph.search.photo_index import Index
 from search.tiny_index import columns, new_writer
 from training import checkpoint_drills as drills
 

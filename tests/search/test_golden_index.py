@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finegraph.search.index import Index
-from finegraph.search.writer import IndexWriter
+from finegraph.search.index_writer import IndexWriter
+from finegraph.search.photo_index import Index
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 QUESTIONS = {

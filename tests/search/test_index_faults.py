@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from finegraph.errors import IndexFolderError
-from finegraph.search.writer import IndexWriter
+from finegraph.search.index_writer import IndexWriter
 from search import index_drills
 from training import checkpoint_drills as drills
 

@@ -9,11 +9,11 @@ import pytest
 from finegraph.data.samples import Box
 from finegraph.errors import IndexFolderError, InputError
 from finegraph.files.sealed_json import seal
-from finegraph.search import index as index_module
-from finegraph.search.columns import Columns, Segment, join, write_segment
-from finegraph.search.index import Index
-from finegraph.search.state import IndexState, SegmentEntry, read_state
-from finegraph.search.writer import IndexWriter, Place
+from finegraph.search import photo_index as index_module
+from finegraph.search.index_state import IndexState, SegmentEntry, read_state
+from finegraph.search.index_writer import IndexWriter, Place
+from finegraph.search.photo_index import Index
+from finegraph.search.segments import Columns, Segment, join, write_segment
 from search.tiny_index import GRAPH, MODEL, columns, make, new_writer
 
 
@@ -193,7 +193,7 @@ def test_an_index_that_is_merged_while_it_is_opened(tmp_path, monkeypatch):
         writer.compact()
     states = [state]
     monkeypatch.setattr(
-        "finegraph.search.index.read_state", lambda folder: states.pop() if states else read_state(folder)
+        "finegraph.search.photo_index.read_state", lambda folder: states.pop() if states else read_state(folder)
     )
     assert len(Index.open(tmp_path / "index")) == 30
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from finegraph.errors import InputError
-from finegraph.search import lists as lists_file
-from finegraph.search import writer as writer_file
-from finegraph.search.columns import join
-from finegraph.search.index import Index
-from finegraph.search.lists import assign, make_lists, recall_of
+from finegraph.search import index_writer as writer_file
+from finegraph.search import inverted_lists as lists_file
+from finegraph.search.index_writer import IndexWriter, Place
+from finegraph.search.inverted_lists import assign, make_lists, recall_of
 from finegraph.search.nearest import Lists, Nearest, unit_rows, widened
+from finegraph.search.photo_index import Index
 from finegraph.search.projection import fit_projection, project
-from finegraph.search.writer import IndexWriter, Place
+from finegraph.search.segments import join
 from search.tiny_index import SIZE, columns, make, new_writer
 
 

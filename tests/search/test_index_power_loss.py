@@ -11,8 +11,8 @@ import pytest
 
 from finegraph.errors import IndexFolderError
 from finegraph.files import durable
-from finegraph.search import state as state_file
-from finegraph.search.writer import IndexWriter
+from finegraph.search import index_state as state_file
+from finegraph.search.index_writer import IndexWriter
 from search import index_drills
 from search.power_loss import lose_power
 

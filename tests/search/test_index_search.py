@@ -7,8 +7,8 @@ import torch
 from finegraph.errors import InputError, ShapeError, UnknownNameError
 from finegraph.inference import Posterior
 from finegraph.search import condition_factors
-from finegraph.search.columns import NONE, join
 from finegraph.search.conditions import label_factors
+from finegraph.search.segments import NONE, join
 from search.tiny_index import FOREIGN, GRAPH, SIZE, columns, make, parents
 
 PARTS = [columns(120, seed=0), columns(80, seed=1)]

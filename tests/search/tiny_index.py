@@ -3,10 +3,10 @@
 import numpy as np
 
 from finegraph.graph import LabelGraph
-from finegraph.search.columns import GUESSES, NONE, Columns
-from finegraph.search.index import Index
-from finegraph.search.state import ModelEntry
-from finegraph.search.writer import IndexWriter
+from finegraph.search.index_state import ModelEntry
+from finegraph.search.index_writer import IndexWriter
+from finegraph.search.photo_index import Index
+from finegraph.search.segments import GUESSES, NONE, Columns
 
 GRAPH = LabelGraph.from_table(
     {

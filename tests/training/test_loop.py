@@ -12,7 +12,7 @@ import torch
 
 from finegraph.errors import SettingsError
 from finegraph.training import batches
-from finegraph.training.run import is_better
+from finegraph.training.training_run import is_better
 
 STEPS, PER_EPOCH = 15, 5
 RANDOM = random.Random(20240229)

@@ -11,7 +11,7 @@ from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import CheckpointError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.nn import NetworkDesign, build_network
-from finegraph.training.checkpoints.state import Progress, capture, data_digest, load_network, restore
+from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, load_network, restore
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors
 from finegraph.training.recipes import RECIPES
 

@@ -9,7 +9,7 @@ import tiny_classifier as tiny
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
 from finegraph.graph.sample_menu import sample_menu
-from finegraph.search.state import STATE
+from finegraph.search.index_state import STATE
 from finegraph.web.serve.answer_text import answer_words, percent
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.searching import PhotoIndex

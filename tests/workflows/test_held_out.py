@@ -11,7 +11,7 @@ from PIL import Image
 from finegraph.cli.main import run as finegraph
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError, RunFolderError
-from finegraph.evaluation.photos import calibrate_photos
+from finegraph.evaluation.photo_evaluation import calibrate_photos
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings

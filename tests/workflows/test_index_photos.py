@@ -10,7 +10,7 @@ import tiny_classifier as tiny
 from finegraph.errors import DataError, ImageFileError, IndexFolderError, InputError, ModelFolderError, UnknownNameError
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search import Index
-from finegraph.search.state import read_state
+from finegraph.search.index_state import read_state
 from finegraph.workflows import index as workflow
 from finegraph.workflows.index import add_photos, make_index
 from finegraph.workflows.indexing.index_photos import read_photos

@@ -14,7 +14,7 @@ from finegraph.data.sources import read_samples
 from finegraph.errors import InputError, RunFolderError, UnknownNameError
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.reports import figure_style
+from finegraph.reports.plots import plot_style as figure_style
 from finegraph.reports.run_results import find_evaluation, read_run
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.indexing.similar_photos import FeatureSettings, similar_of_photos

@@ -49,7 +49,7 @@ def export(
 
 def _print(to: Console, result: ExportResult) -> None:
     """The result for people."""
-    from finegraph.model.export.check import LIMIT, TINY
+    from finegraph.model.export.export_check import LIMIT, TINY
 
     to.print(f"compared with the model on {count(result.photos, 'photo')}: {printable(result.checked_on)}")
     rows = []

@@ -1,7 +1,13 @@
 """How good a classifier is: figures as pure functions, gathered batch by batch from the photos of a data set."""
 
 from finegraph.evaluation.collect import Collector
-from finegraph.evaluation.photos import CalibrationFit, Evaluation, calibrate_photos, calibrated, evaluate_photos
+from finegraph.evaluation.photo_evaluation import (
+    CalibrationFit,
+    Evaluation,
+    calibrate_photos,
+    calibrated,
+    evaluate_photos,
+)
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.evaluation.temperature import TemperatureFit, fit_temperature
 

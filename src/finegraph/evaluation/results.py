@@ -19,7 +19,7 @@ from finegraph.evaluation.metrics import Mistakes
 from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sure import Sure
 from finegraph.evaluation.temperature import TemperatureFit
-from finegraph.evaluation.unknown import Unknown
+from finegraph.evaluation.unknown_metrics import Unknown
 from finegraph.graph.formats.text_file import write_text
 
 FORMAT = "finegraph.evaluation"

@@ -27,8 +27,8 @@ from finegraph.model.answering.given import Given
 from finegraph.model.answering.photos import OnBadFile, Photo, ViewBatch, is_one_photo, photo_inputs, view_batches
 from finegraph.model.answering.predictions import Prediction, PredictionSettings, UnknownFlag, describe
 from finegraph.model.answering.unknown import UnknownRule
-from finegraph.model.folder.reading import read_model
-from finegraph.model.folder.writing import write_model
+from finegraph.model.folder.model_reader import read_model
+from finegraph.model.folder.model_writer import write_model
 from finegraph.nn.network import Network
 
 VIEWS_AT_ONCE = 32

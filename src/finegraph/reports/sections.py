@@ -14,15 +14,15 @@ import numpy as np
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
-from finegraph.reports.cards import example_card
 from finegraph.reports.comparison import Figure, compare, kind_shares, widest_graph
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
-from finegraph.reports.page_data import short_names
-from finegraph.reports.page_pictures import data_address
+from finegraph.reports.page.cards import example_card
+from finegraph.reports.page.page_data import short_names
+from finegraph.reports.page.page_pictures import data_address
+from finegraph.reports.page.svg_charts import Axis, Series, legend, line_chart, named_bars, profile
+from finegraph.reports.page.svg_charts import signed as signed_text
 from finegraph.reports.run_results import RunResults
-from finegraph.reports.svg_charts import Axis, Series, legend, line_chart, named_bars, profile
-from finegraph.reports.svg_charts import signed as signed_text
 from finegraph.reports.words import apart
 from finegraph.training.records.starts import Start
 

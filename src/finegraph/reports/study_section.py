@@ -9,6 +9,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from finegraph.reports.page.svg_charts import (
+    Axis,
+    Series,
+    interval_rows,
+    legend,
+    line_chart,
+    named_bars,
+    parts_legend,
+    stacked_bars,
+)
+from finegraph.reports.page.svg_charts import signed as signed_text
 from finegraph.reports.study_results import (
     BACKWARD,
     FORWARD,
@@ -19,17 +30,6 @@ from finegraph.reports.study_results import (
     amount_words,
     amounts,
 )
-from finegraph.reports.svg_charts import (
-    Axis,
-    Series,
-    interval_rows,
-    legend,
-    line_chart,
-    named_bars,
-    parts_legend,
-    stacked_bars,
-)
-from finegraph.reports.svg_charts import signed as signed_text
 from finegraph.reports.words import listed
 
 MAX_LINES = 6

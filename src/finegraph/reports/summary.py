@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.intervals import Interval, share_interval
 from finegraph.reports.comparison import compare, kind_shares
-from finegraph.reports.page_data import short_names
+from finegraph.reports.page.page_data import short_names
+from finegraph.reports.page.svg_charts import signed
 from finegraph.reports.run_results import RunResults
-from finegraph.reports.svg_charts import signed
 from finegraph.reports.words import apart, counted, listed, percent, percent_with_range
 
 MAX_NAMED = 3

@@ -21,9 +21,9 @@ from finegraph.model.answering.given import Given
 from finegraph.model.answering.photos import Photo, is_one_photo, photo_inputs, view_batches
 from finegraph.model.features import Features
 from finegraph.model.photo_classifier import VIEWS_AT_ONCE, PhotoClassifier
-from finegraph.search.columns import GUESSES, NONE, Columns
 from finegraph.search.nearest import Vectors
 from finegraph.search.projection import project
+from finegraph.search.segments import GUESSES, NONE, Columns
 
 _ROWS = 256
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.inference.evidence import FINE
-from finegraph.search.columns import NONE
-from finegraph.search.table import Table
+from finegraph.search.photo_table import Table
+from finegraph.search.segments import NONE
 
 Where = Mapping[str, str | bool | AbstractSet[str | bool] | tuple[str, ...] | list[str]]
 """Per kind (or `"fine"`) a label, or several of which it is to be one."""

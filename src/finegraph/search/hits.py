@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.search.columns import NONE
 from finegraph.search.conditions import Factors
 from finegraph.search.nearest import Mask, Nearest, Vectors, widened
-from finegraph.search.table import Table
+from finegraph.search.photo_table import Table
+from finegraph.search.segments import NONE
 
 LEAST_SHARE = 0.01
 """Photos whose probability is a smaller share of the largest one are not considered."""

@@ -16,13 +16,13 @@ from torch import Tensor
 from finegraph.errors import DataError, ImageFileError, JobError
 from finegraph.training.batches import batch_numbers, read_batches, steps_per_epoch
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
-from finegraph.training.checkpoints.state import Progress, capture, data_digest, restore
+from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, restore
 from finegraph.training.guard import StopRequest, check_answers, check_weights, non_finite, stop_request
 from finegraph.training.optimizer import make_optimizer, optimizer_tensors, set_rates
 from finegraph.training.records.metric_log import MetricLog
-from finegraph.training.run import Judgement, Run, Validation, Watcher, is_better
 from finegraph.training.schedule import rate_factor
 from finegraph.training.step import Stepper
+from finegraph.training.training_run import Judgement, Run, Validation, Watcher, is_better
 
 __all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]
 

@@ -22,7 +22,7 @@ from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
 from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
 from finegraph.evaluation.photo_batches import PhotoOptions, Told
-from finegraph.evaluation.photos import (
+from finegraph.evaluation.photo_evaluation import (
     CALIBRATION,
     DEFAULT_KEPT,
     calibrate_photos,

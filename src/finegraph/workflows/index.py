@@ -26,15 +26,15 @@ from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.search.columns import NONE
 from finegraph.search.embeddings import stored_columns
 from finegraph.search.faiss_extra import load_faiss
-from finegraph.search.fingerprint import model_entry
-from finegraph.search.index import read_directions, refuse_other_model
+from finegraph.search.index_state import STATE, IndexState, read_state
+from finegraph.search.index_writer import Identity, IndexWriter, Place
+from finegraph.search.model_fingerprint import model_entry
 from finegraph.search.nearest import unit_rows
+from finegraph.search.photo_index import read_directions, refuse_other_model
 from finegraph.search.projection import SAMPLE, check_projection, fit_projection
-from finegraph.search.state import STATE, IndexState, read_state
-from finegraph.search.writer import Identity, IndexWriter, Place
+from finegraph.search.segments import NONE
 from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of
 from finegraph.workflows.stored_features import stored_features
 

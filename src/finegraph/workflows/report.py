@@ -13,7 +13,7 @@ from pathlib import Path
 
 from finegraph.errors import InputError, RunFolderError
 from finegraph.files.durable import make_folder, reason_of, write_over
-from finegraph.reports.report import Compared, compared, report_page
+from finegraph.reports.report_page import Compared, compared, report_page
 from finegraph.reports.run_results import RunResults, read_run
 from finegraph.reports.study_results import StudyResults, is_study, read_study
 from finegraph.reports.summary import summary_of
@@ -114,7 +114,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 def _figures(runs: Sequence[RunResults], studies: Sequence[StudyResults], folder: Path) -> tuple[list[str], list[str]]:
     """Write the figures; their names, and notes."""
-    from finegraph.reports.figures import draw_figures
+    from finegraph.reports.plots.report_plots import draw_figures
 
     try:
         make_folder(folder)

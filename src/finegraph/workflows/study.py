@@ -21,7 +21,7 @@ import torch
 from finegraph._version import __version__
 from finegraph.errors import SettingsError
 from finegraph.graph.formats.text_file import write_text
-from finegraph.reports.study_figures import draw_study
+from finegraph.reports.plots.study_plots import draw_study
 from finegraph.training.loop import Watcher
 from finegraph.workflows.report import write_report
 from finegraph.workflows.studies.fine_tuning import StoppedError, drop_checkpoints, fine_tune

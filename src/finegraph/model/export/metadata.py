@@ -20,7 +20,7 @@ from typing import Any
 from finegraph._version import __version__
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
-from finegraph.model.export.names import FORMAT, FORMAT_VERSION
+from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION
 from finegraph.model.photo_classifier import PhotoClassifier
 
 

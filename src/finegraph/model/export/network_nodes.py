@@ -18,8 +18,8 @@ from onnx import compose, inliner
 from torch import Tensor, nn
 
 from finegraph.errors import ExportError, MissingExtraError
+from finegraph.model.export.node_writer import Writer
 from finegraph.model.export.quiet import quiet
-from finegraph.model.export.writer import Writer
 from finegraph.model.features.onnx_graph import UnknownOperationError, onnx_model
 from finegraph.nn.backbones import Backbone
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from finegraph._version import __version__
 from finegraph.errors import ExportError
-from finegraph.model.export import names
+from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
 from finegraph.model.export.network_nodes import add_network, translate
+from finegraph.model.export.node_writer import Writer
 from finegraph.model.export.posterior_nodes import add_posterior
-from finegraph.model.export.writer import Writer
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.heads import BipartiteHead
 from finegraph.nn.scaling import BlockScaling, Scaling

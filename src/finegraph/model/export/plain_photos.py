@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageOps
 
 from finegraph.data.resizing import resized
 from finegraph.data.transforms import ViewSettings
-from finegraph.model.export import names
+from finegraph.model.export import export_names as names
 from finegraph.model.export.runners import Answers, Images
 
 

@@ -9,7 +9,7 @@ The same sums as in `finegraph.inference`, for all kinds at once; see docs/idea.
 There are gathers, sums and log-sum-exps alone: nothing is clamped, and minus infinity stays what it is. Size and cost
 are linear in the links of the graph. Evidence that no fine label agrees with, and likelihoods that are negative,
 infinite or NaN, make every log probability of their sample minus infinity and `possible` false; nothing becomes NaN.
-Inside, labels are rows and samples are columns; see `lists.py`.
+Inside, labels are rows and samples are columns; see `ragged_sums.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 
 from finegraph.graph import LabelGraph
 from finegraph.inference.sums.graph_tensors import graph_tensors
-from finegraph.model.export.lists import floored, list_log_sum_exp, list_tables, log_sum_exp
-from finegraph.model.export.names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
-from finegraph.model.export.writer import Writer
+from finegraph.model.export.export_names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
+from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.ragged_sums import floored, list_log_sum_exp, list_tables, log_sum_exp
 
 _WIDE, _NARROW = np.float64, np.float32
 
@@ -42,7 +42,7 @@ def add_posterior(
     fine_evidence: str,
     evidence: str | None,
 ) -> None:
-    """Write the posterior; its outputs have the names of `names.py`.
+    """Write the posterior; its outputs have the names of `export_names.py`.
 
     Args:
         to: what is written to.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from finegraph.errors import MissingExtraError
 from finegraph.inference.evidence import FINE
-from finegraph.model.export import names
+from finegraph.model.export import export_names as names
 from finegraph.model.photo_classifier import PhotoClassifier
 
 Images = NDArray[np.uint8]

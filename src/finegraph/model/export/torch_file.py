@@ -17,7 +17,7 @@ from torch.export import Dim
 
 from finegraph.errors import ExportError
 from finegraph.inference import Posterior
-from finegraph.model.export import names
+from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
 from finegraph.model.export.quiet import quiet
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -35,7 +35,7 @@ class Answers(nn.Module):
         self.network, self.temperature = classifier.network, classifier.temperature
 
     def forward(self, images: Tensor, *, fine_evidence: Tensor, evidence: Tensor | None = None) -> dict[str, Tensor]:
-        """All answers about images; see `names.py` for what goes in and out."""
+        """All answers about images; see `export_names.py` for what goes in and out."""
         features, coarse_features = self.network.features(images.permute(0, 3, 1, 2))
         plain = self.network.of_features(features, coarse_features)
         if self.temperature != 1.0:

@@ -22,7 +22,7 @@ from finegraph.model.features.keys import PhotoKeys
 from finegraph.search import Hit, Index, StoredPhoto, condition_factors
 from finegraph.search.conditions import label_factors
 from finegraph.search.filters import agreeing
-from finegraph.search.index import state_stamp
+from finegraph.search.photo_index import state_stamp
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve.answering import Scores, ServedModel
 from finegraph.web.serve.pictures import PhotoPlace

@@ -29,8 +29,8 @@ from finegraph.data.samples import Sample, Samples
 from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import FinegraphError
 from finegraph.evaluation.details import Details
+from finegraph.evaluation.photo_evaluation import CALIBRATION
 from finegraph.evaluation.photo_pack import Pack, pack_photos
-from finegraph.evaluation.photos import CALIBRATION
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.files.durable import synced_file, write_all
 from finegraph.graph import LabelGraph

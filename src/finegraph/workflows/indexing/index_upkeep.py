@@ -12,10 +12,10 @@ from finegraph.data.images import read_photo
 from finegraph.errors import ImageFileError, IndexFolderError, InputError, unknown_name
 from finegraph.model.features.keys import photo_key
 from finegraph.search.array_file import read_bytes
-from finegraph.search.columns import Segment
-from finegraph.search.index import read_graph
-from finegraph.search.state import IndexState, read_state
-from finegraph.search.writer import IndexWriter
+from finegraph.search.index_state import IndexState, read_state
+from finegraph.search.index_writer import IndexWriter
+from finegraph.search.photo_index import read_graph
+from finegraph.search.segments import Segment
 
 Progress = Callable[[int, int], None]
 

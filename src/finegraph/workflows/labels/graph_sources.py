@@ -153,7 +153,7 @@ def _has_model(place: str) -> bool:
 
 def _model_graph(place: str) -> LabelGraph:
     """The graph of a model folder or of the model of a run."""
-    from finegraph.model.folder.reading import read_model_graph  # which loads torch
+    from finegraph.model.folder.model_reader import read_model_graph  # which loads torch
 
     return read_model_graph(place)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from finegraph.errors import InputError
-from finegraph.evaluation.photos import CalibrationFit, calibrate_photos, calibrated
+from finegraph.evaluation.photo_evaluation import CalibrationFit, calibrate_photos, calibrated
 from finegraph.model.features import Features, extract_features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.settings import TrainSettings

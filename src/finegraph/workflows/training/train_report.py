@@ -15,7 +15,7 @@ import torch
 
 from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photos import evaluate_photos
+from finegraph.evaluation.photo_evaluation import evaluate_photos
 from finegraph.model.features import Features
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.records.run_folder import RunFolder

@@ -11,7 +11,7 @@ from finegraph.data.samples import Samples
 from finegraph.data.transforms import View, ViewSettings
 from finegraph.nn import Network, laplacian_prior
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
-from finegraph.training.checkpoints.state import load_network
+from finegraph.training.checkpoints.run_state import load_network
 from finegraph.training.distributed import Ranks
 from finegraph.training.loop import Run, Validation, Watcher, train
 from finegraph.training.records.run_folder import RunFolder

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from finegraph.model.features.keys import features_key
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.search.state import ModelEntry
+from finegraph.search.index_state import ModelEntry
 
 _SIZE = 16
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from finegraph.reports.figure_fonts import fonts_for, without_glyph_warnings
+from finegraph.reports.plots.plot_fonts import fonts_for, without_glyph_warnings
 from finegraph.reports.study_results import amount_axis, amount_words
 
 Row = Mapping[str, Any]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.graph import LabelGraph
-from finegraph.search.columns import GUESSES, NONE, Segment
+from finegraph.search.segments import GUESSES, NONE, Segment
 
 
 class Table:

@@ -12,14 +12,14 @@ from typing import Any
 from finegraph.graph.drawing.svg_drawing import draw_svg
 from finegraph.reports import sections
 from finegraph.reports.comparison import baseline_of, on_common_photos, told_apart
-from finegraph.reports.html_page import render_page
-from finegraph.reports.label_link import label_link
-from finegraph.reports.page_data import json_in_html, page_data
+from finegraph.reports.page.html_page import render_page
+from finegraph.reports.page.label_link import label_link
+from finegraph.reports.page.page_data import json_in_html, page_data
+from finegraph.reports.page.svg_charts import run_mark
 from finegraph.reports.run_results import RunResults
 from finegraph.reports.study_results import StudyResults
 from finegraph.reports.study_section import study_section
 from finegraph.reports.summary import summary_of
-from finegraph.reports.svg_charts import run_mark
 
 _CONTENTS = (
     ("summary", "Summary"),

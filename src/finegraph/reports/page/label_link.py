@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from finegraph.data.sources import LAYOUTS
-from finegraph.reports.page_data import shared_folder
+from finegraph.reports.page.page_data import shared_folder
 from finegraph.reports.run_results import RunResults
 
 ADDRESS = "http://127.0.0.1:8377/"

@@ -27,7 +27,7 @@ from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, is_model_folder
 from finegraph.model.folder.model_card import model_card
-from finegraph.model.folder.reading import (
+from finegraph.model.folder.model_reader import (
     CARD,
     CHECKED,
     FILES,

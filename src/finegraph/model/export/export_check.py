@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from finegraph.errors import ExportError
 from finegraph.graph import LabelGraph
-from finegraph.model.export import names
+from finegraph.model.export import export_names as names
 from finegraph.model.export.evidence_draws import draw_evidence
 from finegraph.model.export.runners import Answers, Images, Runner
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from finegraph.model.export.writer import Writer
+from finegraph.model.export.node_writer import Writer
 
 Indices = NDArray[np.int64]
 LONG_LIST = 32

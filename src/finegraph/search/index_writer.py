@@ -1,8 +1,9 @@
 """Changing an index: one process at a time, and each change in one step.
 
-New files are written first, then the state that names them takes the place of the old one (`state.py`). A process that
-dies, or a disk that is full, at any moment before that leaves the index as it was; the next process that writes removes
-what was half done. Removing marks photos; merging writes those that are left to new segments and forgets the others.
+New files are written first, then the state that names them takes the place of the old one (`index_state.py`). A process
+that dies, or a disk that is full, at any moment before that leaves the index as it was; the next process that writes
+removes what was half done. Removing marks photos; merging writes those that are left to new segments and forgets the
+others.
 
 Cost: adding writes what is added; removing writes the state alone; merging writes everything.
 """
@@ -27,10 +28,7 @@ from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.search.array_file import ENDING, write_arrays, write_bytes
-from finegraph.search.columns import Columns, Segment, join, write_segment
-from finegraph.search.lists import MAX_EXACT, make_lists
-from finegraph.search.nearest import Vectors
-from finegraph.search.state import (
+from finegraph.search.index_state import (
     GRAPH,
     STATE,
     WAYS,
@@ -42,6 +40,9 @@ from finegraph.search.state import (
     read_state,
     write_state,
 )
+from finegraph.search.inverted_lists import MAX_EXACT, make_lists
+from finegraph.search.nearest import Vectors
+from finegraph.search.segments import Columns, Segment, join, write_segment
 
 MERGED_ROWS = 65536
 """How many photos a merged segment holds at the most."""

@@ -1,6 +1,6 @@
 """An index that is open: vectors and labels in memory, ready to be searched.
 
-It is what was there when it was opened. Changing an index (`writer.py`) does not touch those that are open, and
+It is what was there when it was opened. Changing an index (`index_writer.py`) does not touch those that are open, and
 `is_current` tells when to open it again. Any number of threads may search one index. Cost: opening reads and checks all
 files once.
 """
@@ -20,17 +20,17 @@ from finegraph.graph.formats.json_reader import parse_json
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.array_file import AGAIN, read_arrays, read_bytes
-from finegraph.search.columns import Segment
 from finegraph.search.conditions import Factors
 from finegraph.search.faiss_extra import load_faiss
 from finegraph.search.filters import Where, selection
-from finegraph.search.fingerprint import model_entry
 from finegraph.search.hits import Hit, StoredPhoto, rank, stored_photo
-from finegraph.search.lists import assign
+from finegraph.search.index_state import STATE, IndexState, ModelEntry, read_state
+from finegraph.search.inverted_lists import assign
+from finegraph.search.model_fingerprint import model_entry
 from finegraph.search.nearest import Lists, Nearest, Vectors, unit_rows, widened
+from finegraph.search.photo_table import Table
 from finegraph.search.projection import project
-from finegraph.search.state import STATE, IndexState, ModelEntry, read_state
-from finegraph.search.table import Table
+from finegraph.search.segments import Segment
 
 _TRIES = 3
 

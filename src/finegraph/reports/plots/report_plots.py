@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finegraph.data.dataset import MISSING
-from finegraph.reports import figure_style
 from finegraph.reports.comparison import compare, widest_graph
 from finegraph.reports.curves import fine_curve, sure_curve
-from finegraph.reports.example_figure import example_figure
-from finegraph.reports.figure_fonts import fonts_for, without_glyph_warnings
-from finegraph.reports.figure_style import BAR, STYLE, look_of, new_figure, run_name, save_figure, short, wrapped
 from finegraph.reports.orders import order_by_coarse, order_by_confusion
-from finegraph.reports.report import Compared
+from finegraph.reports.plots import plot_style as figure_style
+from finegraph.reports.plots.example_plot import example_figure
+from finegraph.reports.plots.plot_fonts import fonts_for, without_glyph_warnings
+from finegraph.reports.plots.plot_style import BAR, STYLE, look_of, new_figure, run_name, save_figure, short, wrapped
+from finegraph.reports.plots.study_plots import draw_study
+from finegraph.reports.report_page import Compared
 from finegraph.reports.run_results import RunResults
-from finegraph.reports.study_figures import draw_study
 from finegraph.reports.study_results import StudyResults
 
 MAX_MATRIX = 1500

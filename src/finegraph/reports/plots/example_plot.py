@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from finegraph.data.dataset import MISSING
-from finegraph.reports.cards import kind_answers, similar_photos
 from finegraph.reports.examples import choose_examples
-from finegraph.reports.figure_style import BAD, GOOD, run_name, short, wrapped
-from finegraph.reports.report import Compared
+from finegraph.reports.page.cards import kind_answers, similar_photos
+from finegraph.reports.plots.plot_style import BAD, GOOD, run_name, short, wrapped
+from finegraph.reports.report_page import Compared
 from finegraph.reports.run_results import RunResults
 
 EACH = 2

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from finegraph.data.dataset import MISSING
 from finegraph.reports.comparison import widest_graph
 from finegraph.reports.orders import first_parents, order_by_coarse, order_by_confusion
-from finegraph.reports.page_pictures import page_pictures, training_pictures
+from finegraph.reports.page.page_pictures import page_pictures, training_pictures
 from finegraph.reports.run_results import RunResults
 
 MAX_KINDS = 400

@@ -22,7 +22,7 @@ from finegraph.evaluation.photo_batches import PhotoOptions, PhotoSettings, Prog
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
-from finegraph.evaluation.unknown import Scores, choose_threshold, unknown_figures
+from finegraph.evaluation.unknown_metrics import Scores, choose_threshold, unknown_figures
 from finegraph.graph.faults import first_few
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from finegraph.model.features import Features

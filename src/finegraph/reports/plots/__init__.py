@@ -1,0 +1,1 @@
+"""Static plots of reports and studies, for print: SVG and PNG."""
