@@ -1,7 +1,7 @@
 """The figures of an evaluation by obvious loops over photos; they share no code with the package.
 
 Everything is a plain list: probabilities of fine labels and of each kind, true fine labels (None where not known),
-labels seen on photos, and per kind the set of parents of each fine label (empty where unknown).
+photo labels, and per kind the set of parents of each fine label (empty where unknown).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Image-level labels: counting them, turning kinds into weights, and listing contradictions."""
+"""Photo labels: counting them, turning kinds into weights, and listing contradictions."""
 
 import dataclasses
 

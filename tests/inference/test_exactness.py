@@ -224,7 +224,7 @@ def check_losses(case, scores, every, loss_of, expected):
 
 
 def random_targets(rng, case):
-    """Fine and image-level targets for two samples, some of them missing."""
+    """Fine and photo targets for two samples, some of them missing."""
     target = [None if rng.random() < 0.2 else int(rng.integers(len(case.graph))) for _ in range(2)]
     kind_targets = {}
     for j, kind in enumerate(case.graph.kinds):

@@ -182,7 +182,7 @@ INSERT INTO cells VALUES (1, 1, '[1]', 'ann', '2026-01-01T00:00:00.000Z', 0, 0, 
 INSERT INTO cells VALUES (1, 2, '[2]', 'bob', '2026-01-02T00:00:00.000Z', 0, 0, 2);
 INSERT INTO votes VALUES (1, 2, 'bob', '[2]', '2026-01-02T00:00:00.000Z')
 """
-"""A store of version 1, before image-level labels and suggestions."""
+"""A store of version 1, before photo labels and suggestions."""
 
 
 def old_store(place):

@@ -288,7 +288,7 @@ def test_class_means_give_a_model_like_any_other(manifest, tmp_path, head):
     assert sum(answer.probability for answer in model.predict(photo, top=99).top) == pytest.approx(1.0)
     colour = next(iter(tiny.CLASSES.values()))
     assert model.predict(photo, given={"colour": colour}).kinds["colour"][0].probability == pytest.approx(1.0)
-    with pytest.raises(SettingsError, match="class means know nothing of labels of single photos"):
+    with pytest.raises(SettingsError, match="class means know nothing of photo labels"):
         train_run(settings(manifest, fit="prototypes", head=head), Silent(), run=tmp_path / "seen")
 
 

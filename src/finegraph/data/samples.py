@@ -105,7 +105,7 @@ class Samples(Sequence[Sample]):
         return tuple(sorted({kind for sample in self for kind in sample.kinds}))
 
     def without_kinds(self) -> Samples:
-        """The same samples without labels of single photos: what holds for their classes is all that is known."""
+        """The same samples without photo labels: what holds for their classes is all that is known."""
         return Samples((replace(sample, kinds={}) for sample in self), self.source, self.notes)
 
     def require_boxes(self) -> None:

@@ -110,7 +110,7 @@ class Collector:
         self._count += count
 
     def _seen(self, name: str, labels: Tensor, count: int) -> Indices:
-        """Labels seen on photos, checked."""
+        """Photo labels, checked."""
         size = len(self.graph.labels(name))
         if labels.shape != (count,):
             raise ShapeError(

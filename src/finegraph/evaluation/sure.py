@@ -70,7 +70,7 @@ def judge_statements(
         graph: the label graph.
         statements: what `Posterior.answer` gave.
         fine: the true fine labels, `MISSING` where not known.
-        seen: per kind the labels seen on photos, `MISSING` where none was; they come before those of the graph.
+        seen: per kind the photo labels, `MISSING` where none was; they come before those of the graph.
     """
     level_of: dict[str | None, int] = {name: number for number, name in enumerate(graph.kinds, start=1)}
     level_of[None] = FINE_LEVEL

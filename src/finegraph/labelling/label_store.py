@@ -320,7 +320,7 @@ class LabelStore(StoreReader):
         return Content(graph.fine, columns_of(graph, single, groups))
 
     def import_content(self, content: Content, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
-        """Take over what a Label Studio file holds: graph, votes, notes and image-level labels; see `import_graph`."""
+        """Take over what a Label Studio file holds: graph, votes, notes and photo labels; see `import_graph`."""
         settled = {name: sorted(kinds) for name, kinds in content.settled.items()}
         photos = [vars(photo) for photo in content.photos]
         request = [content.graph.digest, content.votes, settled, content.notes, photos]
@@ -374,7 +374,7 @@ class LabelStore(StoreReader):
     def import_photos(
         self, labels: Sequence[PhotoLabel], *, person: str, edit_id: str, digest: str | None = None
     ) -> EditResult:
-        """Take over image-level labels; photos that are not named keep theirs. For `digest` see `import_graph`."""
+        """Take over photo labels; photos that are not named keep theirs. For `digest` see `import_graph`."""
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
             plan = _plan_photos(connection, catalogue, labels, name)
@@ -434,7 +434,7 @@ def _refuse_other(seen: str | None, digest: str, preview: Callable[[], Preview |
 
 
 def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[PhotoLabel], person: str) -> Plan:
-    """The plan of taking over image-level labels."""
+    """The plan of taking over photo labels."""
     plan = Plan(f"imported {len(labels)} label{'s' if len(labels) != 1 else ''} of photos")
     numbers = fine_ids(connection, {label.fine for label in labels if label.fine is not None})
     add_photos(connection, plan, labels, numbers, catalogue.by_name, person)

@@ -185,15 +185,15 @@ class StoreReader(StoreAccess):
         return self._ask(question)
 
     def photo_cells(self, photos: Sequence[str]) -> dict[str, dict[str, CellState]]:
-        """The image-level labels of photos, by photo and kind; only those that there are."""
+        """The photo labels of some photos, by photo and kind; only those that there are."""
         return self._ask(lambda connection, catalogue: photo_cells(connection, catalogue, photos))
 
     def photo_labels(self, version: int | None = None) -> list[PhotoLabel]:
-        """All image-level labels, of now or of an earlier version, in the order of the photos."""
+        """All photo labels, of now or of an earlier version, in the order of the photos."""
         return self._ask(lambda connection, catalogue: read_photo_labels(connection, catalogue, version))
 
     def parse_photos(self, text: str, path: str = "photos.csv") -> list[PhotoLabel]:
-        """The image-level labels in the text of a CSV file, as `export_text` writes it.
+        """The photo labels in the text of a CSV file, as `export_text` writes it.
 
         Raises:
             GraphFileError: with all faults of the file, which is called `path` there.
@@ -361,7 +361,7 @@ class StoreReader(StoreAccess):
         """A state of the store as the text of a file.
 
         Args:
-            format: `csv` or `json`, a graph file; `label-studio`; or `photos`, the image-level labels as CSV.
+            format: `csv` or `json`, a graph file; `label-studio`; or `photos`, the photo labels as CSV.
             safe: whether CSV cells that a spreadsheet could run get a backslash, which the readers take away again.
             version: the edit after which the state was; by default the present one. Votes are known of that only.
 

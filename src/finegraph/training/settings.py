@@ -53,7 +53,7 @@ class TrainSettings:
     photos_per_class: int | None = _setting(None, "train on so many photos of each class, drawn by the seed", least=1)
     box: bool = _setting(False, "cut photos to their boxes")
     image_labels: Literal["use", "ignore"] | None = _setting(
-        None, "labels of single photos; by default used, but ignored in cub:FOLDER, as the paper does"
+        None, "photo labels; by default used, but ignored in cub:FOLDER, as the paper does"
     )
     on_bad_file: Literal["error", "skip"] = _setting("error", "what to do about a photo that cannot be read")
 

@@ -50,7 +50,7 @@ def _fine_findings(counts: dict[str, dict[str, int]], graph: LabelGraph) -> Iter
 
 
 def _kind_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
-    """Kinds and their labels that the graph does not have, and labels of photos that it excludes."""
+    """Kinds and their labels that the graph does not have, and photo labels that it excludes."""
     kinds = samples.kinds
     suggestions = Suggestions()
     for kind in kinds:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 from finegraph.errors import InputError, refuse_unknown, unknown_name
 from finegraph.labelling.store.records import Mode, Record
@@ -136,26 +136,18 @@ StructureChange = (
     | MergeLabels
     | SplitLabel
 )
-CHANGES: dict[str, type[StructureChange]] = {
-    "add_fine": AddFine,
-    "rename_fine": RenameFine,
-    "remove_fine": RemoveFine,
-    "add_kind": AddKind,
-    "rename_kind": RenameKind,
-    "remove_kind": RemoveKind,
-    "merge_kinds": MergeKinds,
-    "split_kind": SplitKind,
-    "add_label": AddLabel,
-    "rename_label": RenameLabel,
-    "remove_label": RemoveLabel,
-    "merge_labels": MergeLabels,
-    "split_label": SplitLabel,
-}
 
 
 def change_name(change: StructureChange) -> str:
     """The name of the action, such as `rename_label`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(change).__name__).lower()
+    return _name_of(type(change))
+
+
+def _name_of(form: type[Any]) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", form.__name__).lower()
+
+
+CHANGES: dict[str, type[StructureChange]] = {_name_of(form): form for form in get_args(StructureChange)}
 
 
 def change_from_dict(content: Mapping[str, Any]) -> StructureChange:

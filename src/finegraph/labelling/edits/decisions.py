@@ -1,4 +1,4 @@
-"""Plans of single decisions: cells, notes and image-level labels.
+"""Plans of single decisions: cells, notes and photo labels.
 
 A decision says which version of the cell the person looked at. Where the cell has changed since and does not say what
 the person chooses, nothing is changed and both values come back. A blind decision (no version) is only the person's
@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Row
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.checks import check_note, check_photo
-from finegraph.labelling.store.current_rows import cell_image, fine_ids, load_cells, load_votes, photo_image
+from finegraph.labelling.store.current_rows import cell_snapshot, fine_ids, load_cells, load_votes, photo_snapshot
 from finegraph.labelling.store.log import now
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan
 from finegraph.labelling.store.records import CellValue, Conflict, Decision, Numbers
@@ -70,8 +70,8 @@ def plan_decisions(
                 continue
             said = given.get(number, {})
             changed = {} if resolve else {person: value}
-            before = cell_image(row, {name: said.get(name, NO_VOTE) for name in changed})
-            after = cell_image(row, changed)
+            before = cell_snapshot(row, {name: said.get(name, NO_VOTE) for name in changed})
+            after = cell_snapshot(row, changed)
             if decision.seen is not None or not _others(row, said, person):
                 after |= {"value": value, "by": person, "at": at}
             after["resolved"] = int(resolve or (before["resolved"] and value == before["value"]))
@@ -197,5 +197,5 @@ def plan_photo(
         raise ConflictError(f"{conflict.by or 'somebody'} has labelled {photo!r} since you looked", [conflict])
     after = {"value": kept, "fine": number, "by": person, "at": now()}
     plan = Plan(f"labelled the photo {photo!r}, {kind.name!r}")
-    plan.add(Key("photo", kind_id=kind.id, photo=photo), None if row is None else photo_image(row), after)
+    plan.add(Key("photo", kind_id=kind.id, photo=photo), None if row is None else photo_snapshot(row), after)
     return plan

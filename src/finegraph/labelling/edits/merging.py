@@ -17,9 +17,9 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import InputError
 from finegraph.labelling.edits.changes import MergeKinds, SplitKind
-from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_image, label_image, replace
+from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_snapshot, label_snapshot, replace
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
-from finegraph.labelling.store.current_rows import cell_image, load_cells, load_votes, next_number, photo_image
+from finegraph.labelling.store.current_rows import cell_snapshot, load_cells, load_votes, next_number, photo_snapshot
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan
 from finegraph.labelling.store.sql_tables import kinds, labels, photo_labels
 from finegraph.labelling.store.values import encode_parts, parts_of
@@ -42,10 +42,10 @@ def plan_merge_kinds(connection: Connection, catalogue: Catalogue, change: Merge
                 "the other all labels that hold"
             )
     plan = Plan(f"merged the kinds {', '.join(repr(kind.name) for kind in merged)} into {change.into!r}")
-    image = kind_image(first)
-    plan.add(Key("kind", kind_id=first.id), image, {**image, "name": change.into})
+    snapshot = kind_snapshot(first)
+    plan.add(Key("kind", kind_id=first.id), snapshot, {**snapshot, "name": change.into})
     for kind in others:
-        plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "removed": 1})
+        plan.add(Key("kind", kind_id=kind.id), kind_snapshot(kind), {**kind_snapshot(kind), "removed": 1})
     _merge_cells(connection, plan, first, {kind: _merged_labels(connection, plan, first, kind) for kind in others})
     return plan
 
@@ -70,7 +70,7 @@ def _merged_labels(connection: Connection, plan: Plan, first: KindEntry, other: 
 def _merge_cells(
     connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
 ) -> None:
-    """Put the cells, votes and image-level labels of several kinds together in the first."""
+    """Put the cells, votes and photo labels of several kinds together in the first."""
     rows, given = load_cells(connection, first.id), load_votes(connection, first.id)
     values = {number: row.value for number, row in rows.items()}
     said = {number: dict(own) for number, own in given.items()}
@@ -104,11 +104,11 @@ def _merge_cells(
         cell, before = rows.get(number), given.get(number, {})
         changed = {person: vote for person, vote in said.get(number, {}).items() if before.get(person, NO_VOTE) != vote}
         if values.get(number) != (cell.value if cell else None) or changed:
-            after = {**cell_image(cell, changed), "value": values.get(number)}
+            after = {**cell_snapshot(cell, changed), "value": values.get(number)}
             if number in makers:
                 after["by"], after["at"] = makers[number]
             old_votes = {person: before.get(person, NO_VOTE) for person in changed}
-            plan.add(Key("cell", fine_id=number, kind_id=first.id), cell_image(cell, old_votes), after)
+            plan.add(Key("cell", fine_id=number, kind_id=first.id), cell_snapshot(cell, old_votes), after)
     if differing:
         plan.warnings.append(f"the kinds say different things of {differing} classes; both become possible there")
     (_merge_group_photos if first.mode == "all" else _merge_photos)(connection, plan, first, others)
@@ -160,7 +160,7 @@ def _together(one: str, other: str, kind: KindEntry) -> str | None:
 def _merge_photos(
     connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
 ) -> None:
-    """Take over the image-level labels of the other kinds, where the first has none."""
+    """Take over the photo labels of the other kinds, where the first has none."""
     query = sa.select(photo_labels).where(photo_labels.c.kind_id == first.id)
     own = {row.photo: row for row in connection.execute(query)}
     for kind, targets in others.items():
@@ -169,14 +169,14 @@ def _merge_photos(
             mine = own.get(row.photo)
             if row.value is None or key in plan.changes or (mine is not None and mine.value is not None):
                 continue
-            after = {**photo_image(row), "value": replace(row.value, targets, kind.mode)}
-            plan.add(key, None if mine is None else photo_image(mine), after)
+            after = {**photo_snapshot(row), "value": replace(row.value, targets, kind.mode)}
+            plan.add(key, None if mine is None else photo_snapshot(mine), after)
 
 
 def _merge_group_photos(
     connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
 ) -> None:
-    """Put the image-level labels of groups together; as those of cells, they stay only where all groups have one."""
+    """Put the photo labels of groups together; as those of cells, they stay only where all groups have one."""
     query = sa.select(photo_labels).order_by(photo_labels.c.photo)
     own = {row.photo: row for row in connection.execute(query.where(photo_labels.c.kind_id == first.id))}
     said = {photo: [(row, row.value)] for photo, row in own.items() if row.value is not None}
@@ -192,8 +192,8 @@ def _merge_group_photos(
             value = reduce(lambda one, other: _together(one, other, first), (part for _, part in parts))
         partly += value is None
         if value != (mine.value if mine is not None else None):
-            after = {**photo_image(parts[0][0]), "value": value}
-            plan.add(Key("photo", kind_id=first.id, photo=photo), None if mine is None else photo_image(mine), after)
+            after = {**photo_snapshot(parts[0][0]), "value": value}
+            plan.add(Key("photo", kind_id=first.id, photo=photo), None if mine is None else photo_snapshot(mine), after)
     if partly:
         plan.warnings.append(f"{partly} photos have labels in some of the kinds only; they lose them")
 
@@ -217,8 +217,8 @@ def plan_split_kind(connection: Connection, catalogue: Catalogue, change: SplitK
     number, label = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
     position = max(one.position for one in catalogue.all_kinds) + 1
     for place, (name, names) in enumerate(change.into.items()):
-        image = {"name": name, "position": position + place, "mode": kind.mode, "prior": kind.prior}
-        plan.add(Key("kind", kind_id=number + place), {**image, "removed": 1}, {**image, "removed": 0})
+        snapshot = {"name": name, "position": position + place, "mode": kind.mode, "prior": kind.prior}
+        plan.add(Key("kind", kind_id=number + place), {**snapshot, "removed": 1}, {**snapshot, "removed": 0})
         targets = {}
         for order, own in enumerate(names):
             new = {"name": own, "position": order}
@@ -247,21 +247,21 @@ def _move(connection: Connection, plan: Plan, kind: KindEntry, new_kind: int, ta
         said = {person: vote for person, vote in said.items() if vote is not None}
         if value is None and not said:
             continue
-        before = cell_image(None, dict.fromkeys(said, NO_VOTE))
-        after = {**cell_image(row, said), "value": value, "disagreement": 0}
+        before = cell_snapshot(None, dict.fromkeys(said, NO_VOTE))
+        after = {**cell_snapshot(row, said), "value": value, "disagreement": 0}
         plan.add(Key("cell", fine_id=number, kind_id=new_kind), before, after)
     for photo in connection.execute(sa.select(photo_labels).where(photo_labels.c.kind_id == kind.id)):
         if (value := part(photo.value)) is not None:
-            plan.add(Key("photo", kind_id=new_kind, photo=photo.photo), None, {**photo_image(photo), "value": value})
+            plan.add(Key("photo", kind_id=new_kind, photo=photo.photo), None, {**photo_snapshot(photo), "value": value})
 
 
 def _leave(connection: Connection, plan: Plan, kind: KindEntry, moved: Collection[int]) -> None:
     """Take the labels that moved away from the old kind, which goes where none is left."""
     if len(moved) == len(kind.labels):
-        plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "removed": 1})
+        plan.add(Key("kind", kind_id=kind.id), kind_snapshot(kind), {**kind_snapshot(kind), "removed": 1})
         return
     for label in kind.labels:
         if label.id in moved:
             key = Key("label", kind_id=kind.id, label_id=label.id)
-            plan.add(key, label_image(label), {**label_image(label), "removed": 1})
+            plan.add(key, label_snapshot(label), {**label_snapshot(label), "removed": 1})
     Rewriter(connection, plan, kind).rewrite(lambda value, _: drop(value, moved, kind.mode))

@@ -1,4 +1,4 @@
-"""Rewriting all values of a kind: its cells, the votes on them, and the image-level labels.
+"""Rewriting all values of a kind: its cells, the votes on them, and the photo labels.
 
 A rewriting is a function from a kept value to another one; it sees the class too. What does not change is not touched.
 One pass over the kind.
@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.labelling.store.catalogue import KindEntry, LabelEntry
-from finegraph.labelling.store.current_rows import cell_image, load_cells, load_votes, photo_image
-from finegraph.labelling.store.plan import Image, Key, Plan
+from finegraph.labelling.store.current_rows import cell_snapshot, load_cells, load_votes, photo_snapshot
+from finegraph.labelling.store.plan import Key, Plan, Snapshot
 from finegraph.labelling.store.records import Mode
 from finegraph.labelling.store.sql_tables import photo_labels
 from finegraph.labelling.store.values import encode_parts, parts_of
@@ -49,19 +49,19 @@ class Rewriter:
             changed = {person: vote for person, vote in changed.items() if vote != said[person]}
             self.new[number] = new
             if new != value or changed:
-                before = cell_image(row, {person: said[person] for person in changed})
+                before = cell_snapshot(row, {person: said[person] for person in changed})
                 self.plan.add(
                     Key("cell", fine_id=number, kind_id=self.kind.id),
                     before,
-                    {**cell_image(row, changed), "value": new},
+                    {**cell_snapshot(row, changed), "value": new},
                 )
                 self.lost += value is not None and new is None
         for row in self.photos:
             new = rewriting(row.value, row.fine_id)
             self.new_photos[row.photo] = new
             if new != row.value:
-                image = photo_image(row)
-                self.plan.add(Key("photo", kind_id=self.kind.id, photo=row.photo), image, {**image, "value": new})
+                snapshot = photo_snapshot(row)
+                self.plan.add(Key("photo", kind_id=self.kind.id, photo=row.photo), snapshot, {**snapshot, "value": new})
 
     def holds(self, number: int, label: int) -> bool:
         """Whether the cell of a class named a label before the rewriting."""
@@ -101,12 +101,12 @@ def replace(value: str, targets: Mapping[int, int], mode: Mode) -> str | None:
     return encode_parts(list(found.items()), mode)
 
 
-def label_image(label: LabelEntry) -> Image:
-    """The picture of a label."""
+def label_snapshot(label: LabelEntry) -> Snapshot:
+    """The snapshot of a label."""
     return {"name": label.name, "position": label.position, "removed": int(label.removed)}
 
 
-def kind_image(kind: KindEntry) -> Image:
-    """The picture of a kind."""
+def kind_snapshot(kind: KindEntry) -> Snapshot:
+    """The snapshot of a kind."""
     own = {"name": kind.name, "position": kind.position, "mode": kind.mode, "prior": kind.prior}
     return {**own, "removed": int(kind.removed)}

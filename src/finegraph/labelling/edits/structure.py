@@ -33,12 +33,12 @@ from finegraph.labelling.edits.changes import (
     change_name,
 )
 from finegraph.labelling.edits.merging import plan_merge_kinds, plan_split_kind
-from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_image, label_image, replace
+from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_snapshot, label_snapshot, replace
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
 from finegraph.labelling.store.checks import check_names, check_note
-from finegraph.labelling.store.current_rows import FINE_IMAGE, fine_ids, fine_names, next_number, row_image
+from finegraph.labelling.store.current_rows import FINE_FIELDS, fine_ids, fine_names, next_number, row_snapshot
 from finegraph.labelling.store.log import now
-from finegraph.labelling.store.plan import Image, Key, Plan, Planned
+from finegraph.labelling.store.plan import Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import CellValue, ExampleChange, Preview
 from finegraph.labelling.store.sql_tables import cells, fine, kinds, labels
 from finegraph.labelling.store.values import cell_of_value, dump, parts_of, value_of_cell
@@ -72,26 +72,26 @@ def _add_fine(connection: Connection, _: Catalogue, change: AddFine, person: str
     return plan
 
 
-def added(plan: Plan, key: Key, image: Image) -> None:
+def added(plan: Plan, key: Key, snapshot: Snapshot) -> None:
     """Add a new row to a plan: before, it was one that is removed."""
-    plan.add(key, {**image, "removed": 1}, {**image, "removed": 0})
+    plan.add(key, {**snapshot, "removed": 1}, {**snapshot, "removed": 0})
 
 
-def _fine_image(connection: Connection, name: str) -> tuple[Key, Image]:
+def _new_fine(connection: Connection, name: str) -> tuple[Key, Snapshot]:
     number = fine_ids(connection, [name])[name]
     row = connection.execute(sa.select(fine).where(fine.c.id == number)).one()
-    return Key("fine", fine_id=number), row_image(row, *FINE_IMAGE)
+    return Key("fine", fine_id=number), row_snapshot(row, *FINE_FIELDS)
 
 
 def _rename_fine(connection: Connection, _: Catalogue, change: RenameFine, person: str) -> Plan:
-    key, before = _fine_image(connection, change.name)
+    key, before = _new_fine(connection, change.name)
     plan = Plan(f"renamed the class {change.name!r} to {change.to!r}")
     plan.add(key, before, {**before, "name": change.to})
     return plan
 
 
 def _remove_fine(connection: Connection, catalogue: Catalogue, change: RemoveFine, person: str) -> Plan:
-    key, before = _fine_image(connection, change.name)
+    key, before = _new_fine(connection, change.name)
     plan = Plan(f"removed the class {change.name!r}")
     plan.add(key, before, {**before, "removed": 1})
     known = sa.select(sa.func.count()).where(cells.c.fine_id == key.fine_id, cells.c.value.is_not(None))
@@ -111,8 +111,8 @@ def _add_kind(connection: Connection, catalogue: Catalogue, change: AddKind, per
     plan = Plan(
         f"added the kind {change.name!r} with {len(change.labels)} label{'s' if len(change.labels) != 1 else ''}"
     )
-    image = {"name": change.name, "position": position, "mode": change.mode, "prior": "frequency"}
-    added(plan, Key("kind", kind_id=number), image)
+    snapshot = {"name": change.name, "position": position, "mode": change.mode, "prior": "frequency"}
+    added(plan, Key("kind", kind_id=number), snapshot)
     for place, label in enumerate(change.labels):
         key = Key("label", kind_id=number, label_id=first + place)
         added(plan, key, {"name": label, "position": place})
@@ -122,14 +122,14 @@ def _add_kind(connection: Connection, catalogue: Catalogue, change: AddKind, per
 def _rename_kind(connection: Connection, catalogue: Catalogue, change: RenameKind, person: str) -> Plan:
     kind = catalogue.kind(change.name)
     plan = Plan(f"renamed the kind {change.name!r} to {change.to!r}")
-    plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "name": change.to})
+    plan.add(Key("kind", kind_id=kind.id), kind_snapshot(kind), {**kind_snapshot(kind), "name": change.to})
     return plan
 
 
 def _remove_kind(connection: Connection, catalogue: Catalogue, change: RemoveKind, person: str) -> Plan:
     kind = catalogue.kind(change.name)
     plan = Plan(f"removed the kind {change.name!r}")
-    plan.add(Key("kind", kind_id=kind.id), kind_image(kind), {**kind_image(kind), "removed": 1})
+    plan.add(Key("kind", kind_id=kind.id), kind_snapshot(kind), {**kind_snapshot(kind), "removed": 1})
     known = sa.select(sa.func.count()).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
     if count := connection.scalar(known):
         plan.warnings.append(f"{count} decided cells go with it; undo brings them back")
@@ -139,7 +139,7 @@ def _remove_kind(connection: Connection, catalogue: Catalogue, change: RemoveKin
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
 
-def new_label(connection: Connection, kind: KindEntry, name: str, place: int = 0) -> tuple[Key, Image]:
+def new_label(connection: Connection, kind: KindEntry, name: str, place: int = 0) -> tuple[Key, Snapshot]:
     """A new label after those that a kind has; `place` counts several new ones."""
     number = next_number(connection, labels.c.id) + place
     position = max((label.position for label in kind.all_labels), default=-1) + 1 + place
@@ -161,7 +161,7 @@ def _rename_label(connection: Connection, catalogue: Catalogue, change: RenameLa
     kind = catalogue.kind(change.kind)
     label = kind.label(change.name)
     plan = Plan(f"renamed the label {change.name!r} of kind {change.kind!r} to {change.to!r}")
-    before = label_image(label)
+    before = label_snapshot(label)
     plan.add(Key("label", kind_id=kind.id, label_id=label.id), before, {**before, "name": change.to})
     return plan
 
@@ -169,7 +169,7 @@ def _rename_label(connection: Connection, catalogue: Catalogue, change: RenameLa
 def remove_label(plan: Plan, kind: KindEntry, label: LabelEntry) -> None:
     """Add the removal of a label to a plan."""
     key = Key("label", kind_id=kind.id, label_id=label.id)
-    plan.add(key, label_image(label), {**label_image(label), "removed": 1})
+    plan.add(key, label_snapshot(label), {**label_snapshot(label), "removed": 1})
 
 
 def _remove_label(connection: Connection, catalogue: Catalogue, change: RemoveLabel, person: str) -> Plan:
@@ -194,9 +194,9 @@ def _merge_labels(connection: Connection, catalogue: Catalogue, change: MergeLab
     if change.into in kind.ids:
         target = kind.ids[change.into]
     else:
-        key, image = new_label(connection, kind, change.into)
+        key, snapshot = new_label(connection, kind, change.into)
         target = key.label_id or 0
-        added(plan, key, {**image, "position": merged[0].position})
+        added(plan, key, {**snapshot, "position": merged[0].position})
     gone = {label.id: target for label in merged if label.id != target}
     for label in merged:
         if label.id != target:
@@ -216,10 +216,10 @@ def _split_label(connection: Connection, catalogue: Catalogue, change: SplitLabe
         if name in kind.ids:
             target = kind.ids[name]
         else:
-            key, image = new_label(connection, kind, name, new)
+            key, snapshot = new_label(connection, kind, name, new)
             new += 1
             target = key.label_id or 0
-            added(plan, key, image)
+            added(plan, key, snapshot)
         for class_name in own:
             if chosen.setdefault(numbers[class_name], target) != target:
                 raise InputError(f"splitting {change.name!r}: {class_name!r} is named for two labels")
@@ -270,10 +270,10 @@ def preview_of(connection: Connection, catalogue: Catalogue, change: StructureCh
     examples = []
     for one in shown:
         kind = catalogue.by_id.get(one.key.kind_id or 0)
-        image = new_kinds.get(one.key.kind_id)
-        name = image["name"] if image is not None else kind.name if kind is not None else ""
-        mode = kind.mode if kind is not None else (image or {})["mode"]
-        before, after = (_value(kind, mode, words, one, picture) for picture in (one.before, one.after))
+        snapshot = new_kinds.get(one.key.kind_id)
+        name = snapshot["name"] if snapshot is not None else kind.name if kind is not None else ""
+        mode = kind.mode if kind is not None else (snapshot or {})["mode"]
+        before, after = (_value(kind, mode, words, one, snapshot) for snapshot in (one.before, one.after))
         examples.append(ExampleChange(fine=names.get(one.key.fine_id or 0, ""), kind=name, before=before, after=after))
     digest = hashlib.sha256(dump([change_name(change), change.to_dict(), plan.digest]).encode()).hexdigest()
     return Preview(
@@ -290,12 +290,12 @@ def _value(
     mode: str,
     words: dict[tuple[int | None, int | None], str],
     change: Planned,
-    image: Image | None,
+    snapshot: Snapshot | None,
 ) -> CellValue:
     """A value that may name labels which are not there yet."""
-    if image is None or image["value"] is None:
+    if snapshot is None or snapshot["value"] is None:
         return None
-    parts = parts_of(image["value"])
+    parts = parts_of(snapshot["value"])
     old = kind.by_id if kind is not None else {}
     names = [old[label].name if label in old else words[change.key.kind_id, label] for label, _ in parts]
     weights = [weight for _, weight in parts if weight is not None]

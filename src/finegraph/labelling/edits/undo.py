@@ -1,4 +1,4 @@
-"""Undo: the pictures of an action, swapped. It is an action itself, so it is logged and can be undone (that is redo).
+"""Undo: the snapshots of an action, swapped. It is an action itself, so it is logged and can be undone (that is redo).
 
 What was changed again since, or settled, is not overwritten: the undo is refused with both values. Where somebody else
 has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. A kind or a
@@ -17,8 +17,8 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.store.catalogue import Catalogue
-from finegraph.labelling.store.current_rows import check_number, current_images, fine_names, in_parts, load_votes
-from finegraph.labelling.store.plan import NO_VOTE, Image, Key, Plan, compared
+from finegraph.labelling.store.current_rows import check_number, chunks, current_snapshots, fine_names, load_votes
+from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Snapshot, compared
 from finegraph.labelling.store.records import Conflict, Target
 from finegraph.labelling.store.sealed_rows import refuse_altered
 from finegraph.labelling.store.sql_tables import batches, edits, fine, photo_labels, undone, votes
@@ -66,18 +66,20 @@ def _text(action: Row[Any], only: int | None) -> str:
     verb, _, rest = action.text.partition(": ")
     if action.action != "undo":
         verb, rest = "redid", action.text
-    turned = "undid" if verb.startswith("redid") else "redid"
+    opposite = "undid" if verb.startswith("redid") else "redid"
     part = _PART if only is not None or verb.endswith(_PART) else ""
-    return f"{turned}{part}: {rest}"
+    return f"{opposite}{part}: {rest}"
 
 
 def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequence[Row[Any]]) -> None:
-    """Add the swapped pictures of edits to a plan."""
+    """Add the swapped snapshots of edits to a plan."""
     refuse_altered(connection, edits, rows)
-    after = {key_of(row): _image(row.after) for row in rows}
-    before = {key_of(row): _image(row.before) for row in rows}
-    voters = {key: list(image["votes"]) for key, image in after.items() if key.target == "cell" and image is not None}
-    present = current_images(connection, after, voters)
+    after = {key_of(row): _parsed(row.after) for row in rows}
+    before = {key_of(row): _parsed(row.before) for row in rows}
+    voters = {
+        key: list(snapshot["votes"]) for key, snapshot in after.items() if key.target == "cell" and snapshot is not None
+    }
+    present = current_snapshots(connection, after, voters)
     kept = _agreed(connection, {key_of(row): (row.number, after[key_of(row)]) for row in rows})
     changed = []
     for row in rows:
@@ -101,25 +103,31 @@ def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequen
         )
 
 
-def _agreed(connection: Connection, after: Mapping[Key, tuple[int, Image | None]]) -> dict[Key, Image]:
-    """Cells whose value somebody else has voted for after the edit: what of their picture stays."""
-    by_kind: dict[int, dict[Key, tuple[int, Image]]] = {}
-    for key, (number, image) in after.items():
+def _agreed(connection: Connection, after: Mapping[Key, tuple[int, Snapshot | None]]) -> dict[Key, Snapshot]:
+    """Cells whose value somebody else has voted for after the edit: what of their snapshot stays."""
+    by_kind: dict[int, dict[Key, tuple[int, Snapshot]]] = {}
+    for key, (number, snapshot) in after.items():
         # An edit without votes, such as an import, has set the value as well.
-        if key.target == "cell" and image and (not image["votes"] or image["value"] in image["votes"].values()):
-            by_kind.setdefault(key.kind_id or 0, {})[key] = (number, image)
-    found: dict[Key, Image] = {}
+        if (
+            key.target == "cell"
+            and snapshot
+            and (not snapshot["votes"] or snapshot["value"] in snapshot["votes"].values())
+        ):
+            by_kind.setdefault(key.kind_id or 0, {})[key] = (number, snapshot)
+    found: dict[Key, Snapshot] = {}
     for kind_id, own in by_kind.items():
         given = load_votes(connection, kind_id, [key.fine_id or 0 for key in own])
-        for key, (number, image) in own.items():
+        for key, (number, snapshot) in own.items():
             said = given.get(key.fine_id or 0, {})
-            others = {name for name, vote in said.items() if name not in image["votes"] and vote == image["value"]}
+            others = {
+                name for name, vote in said.items() if name not in snapshot["votes"] and vote == snapshot["value"]
+            }
             if others and (later := _voted_after(connection, key, number, others)):
-                found[key] = {"value": image["value"], **later}
+                found[key] = {"value": snapshot["value"], **later}
     return found
 
 
-def _voted_after(connection: Connection, key: Key, number: int, people: Collection[str]) -> Image | None:
+def _voted_after(connection: Connection, key: Key, number: int, people: Collection[str]) -> Snapshot | None:
     """Who of some people was the last to vote on a cell after an edit, and when."""
     mine = (edits.c.fine_id == key.fine_id) & (edits.c.kind_id == key.kind_id) & (edits.c.target == "cell")
     query = sa.select(edits.c.after).where(mine, edits.c.number > number).order_by(edits.c.number.desc())
@@ -149,7 +157,7 @@ def _refuse_lost(connection: Connection, catalogue: Catalogue, plan: Plan, last:
         newest[key_of(row)] = row
         if row.target == "cell":
             voters.setdefault(key_of(row), set()).update(json.loads(row.after)["votes"])
-    present = current_images(connection, newest, voters)
+    present = current_snapshots(connection, newest, voters)
     living = _living(connection, {key.fine_id for key in newest if key.fine_id is not None})
     held: dict[tuple[Target, int], list[Row[Any]]] = {}
     for key, row in newest.items():
@@ -172,27 +180,27 @@ def _edits_since(
     told = sa.select(edits, batches.c.person, batches.c.at).join(batches, edits.c.batch == batches.c.number)
     holds = told.where(edits.c.number > last, edits.c.undoes.is_(None), edits.c.number.not_in(sa.select(undone.c.edit)))
     holds = holds.order_by(edits.c.number)
-    for part in in_parts(kinds):
+    for part in chunks(kinds):
         yield from connection.execute(holds.where(edits.c.kind_id.in_(part), edits.c.target.in_(["cell", "photo"])))
-    for part in in_parts(classes):
+    for part in chunks(classes):
         yield from connection.execute(holds.where(edits.c.fine_id.in_(part), edits.c.target.in_(["cell", "note"])))
     if classes:
         later = sa.select(photo_labels.c.version, photo_labels.c.fine_id).where(photo_labels.c.version > last)
         numbers = [row.version for row in connection.execute(later) if row.fine_id in classes]
-        for part in in_parts(numbers):
+        for part in chunks(numbers):
             yield from connection.execute(holds.where(edits.c.number.in_(part), edits.c.target == "photo"))
 
 
 def _living(connection: Connection, numbers: Collection[int]) -> set[int]:
     """Those of some classes that are not removed."""
     query = sa.select(fine.c.id).where(fine.c.removed == 0)
-    return {number for part in in_parts(numbers) for number in connection.scalars(query.where(fine.c.id.in_(part)))}
+    return {number for part in chunks(numbers) for number in connection.scalars(query.where(fine.c.id.in_(part)))}
 
 
-def _says_something(image: Image | None) -> bool:
-    """Whether a picture holds a value, a vote or a text."""
-    said = (image or {}).get("votes", {}).values()
-    return not _is_nothing(image) or any(vote is not None and vote is not NO_VOTE for vote in said)
+def _says_something(snapshot: Snapshot | None) -> bool:
+    """Whether a snapshot holds a value, a vote or a text."""
+    said = (snapshot or {}).get("votes", {}).values()
+    return not _is_nothing(snapshot) or any(vote is not None and vote is not NO_VOTE for vote in said)
 
 
 def _lost(
@@ -216,35 +224,35 @@ def key_of(row: Row[Any]) -> Key:
     return Key(row.target, row.fine_id, row.kind_id, row.label_id, row.photo)
 
 
-def _image(text: str | None) -> Image | None:
-    image: Image | None = None if text is None else json.loads(text)
-    return image
+def _parsed(text: str | None) -> Snapshot | None:
+    snapshot: Snapshot | None = None if text is None else json.loads(text)
+    return snapshot
 
 
-def _is_nothing(image: Image | None) -> bool:
-    """Whether a picture shows no label and no note."""
-    return image is None or (image.get("value") is None and not image.get("text") and "name" not in image)
+def _is_nothing(snapshot: Snapshot | None) -> bool:
+    """Whether a snapshot shows no label and no note."""
+    return snapshot is None or (snapshot.get("value") is None and not snapshot.get("text") and "name" not in snapshot)
 
 
 def _conflicts(
-    connection: Connection, catalogue: Catalogue, changed: Sequence[tuple[Key, Image | None, Image | None]]
+    connection: Connection, catalogue: Catalogue, changed: Sequence[tuple[Key, Snapshot | None, Snapshot | None]]
 ) -> list[Conflict]:
     names = fine_names(connection, {key.fine_id for key, _, _ in changed if key.fine_id is not None})
     return [_conflict(catalogue, names, *one) for one in changed]
 
 
 def _conflict(
-    catalogue: Catalogue, names: Mapping[int, str], key: Key, wanted: Image | None, present: Image | None
+    catalogue: Catalogue, names: Mapping[int, str], key: Key, wanted: Snapshot | None, present: Snapshot | None
 ) -> Conflict:
     """Both values of something that was changed again."""
     kind = catalogue.by_id.get(key.kind_id or -1)
 
-    def value(image: Image | None) -> Any:
-        if image is None:
+    def value(snapshot: Snapshot | None) -> Any:
+        if snapshot is None:
             return None
-        if "value" in image and kind is not None:
-            return kind.value(image["value"])
-        return image.get("text", None if image.get("removed") else image.get("name"))
+        if "value" in snapshot and kind is not None:
+            return kind.value(snapshot["value"])
+        return snapshot.get("text", None if snapshot.get("removed") else snapshot.get("name"))
 
     label = (
         kind.by_id[key.label_id].name

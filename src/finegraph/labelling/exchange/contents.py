@@ -1,4 +1,4 @@
-"""What a file may hold beside a graph, put into the plan of its import: votes, notes and image-level labels.
+"""What a file may hold beside a graph, put into the plan of its import: votes, notes and photo labels.
 
 An import is one action, so a cell that gets a new value and new votes is planned once. People and photos that the file
 does not name keep what they have. Cost: linear in the file and in the kinds that it names.
@@ -16,9 +16,9 @@ from finegraph.errors import unknown_name
 from finegraph.labelling.exchange.label_studio import Content
 from finegraph.labelling.store.catalogue import KindEntry
 from finegraph.labelling.store.checks import check_note, check_photo
-from finegraph.labelling.store.current_rows import cell_image, load_cells, load_votes, photo_image
+from finegraph.labelling.store.current_rows import cell_snapshot, load_cells, load_votes, photo_snapshot
 from finegraph.labelling.store.log import check_person, now
-from finegraph.labelling.store.plan import NO_VOTE, Image, Key, Plan
+from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Snapshot
 from finegraph.labelling.store.records import PhotoLabel
 from finegraph.labelling.store.sql_tables import notes, photo_labels
 
@@ -29,7 +29,7 @@ Kinds = Mapping[str, KindEntry]
 
 
 def add_content(connection: Connection, plan: Plan, content: Content, fine: Numbers, kinds: Kinds, person: str) -> None:
-    """Put the votes, notes and image-level labels of a Label Studio file into the plan of importing its graph."""
+    """Put the votes, notes and photo labels of a Label Studio file into the plan of importing its graph."""
     _add_votes(connection, plan, content, fine, kinds)
     written = {row.fine_id: row for row in connection.execute(sa.select(notes))} if content.notes else {}
     for name, text in content.notes.items():
@@ -80,8 +80,8 @@ def _add_cell(
 ) -> None:
     """Plan the votes on one cell, on top of what is planned of it already."""
     planned = plan.changes.get(key)
-    before = planned.before if planned and planned.before else cell_image(row, {})
-    after = planned.after if planned and planned.after else cell_image(row, {})
+    before = planned.before if planned and planned.before else cell_snapshot(row, {})
+    after = planned.after if planned and planned.after else cell_snapshot(row, {})
     present = {**given, **after["votes"]}
     changed = {voter: vote for voter, vote in wanted.items() if present.get(voter, NO_VOTE) != vote}
     if not changed and after["resolved"] >= settled:
@@ -97,7 +97,7 @@ def _add_cell(
 def add_photos(
     connection: Connection, plan: Plan, labels: Sequence[PhotoLabel], fine: Numbers, kinds: Kinds, person: str
 ) -> None:
-    """Put image-level labels into a plan; photos that are not named keep theirs."""
+    """Put photo labels into a plan; photos that are not named keep theirs."""
     at = now()
     by_kind: dict[str, list[PhotoLabel]] = {}
     for label in labels:
@@ -105,11 +105,11 @@ def add_photos(
     for name, own in by_kind.items():
         kind = _kind(kinds, name)
         query = sa.select(photo_labels).where(photo_labels.c.kind_id == kind.id)
-        present = {row.photo: photo_image(row) for row in connection.execute(query)}
+        present = {row.photo: photo_snapshot(row) for row in connection.execute(query)}
         for label in own:
             key = Key("photo", kind_id=kind.id, photo=check_photo(label.photo))
             planned, before = plan.changes.get(key), present.get(label.photo)
-            now_is: Image | None = planned.after if planned else before
+            now_is: Snapshot | None = planned.after if planned else before
             number = None if label.fine is None else _number(fine, label.fine)
             value = kind.encode(label.value, f"photo {label.photo!r}, kind {name!r}")
             if now_is is None or (now_is["value"], now_is["fine"]) != (value, number):

@@ -1,7 +1,7 @@
 """Differences between two states: of one store at two versions, or of two graphs.
 
-Two versions of a store are compared by the log alone: of each thing that was edited in between, the first picture
-before and the last picture after. Two graphs are compared by names. Cost: linear in the edits, or in the cells.
+Two versions of a store are compared by the log alone: of each thing that was edited in between, the first snapshot
+before and the last snapshot after. Two graphs are compared by names. Cost: linear in the edits, or in the cells.
 """
 
 from __future__ import annotations

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_image, label_image
+from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_snapshot, label_snapshot
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.graphs import encoded_cells, read_graph
 from finegraph.labelling.exchange.label_studio import Content
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
-from finegraph.labelling.store.current_rows import FINE_IMAGE, cell_image, fine_names, next_number, row_image
+from finegraph.labelling.store.current_rows import FINE_FIELDS, cell_snapshot, fine_names, next_number, row_snapshot
 from finegraph.labelling.store.graph_columns import Column
 from finegraph.labelling.store.log import now
-from finegraph.labelling.store.plan import NO_VOTE, Image, Key, Plan, Planned
+from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import Change, ImportPreview
 from finegraph.labelling.store.sql_tables import fine, kinds, labels
 from finegraph.labelling.store.values import value_text
@@ -41,20 +41,20 @@ def plan_import(
         kind = catalogue.by_name.get(column.name)
         if kind is not None and kind.mode != column.mode:
             kind = None
-        image = {"name": column.name, "position": place, "mode": column.mode, "prior": column.prior, "removed": 0}
+        snapshot = {"name": column.name, "position": place, "mode": column.mode, "prior": column.prior, "removed": 0}
         if kind is None:
             number, next_kind = next_kind, next_kind + 1
-            plan.add(Key("kind", kind_id=number), {**image, "removed": 1}, image)
+            plan.add(Key("kind", kind_id=number), {**snapshot, "removed": 1}, snapshot)
         else:
             number = kind.id
             matched.add(number)
-            _change(plan, Key("kind", kind_id=number), kind_image(kind), image)
+            _change(plan, Key("kind", kind_id=number), kind_snapshot(kind), snapshot)
         ids, next_label = _plan_labels(plan, kind, number, column.labels, next_label)
         _plan_cells(connection, plan, kind, number, column, ids, numbers, person)
         kinds_then[column.name] = _entry_of(number, place, column, ids)
     for kind in catalogue.kinds:
         if kind.id not in matched:
-            before = kind_image(kind)
+            before = kind_snapshot(kind)
             plan.add(Key("kind", kind_id=kind.id), before, {**before, "removed": 1})
     return plan, dict(zip(classes, numbers, strict=True)), kinds_then
 
@@ -68,7 +68,7 @@ def _entry_of(number: int, place: int, column: Column, ids: Sequence[int]) -> Ki
     return KindEntry(number, column.name, place, column.mode, column.prior, False, 0, tuple(entries))
 
 
-def _change(plan: Plan, key: Key, before: Image, after: Image) -> None:
+def _change(plan: Plan, key: Key, before: Snapshot, after: Snapshot) -> None:
     if before != after:
         plan.add(key, before, after)
 
@@ -80,16 +80,16 @@ def _plan_fine(connection: Connection, plan: Plan, names: Sequence[str]) -> list
     found = []
     for place, name in enumerate(names):
         row = present.pop(name, None)
-        image = {"name": name, "position": place, "removed": 0}
+        snapshot = {"name": name, "position": place, "removed": 0}
         if row is None:
             found.append(number)
-            plan.add(Key("fine", fine_id=number), {**image, "removed": 1}, image)
+            plan.add(Key("fine", fine_id=number), {**snapshot, "removed": 1}, snapshot)
             number += 1
         else:
             found.append(row.id)
-            _change(plan, Key("fine", fine_id=row.id), row_image(row, *FINE_IMAGE), image)
+            _change(plan, Key("fine", fine_id=row.id), row_snapshot(row, *FINE_FIELDS), snapshot)
     for row in present.values():
-        before = row_image(row, *FINE_IMAGE)
+        before = row_snapshot(row, *FINE_FIELDS)
         plan.add(Key("fine", fine_id=row.id), before, {**before, "removed": 1})
     return found
 
@@ -102,17 +102,17 @@ def _plan_labels(
     ids = []
     for place, name in enumerate(names):
         label = present.pop(name, None)
-        image = {"name": name, "position": place, "removed": 0}
+        snapshot = {"name": name, "position": place, "removed": 0}
         if label is None:
             ids.append(number)
-            plan.add(Key("label", kind_id=kind_id, label_id=number), {**image, "removed": 1}, image)
+            plan.add(Key("label", kind_id=kind_id, label_id=number), {**snapshot, "removed": 1}, snapshot)
             number += 1
         else:
             ids.append(label.id)
-            _change(plan, Key("label", kind_id=kind_id, label_id=label.id), label_image(label), image)
+            _change(plan, Key("label", kind_id=kind_id, label_id=label.id), label_snapshot(label), snapshot)
     for label in present.values():
         key = Key("label", kind_id=kind_id, label_id=label.id)
-        plan.add(key, label_image(label), {**label_image(label), "removed": 1})
+        plan.add(key, label_snapshot(label), {**label_snapshot(label), "removed": 1})
     return ids, number
 
 
@@ -132,8 +132,8 @@ def _plan_cells(
         at = now()
         for number, value in wanted.items():
             if value is not None:
-                after = {**cell_image(None, {}), "value": value, "by": person, "at": at}
-                plan.add(Key("cell", fine_id=number, kind_id=kind_id), cell_image(None, {}), after)
+                after = {**cell_snapshot(None, {}), "value": value, "by": person, "at": at}
+                plan.add(Key("cell", fine_id=number, kind_id=kind_id), cell_snapshot(None, {}), after)
         return
     rewriter = Rewriter(connection, Plan(""), kind)
     gone = kind.living - set(ids)
@@ -150,8 +150,8 @@ def _plan_cells(
         old = row.value if row else None
         new = wanted.get(number, drops.after["value"] if drops and drops.after else old)
         if new != old or changed:
-            before = cell_image(row, drops.before["votes"] if drops and drops.before else {})
-            after = cell_image(row, changed) | {"value": new}
+            before = cell_snapshot(row, drops.before["votes"] if drops and drops.before else {})
+            after = cell_snapshot(row, changed) | {"value": new}
             if new != old:
                 after |= {"by": person, "at": at, "resolved": 0}
             plan.add(key, before, after)
@@ -176,7 +176,7 @@ def preview_import(
         if change.key.kind_id in entries:
             found += _votes(change, names[change.key.fine_id or 0], catalogue, entries[change.key.kind_id])
     for change in plan.of("note"):
-        before, after = ((image or {}).get("text", "") for image in (change.before, change.after))
+        before, after = ((snapshot or {}).get("text", "") for snapshot in (change.before, change.after))
         name = names[change.key.fine_id or 0]
         found.append(Change(what="note", fine=name, before=before, after=after, text=f"note of {name!r}: {after}"))
     for change in plan.of("photo"):
@@ -188,7 +188,7 @@ def preview_import(
 
 
 def preview_photos(catalogue: Catalogue, plan: Plan) -> ImportPreview:
-    """What a planned import of image-level labels would change."""
+    """What a planned import of photo labels would change."""
     return _preview(
         [_photo(change, catalogue, catalogue.by_id[change.key.kind_id or 0]) for change in plan.of("photo")], plan
     )
@@ -214,7 +214,7 @@ def _text(catalogue: Catalogue, kind: KindEntry, encoded: str | None, *, before:
 
 def _votes(change: Planned, fine: str, catalogue: Catalogue, kind: KindEntry) -> Iterator[Change]:
     """The votes on a cell that change, and whether it becomes settled."""
-    assert change.before is not None, "the picture of a cell that was never set is one too"
+    assert change.before is not None, "the snapshot of a cell that was never set is one too"
     assert change.after is not None, "a cell may become unknown, but never goes"
     place = f"{fine!r}, {kind.name!r}"
     for person, vote in change.after["votes"].items():
@@ -230,7 +230,7 @@ def _votes(change: Planned, fine: str, catalogue: Catalogue, kind: KindEntry) ->
 
 def _photo(change: Planned, catalogue: Catalogue, kind: KindEntry) -> Change:
     """A label of a photo that changes."""
-    old, new = ((image or {}).get("value") for image in (change.before, change.after))
+    old, new = ((snapshot or {}).get("value") for snapshot in (change.before, change.after))
     one = _text(catalogue, kind, old, before=True) if old is not None else "as its class"
     two = _text(catalogue, kind, new, before=False) if new is not None else "as its class"
     changed = f"{one} -> {two}" if one != two else f"{two}, of another class"

@@ -21,7 +21,7 @@ from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.current_rows import name_form, search_form
 from finegraph.labelling.store.graph_columns import Column, Part, graph_of
 from finegraph.labelling.store.log import new_structure, now
-from finegraph.labelling.store.plan import Image, Key, Plan
+from finegraph.labelling.store.plan import Key, Plan, Snapshot
 from finegraph.labelling.store.records import Mode, Target
 from finegraph.labelling.store.sealed_rows import add_action, add_rows, write_rows
 from finegraph.labelling.store.sql_tables import batches, cells, fine, kinds, labels, meta
@@ -145,7 +145,7 @@ def _columns(connection: Connection, past: Past, place: Mapping[int, int]) -> It
     """The columns of a state in order."""
     for kind in past.catalogue.kinds:
         order = {label.id: position for position, label in enumerate(kind.labels)}
-        found = _cells(connection, kind.id, place, order, past.pictures)
+        found = _cells(connection, kind.id, place, order, past.snapshots)
         yield Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=found)
 
 
@@ -154,7 +154,7 @@ def _cells(
     kind_id: int,
     place: Mapping[int, int],
     order: Mapping[int, int],
-    earlier: Mapping[Key, Image],
+    earlier: Mapping[Key, Snapshot],
 ) -> list[Part | None]:
     """The cells of a kind by the place of their class, their labels by the place of the label."""
     found: list[Part | None] = [None] * len(place)
@@ -170,14 +170,14 @@ def _cells(
         key = Key("cell", fine_id=number, kind_id=kind_id)
         if number in place and not (earlier and key in earlier):
             found[place[number]] = part(value)
-    for key, image in earlier.items():
+    for key, snapshot in earlier.items():
         if (
             key.target == "cell"
             and key.kind_id == kind_id
             and (key.fine_id or 0) in place
-            and image["value"] is not None
+            and snapshot["value"] is not None
         ):
-            found[place[key.fine_id or 0]] = part(image["value"])
+            found[place[key.fine_id or 0]] = part(snapshot["value"])
     return found
 
 
@@ -206,7 +206,7 @@ def plan_text(plan: Plan) -> str:
         "label": ("label", "labels"),
         "cell": ("cell", "cells"),
         "note": ("note", "notes"),
-        "photo": ("label of a photo", "labels of photos"),
+        "photo": ("photo label", "photo labels"),
     }
     counts = {what: len(plan.of(what)) for what in words}
     changed = ", ".join(f"{count} {words[what][count != 1]}" for what, count in counts.items() if count)

@@ -1,4 +1,4 @@
-"""Label Studio JSON, out and in: one task per class, and one per photo with image-level labels.
+"""Label Studio JSON, out and in: one task per class, and one per photo with photo labels.
 
     {"data": {"fine": "ramen @ A", "note": "..."},
      "annotations": [{"completed_by": "ann", "ground_truth": true,
@@ -39,7 +39,7 @@ class Content:
         columns: the kinds and current values.
         votes: by class, then person, then kind.
         notes: by class.
-        photos: image-level labels.
+        photos: photo labels.
         settled: by class, the kinds in which a disagreement was settled.
     """
 
@@ -180,7 +180,7 @@ class _Reader:
         return content
 
     def _photos(self, task: Task, truth: Values) -> list[PhotoLabel]:
-        """The image-level labels of a photo."""
+        """The photo labels of a photo."""
         photo, label = task.data["photo"], task.data.get("label")
         if label is not None and not isinstance(label, str):
             raise self._fault(task, f"expected 'label' to be the class of the photo, got {str(label)[:60]!r}")

@@ -1,4 +1,4 @@
-"""Image-level labels as a CSV file, out and in.
+"""Snapshot-level labels as a CSV file, out and in.
 
     path,fine,egg,served
     1.jpg,ramen @ A,yes,bowl
@@ -27,7 +27,7 @@ _FIRST = ("path", "fine")
 
 
 def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: bool) -> str:
-    """Image-level labels as the text of a CSV file.
+    """Snapshot-level labels as the text of a CSV file.
 
     Args:
         kinds: the order of the kinds; those that no photo has are left out, others come last.
@@ -50,7 +50,7 @@ def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: b
 
 
 def parse_photos(text: str, catalogue: Catalogue, path: str) -> list[PhotoLabel]:
-    """The image-level labels in the text of a CSV file.
+    """The photo labels in the text of a CSV file.
 
     Raises:
         GraphFileError: with all faults of the file.

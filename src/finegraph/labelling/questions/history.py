@@ -17,7 +17,7 @@ from finegraph.labelling.questions.queries import cell_states
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import check_number, fine_ids, fine_names
 from finegraph.labelling.store.log import Made
-from finegraph.labelling.store.plan import Image, Plan
+from finegraph.labelling.store.plan import Plan, Snapshot
 from finegraph.labelling.store.records import Batch, CellState, CellValue, Edit, EditResult, Target
 from finegraph.labelling.store.sql_tables import batches, edits, undone
 from finegraph.labelling.store.values import value_text
@@ -101,17 +101,17 @@ def _short(target: str, value: Any) -> str:
 
 
 def readable(catalogue: Catalogue, row: Row[Any], text: str | None) -> Any:
-    """What a picture of the log says: the value of a cell, a name, a note; None where there is nothing."""
+    """What a snapshot of the log says: the value of a cell, a name, a note; None where there is nothing."""
     if text is None:
         return None
-    image = json.loads(text)
+    snapshot = json.loads(text)
     if row.target in ("cell", "photo"):
-        return catalogue.by_id[row.kind_id].value(image["value"])
+        return catalogue.by_id[row.kind_id].value(snapshot["value"])
     if row.target == "note":
-        return image["text"]
+        return snapshot["text"]
     if row.target == "graph":
-        return f"{image['fine']} classes, {image['kinds']} kinds"
-    return None if image["removed"] else image["name"]
+        return f"{snapshot['fine']} classes, {snapshot['kinds']} kinds"
+    return None if snapshot["removed"] else snapshot["name"]
 
 
 def read_batches(connection: Connection, *, person: str | None, before: int | None, limit: int) -> list[Batch]:
@@ -217,10 +217,10 @@ def result_made(connection: Connection, plan: Plan, made: Made) -> EditResult:
 
 
 def _state(
-    kind: KindEntry, name: str, number: int, image: Image | None, votes: dict[str, CellValue], sure: float | None
+    kind: KindEntry, name: str, number: int, snapshot: Snapshot | None, votes: dict[str, CellValue], sure: float | None
 ) -> CellState:
     """A cell as an edit left it."""
-    after = image or {"value": None}
+    after = snapshot or {"value": None}
     value = kind.value(after["value"])
     return CellState(
         fine=name,
@@ -251,7 +251,7 @@ def _cells_after(connection: Connection, catalogue: Catalogue, changed: Sequence
         now_is = states[edit.kind_id][edit.fine_id] if edit.target == "cell" else None
         sure = now_is.confidence if now_is and now_is.version == edit.number else None
         name = names[edit.fine_id] if edit.target == "cell" else edit.photo
-        image = json.loads(edit.after) if edit.after else None
+        snapshot = json.loads(edit.after) if edit.after else None
         votes = now_is.votes if now_is else {}
-        found.append(_state(catalogue.by_id[edit.kind_id], name, edit.number, image, votes, sure))
+        found.append(_state(catalogue.by_id[edit.kind_id], name, edit.number, snapshot, votes, sure))
     return found

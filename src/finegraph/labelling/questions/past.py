@@ -1,6 +1,6 @@
 """The store as it was at an earlier version.
 
-Of each thing that was edited since, the log has the picture before its first edit after that version; everything else
+Of each thing that was edited since, the log has the snapshot before its first edit after that version; everything else
 is as it is now. Kinds and labels have the names of then. Cost: linear in the edits since.
 """
 
@@ -18,7 +18,7 @@ from finegraph.labelling.edits.undo import key_of
 from finegraph.labelling.questions.queries import store_version
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
 from finegraph.labelling.store.current_rows import short
-from finegraph.labelling.store.plan import Image, Key
+from finegraph.labelling.store.plan import Key, Snapshot
 from finegraph.labelling.store.records import PhotoLabel
 from finegraph.labelling.store.sql_tables import batches, edits, fine, photo_labels
 
@@ -29,11 +29,11 @@ class Past:
 
     Attributes:
         catalogue: the kinds and labels of then.
-        pictures: what things that were edited since were like; nothing at all is an empty picture.
+        snapshots: what things that were edited since were like; nothing at all is an empty snapshot.
     """
 
     catalogue: Catalogue
-    pictures: Mapping[Key, Image] = field(default_factory=dict)
+    snapshots: Mapping[Key, Snapshot] = field(default_factory=dict)
 
     @classmethod
     def read(cls, connection: Connection, catalogue: Catalogue, version: int | None) -> Past:
@@ -47,18 +47,18 @@ class Past:
         if not 1 <= version <= last:
             raise InputError(f"there is no version {short(version)}; versions go from 1 to {last}")
         _refuse_inside(connection, version)
-        pictures = _first_pictures(connection, version)
-        kinds = [_kind_of_then(kind, pictures) for kind in catalogue.all_kinds]
+        snapshots = _first_snapshots(connection, version)
+        kinds = [_kind_of_then(kind, snapshots) for kind in catalogue.all_kinds]
         kinds.sort(key=lambda kind: (kind.position, kind.id))
-        return cls(Catalogue(f"{catalogue.structure}@{version}", tuple(kinds)), pictures)
+        return cls(Catalogue(f"{catalogue.structure}@{version}", tuple(kinds)), snapshots)
 
     def fine(self, connection: Connection) -> dict[int, tuple[int, int, str, bool]]:
         """By number, each class: its position, its number, its name, and whether it is removed."""
         query = sa.select(fine.c.id, fine.c.position, fine.c.name, fine.c.removed)
         found = {row.id: (row.position, row.id, row.name, bool(row.removed)) for row in connection.execute(query)}
-        for key, image in self.pictures.items():
+        for key, snapshot in self.snapshots.items():
             if key.target == "fine" and key.fine_id is not None:
-                found[key.fine_id] = (image["position"], key.fine_id, image["name"], bool(image["removed"]))
+                found[key.fine_id] = (snapshot["position"], key.fine_id, snapshot["name"], bool(snapshot["removed"]))
         return found
 
 
@@ -74,10 +74,10 @@ def _refuse_inside(connection: Connection, version: int) -> None:
         )
 
 
-def _first_pictures(connection: Connection, version: int) -> dict[Key, Image]:
+def _first_snapshots(connection: Connection, version: int) -> dict[Key, Snapshot]:
     """What things that were edited after a version were before that."""
     query = sa.select(edits).where(edits.c.number > version, edits.c.target != "graph").order_by(edits.c.number)
-    found: dict[Key, Image] = {}
+    found: dict[Key, Snapshot] = {}
     for row in connection.execute(query):
         key = key_of(row)
         if key not in found:
@@ -85,10 +85,10 @@ def _first_pictures(connection: Connection, version: int) -> dict[Key, Image]:
     return found
 
 
-def _kind_of_then(kind: KindEntry, pictures: Mapping[Key, Image]) -> KindEntry:
-    entries = [_label_of_then(kind, label, pictures) for label in kind.all_labels]
+def _kind_of_then(kind: KindEntry, snapshots: Mapping[Key, Snapshot]) -> KindEntry:
+    entries = [_label_of_then(kind, label, snapshots) for label in kind.all_labels]
     entries.sort(key=lambda label: (label.position, label.id))
-    own = pictures.get(Key("kind", kind_id=kind.id))
+    own = snapshots.get(Key("kind", kind_id=kind.id))
     if own is None:
         return replace(kind, all_labels=tuple(entries))
     return replace(
@@ -102,21 +102,21 @@ def _kind_of_then(kind: KindEntry, pictures: Mapping[Key, Image]) -> KindEntry:
     )
 
 
-def _label_of_then(kind: KindEntry, label: LabelEntry, pictures: Mapping[Key, Image]) -> LabelEntry:
-    own = pictures.get(Key("label", kind_id=kind.id, label_id=label.id))
+def _label_of_then(kind: KindEntry, label: LabelEntry, snapshots: Mapping[Key, Snapshot]) -> LabelEntry:
+    own = snapshots.get(Key("label", kind_id=kind.id, label_id=label.id))
     if own is None:
         return label
     return replace(label, name=own["name"], position=own["position"], removed=bool(own["removed"]))
 
 
 def read_photo_labels(connection: Connection, catalogue: Catalogue, version: int | None = None) -> list[PhotoLabel]:
-    """All image-level labels, now or at an earlier version, in the order of the photos."""
+    """All photo labels, now or at an earlier version, in the order of the photos."""
     past = Past.read(connection, catalogue, version)
     names = past.fine(connection)
     values = {(row.photo, row.kind_id): (row.value, row.fine_id) for row in connection.execute(sa.select(photo_labels))}
-    for key, image in past.pictures.items():
+    for key, snapshot in past.snapshots.items():
         if key.target == "photo" and key.photo is not None and key.kind_id is not None:
-            values[key.photo, key.kind_id] = (image["value"], image.get("fine"))
+            values[key.photo, key.kind_id] = (snapshot["value"], snapshot.get("fine"))
     found = []
     for (photo, kind_id), (value, fine_id) in sorted(values.items(), key=lambda item: item[0]):
         kind = past.catalogue.by_id[kind_id]

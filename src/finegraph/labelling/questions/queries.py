@@ -18,7 +18,7 @@ from finegraph.errors import InputError
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import (
     check_number,
-    in_parts,
+    chunks,
     load_cells,
     load_few,
     load_votes,
@@ -106,7 +106,7 @@ def classes_of(
 ) -> list[ClassRow]:
     """Classes by their numbers, in that order, also removed ones; see `LabelStore.numbered_classes`."""
     found: dict[int, Row[Any]] = {}
-    for part in in_parts(numbers):
+    for part in chunks(numbers):
         found.update((row.id, row) for row in connection.execute(sa.select(fine).where(fine.c.id.in_(part))))
     return class_rows(connection, _wanted(catalogue, kinds), [found[number] for number in numbers if number in found])
 
@@ -232,7 +232,7 @@ def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequen
     """Classes with their notes and cells."""
     ids = [row.id for row in rows]
     written: dict[int, Row[Any]] = {}
-    for part in in_parts(ids):
+    for part in chunks(ids):
         written.update((note.fine_id, note) for note in connection.execute(_NOTES, {"the_fines": part}))
     names = {row.id: row.name for row in rows}
     by_kind = _states_by_kind(connection, wanted, names)
@@ -306,9 +306,9 @@ def one_class(connection: Connection, catalogue: Catalogue, name: str, number: i
 def photo_cells(
     connection: Connection, catalogue: Catalogue, photos: Collection[str]
 ) -> dict[str, dict[str, CellState]]:
-    """The image-level labels of photos, by photo and kind; only those that there are."""
+    """The photo labels of some photos, by photo and kind; only those that there are."""
     found: dict[str, dict[str, CellState]] = {}
-    for part in in_parts(set(photos)):
+    for part in chunks(set(photos)):
         for row in connection.execute(sa.select(photo_labels).where(photo_labels.c.photo.in_(part))):
             kind = catalogue.by_id[row.kind_id]
             if not kind.removed:
@@ -317,7 +317,7 @@ def photo_cells(
 
 
 def photo_state(kind: KindEntry, row: Row[Any]) -> CellState:
-    """An image-level label for callers."""
+    """A photo label for callers."""
     value = kind.value(row.value)
     shared = {"version": row.version, "by": row.by, "at": row.at, "votes": {}}
     return CellState(fine=row.photo, kind=kind.name, value=value, text=value_text(value), **shared)

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from finegraph.labelling.questions.history import read_history
 from finegraph.labelling.questions.queries import cell_states, store_version
 from finegraph.labelling.store.catalogue import Catalogue
-from finegraph.labelling.store.current_rows import in_parts
+from finegraph.labelling.store.current_rows import chunks
 from finegraph.labelling.store.records import Edit
 from finegraph.labelling.store.sql_tables import fine
 
@@ -101,7 +101,7 @@ def _cells_of(
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for kind, names in by_kind.items():
         living: dict[int, str] = {}
-        for part in in_parts(names):
+        for part in chunks(names):
             query = sa.select(fine.c.id, fine.c.name).where(fine.c.name.in_(part), fine.c.removed == 0)
             living.update((row.id, row.name) for row in connection.execute(query))
         if kind in catalogue.by_name and living:

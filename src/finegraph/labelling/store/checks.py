@@ -18,7 +18,7 @@ from finegraph.errors import ConflictError, GraphError, InputError
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.names import control_fault, kind_name_fault, name_fault, unicode_twins
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
-from finegraph.labelling.store.current_rows import in_parts, name_form
+from finegraph.labelling.store.current_rows import chunks, name_form
 from finegraph.labelling.store.plan import Plan, Planned
 from finegraph.labelling.store.records import Conflict
 from finegraph.labelling.store.sql_tables import cells, fine, photo_labels, votes
@@ -116,7 +116,7 @@ def check_fine(connection: Connection, changes: Collection[Planned]) -> None:
     for name in living:
         if fault := name_fault(name):
             raise GraphError(f"class {name!r}: {fault}")
-    for part in in_parts({name_form(name) for name in living}):
+    for part in chunks({name_form(name) for name in living}):
         query = sa.select(fine.c.form).where(fine.c.form.in_(part), fine.c.removed == 0).group_by(fine.c.form)
         for form in connection.scalars(query.having(sa.func.count() > 1)):
             raise GraphError(f"the class {form!r} is there already; classes must have distinct names")

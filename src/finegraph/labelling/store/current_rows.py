@@ -1,4 +1,4 @@
-"""Reading and writing rows of the current view, many at a time.
+"""Reading and writing rows of the current state, many at a time.
 
 Few rows are asked for by their numbers, many by reading the whole kind once. Cost: linear in the rows.
 """
@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError, UnknownNameError, unknown_name
-from finegraph.labelling.store.plan import NO_VOTE, Image, Key
+from finegraph.labelling.store.plan import NO_VOTE, Key, Snapshot
 from finegraph.labelling.store.sql_tables import beliefs, cells, fine, kinds, labels, notes, photo_labels, votes
 
 _AT_ONCE = 400
@@ -44,7 +44,7 @@ _NEAR = 20_000
 """Among how many names near matches of an unknown one are looked for."""
 
 
-def in_parts(items: Collection[Any]) -> Iterator[list[Any]]:
+def chunks(items: Collection[Any]) -> Iterator[list[Any]]:
     """Items in lists that one question can name."""
     listed = list(items)
     for start in range(0, len(listed), _AT_ONCE):
@@ -116,7 +116,7 @@ def fine_ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
         [name] = names
         number = connection.scalar(_ONE_FINE, {"the_name": name})
         found = {} if number is None else {name: number}
-    for part in in_parts(set(names) - set(found)):
+    for part in chunks(set(names) - set(found)):
         query = sa.select(fine.c.name, fine.c.id).where(fine.c.name.in_(part), fine.c.removed == 0)
         found.update((row.name, row.id) for row in connection.execute(query))
     for name in names:
@@ -138,7 +138,7 @@ def fine_names(connection: Connection, ids: Collection[int]) -> dict[int, str]:
         name = connection.scalar(_ONE_NAME, {"the_id": number})
         return {} if name is None else {number: name}
     found: dict[int, str] = {}
-    for part in in_parts(set(ids)):
+    for part in chunks(set(ids)):
         query = sa.select(fine.c.id, fine.c.name).where(fine.c.id.in_(part))
         found.update((row.id, row.name) for row in connection.execute(query))
     return found
@@ -156,7 +156,7 @@ def _of_kind(connection: Connection, table: sa.Table, kind_id: int, ids: Collect
             if wanted is None or row.fine_id in wanted:
                 yield row
         return
-    for part in in_parts(ids):
+    for part in chunks(ids):
         yield from connection.execute(query.where(table.c.fine_id.in_(part)))
 
 
@@ -192,11 +192,11 @@ def load_beliefs(connection: Connection, kind_id: int, ids: Collection[int] | No
     return {row.fine_id: row.probabilities for row in _of_kind(connection, beliefs, kind_id, ids)}
 
 
-# ---- pictures --------------------------------------------------------------------------------------------------------
+# ---- snapshots -------------------------------------------------------------------------------------------------------
 
 
-def cell_image(row: Row[Any] | None, changed: Mapping[str, Any]) -> Image:
-    """The picture of a cell, with the given votes."""
+def cell_snapshot(row: Row[Any] | None, changed: Mapping[str, Any]) -> Snapshot:
+    """The snapshot of a cell, with the given votes."""
     if row is None:
         return {"value": None, "by": None, "at": None, "resolved": 0, "disagreement": 0, "votes": dict(changed)}
     return {
@@ -209,21 +209,21 @@ def cell_image(row: Row[Any] | None, changed: Mapping[str, Any]) -> Image:
     }
 
 
-def row_image(row: Row[Any], *names: str) -> Image:
-    """The picture of a row with some of its columns."""
+def row_snapshot(row: Row[Any], *names: str) -> Snapshot:
+    """The snapshot of a row with some of its columns."""
     return {name: getattr(row, name) for name in names}
 
 
-FINE_IMAGE = ("name", "position", "removed")
-KIND_IMAGE = ("name", "position", "mode", "prior", "removed")
-LABEL_IMAGE = ("name", "position", "removed")
+FINE_FIELDS = ("name", "position", "removed")
+KIND_FIELDS = ("name", "position", "mode", "prior", "removed")
+LABEL_FIELDS = ("name", "position", "removed")
 
 
-def current_images(
+def current_snapshots(
     connection: Connection, keys: Iterable[Key], voters: Mapping[Key, Collection[str]]
-) -> dict[Key, Image | None]:
-    """The present pictures of things; of cells with the votes of the given people."""
-    found: dict[Key, Image | None] = {}
+) -> dict[Key, Snapshot | None]:
+    """The present snapshots of things; of cells with the votes of the given people."""
+    found: dict[Key, Snapshot | None] = {}
     by_kind: dict[int, list[Key]] = {}
     for key in keys:
         if key.target == "cell":
@@ -235,26 +235,28 @@ def current_images(
         rows, given = load_cells(connection, kind_id, ids), load_votes(connection, kind_id, ids)
         for key in own:
             said = given.get(key.fine_id or 0, {})
-            found[key] = cell_image(rows.get(key.fine_id or 0), {p: said.get(p, NO_VOTE) for p in voters.get(key, ())})
+            found[key] = cell_snapshot(
+                rows.get(key.fine_id or 0), {p: said.get(p, NO_VOTE) for p in voters.get(key, ())}
+            )
     return found
 
 
-def _current_row(connection: Connection, key: Key) -> Image | None:
-    """The present picture of anything but a cell."""
+def _current_row(connection: Connection, key: Key) -> Snapshot | None:
+    """The present snapshot of anything but a cell."""
     if key.target == "photo":
         where = (photo_labels.c.kind_id == key.kind_id) & (photo_labels.c.photo == key.photo)
         row = connection.execute(sa.select(photo_labels).where(where)).first()
-        return None if row is None else photo_image(row)
+        return None if row is None else photo_snapshot(row)
     table, number, names = {
-        "fine": (fine, key.fine_id, FINE_IMAGE),
-        "kind": (kinds, key.kind_id, KIND_IMAGE),
-        "label": (labels, key.label_id, LABEL_IMAGE),
+        "fine": (fine, key.fine_id, FINE_FIELDS),
+        "kind": (kinds, key.kind_id, KIND_FIELDS),
+        "label": (labels, key.label_id, LABEL_FIELDS),
         "note": (notes, key.fine_id, ("text", "by", "at")),
     }[key.target]
     row = connection.execute(sa.select(table).where(next(iter(table.primary_key)) == number)).first()
-    return None if row is None else row_image(row, *names)
+    return None if row is None else row_snapshot(row, *names)
 
 
-def photo_image(row: Row[Any]) -> Image:
-    """The picture of an image-level label."""
+def photo_snapshot(row: Row[Any]) -> Snapshot:
+    """The snapshot of a photo label."""
     return {"value": row.value, "fine": row.fine_id, "by": row.by, "at": row.at}

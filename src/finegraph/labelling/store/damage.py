@@ -222,7 +222,7 @@ def _check_counts(connection: Connection) -> list[Damage]:
 
 
 def _check_log(connection: Connection, totals: Mapping[tuple[str, int], tuple[int, int]]) -> Check:
-    """Follow the chain of actions; what is undone now is sealed like the view, and looked at here too."""
+    """Follow the chain of actions; what is undone now is sealed like the current state, and looked at here too."""
     actions, last = totals.get((LOG_ROW, 0), (0, 0))
     errors = driver_errors(connection)
     chain = _Chain()

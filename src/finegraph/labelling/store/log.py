@@ -1,4 +1,4 @@
-"""Carrying out a plan: it is written to the log, and the current view follows, in one transaction.
+"""Carrying out a plan: it is written to the log, and the current state follows, in one transaction.
 
 Whatever the plan is, the same checks hold afterwards: names are good and distinct, each kind has labels, no cell names
 a label that is gone. So every state of the store is a graph that can be read. Cost: linear in the things that change.
@@ -21,8 +21,8 @@ from finegraph.errors import InputError
 from finegraph.graph.names import name_fault
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, read_catalogue
 from finegraph.labelling.store.checks import check_fine, check_living, check_structure, refuse_dead, refuse_removed
-from finegraph.labelling.store.current_rows import in_parts, load_beliefs, load_votes, name_form, search_form
-from finegraph.labelling.store.plan import NO_VOTE, Image, Key, Plan, Planned
+from finegraph.labelling.store.current_rows import chunks, load_beliefs, load_votes, name_form, search_form
+from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import Target
 from finegraph.labelling.store.sealed_rows import add_action, forget_rows, last_action, remove_rows, write_rows
 from finegraph.labelling.store.sql_tables import (
@@ -110,7 +110,7 @@ def carry_out(
     digest: str,
     action: str,
 ) -> Made:
-    """Write a plan to the log and the view."""
+    """Write a plan to the log and the current state."""
     at = now()
     last_batch, last_edit, previous = last_action(connection)
     number, batch = last_edit + 1, last_batch + 1
@@ -183,7 +183,7 @@ def _write_structure(connection: Connection, changes: Iterable[Planned], numbere
         rows[key.target].append(row)
     write_rows(connection, kinds, rows["kind"])
     write_rows(connection, labels, rows["label"])
-    # How many of its cells are known is not part of the picture of a class, so an existing row keeps it.
+    # How many of its cells are known is not part of the snapshot of a class, so an existing row keeps it.
     write_rows(connection, fine, [{**row, "known": 0} for row in rows["fine"]], keep=("known",))
     new_structure(connection)
 
@@ -273,9 +273,9 @@ def confidence(kind: KindEntry, value: str | None, believed: str | None) -> floa
     return min(stated) if stated else None
 
 
-def _check_living(kind: KindEntry, image: Image) -> None:
+def _check_living(kind: KindEntry, snapshot: Snapshot) -> None:
     """Refuse values with labels that are gone; in a kind that is gone itself, `refuse_dead` does when it comes back."""
-    for value in [image["value"], *image["votes"].values()]:
+    for value in [snapshot["value"], *snapshot["votes"].values()]:
         if not kind.removed and value:
             check_living(kind, value)
 
@@ -284,7 +284,7 @@ def _check_living(kind: KindEntry, image: Image) -> None:
 
 
 def _write_rest(connection: Connection, catalogue: Catalogue, plan: Plan, numbered: Mapping[Any, int]) -> None:
-    """Write notes and image-level labels."""
+    """Write notes and photo labels."""
     written = [
         {
             "fine_id": change.key.fine_id,
@@ -339,4 +339,4 @@ def _mark_undone(connection: Connection, numbers: Collection[int], batch: int) -
 def _undone_by(connection: Connection, numbers: Collection[int]) -> list[int]:
     """What some edits undid, where they are undos."""
     query = sa.select(edits.c.undoes).where(edits.c.undoes.is_not(None))
-    return [int(one) for part in in_parts(numbers) for one in connection.scalars(query.where(edits.c.number.in_(part)))]
+    return [int(one) for part in chunks(numbers) for one in connection.scalars(query.where(edits.c.number.in_(part)))]

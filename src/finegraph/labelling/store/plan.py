@@ -1,12 +1,12 @@
-"""What an action is going to do: for each thing that it touches, a picture before and a picture after.
+"""What an action is going to do: for each thing that it touches, a snapshot before and a snapshot after.
 
-Pictures ("images") are small dicts of the row:
+A snapshot is a small dict of the row:
 
     cell   value, by, at, resolved, disagreement, votes (only those that the action changes; False: no vote)
     fine   name, position, removed              kind   name, position, mode, prior, removed
     label  name, position, removed              note   text, by, at            photo  value, fine, by, at
 
-An action touches each thing once. So its undo is the same plan with the pictures swapped.
+An action touches each thing once. So its undo is the same plan with the snapshots swapped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from finegraph.labelling.store.records import Target
 from finegraph.labelling.store.values import dump
 
-Image = dict[str, Any]
+Snapshot = dict[str, Any]
 NO_VOTE = False
 _NOT_COMPARED = frozenset({"by", "at", "disagreement"})
 
@@ -39,15 +39,15 @@ class Planned:
 
     Attributes:
         key: what it changes.
-        before: the picture before; None where there was nothing.
-        after: the picture after.
+        before: the snapshot before; None where there was nothing.
+        after: the snapshot after.
         undoes: the edit that it undoes, if it is an undo.
         redoes: the edit that is no longer undone thereby.
     """
 
     key: Key
-    before: Image | None
-    after: Image | None
+    before: Snapshot | None
+    after: Snapshot | None
     undoes: int | None = None
     redoes: int | None = None
 
@@ -75,8 +75,8 @@ class Plan:
     def add(
         self,
         key: Key,
-        before: Image | None,
-        after: Image | None,
+        before: Snapshot | None,
+        after: Snapshot | None,
         *,
         undoes: int | None = None,
         redoes: int | None = None,
@@ -85,7 +85,7 @@ class Plan:
         assert key not in self.changes, "an action touches each thing once"
         self.changes[key] = Planned(key, before, after, undoes, redoes)
 
-    def put(self, key: Key, before: Image | None, after: Image | None) -> None:
+    def put(self, key: Key, before: Snapshot | None, after: Snapshot | None) -> None:
         """Add an edit, or make one that is planned already lead further."""
         self.changes[key] = Planned(key, before, after)
 
@@ -102,8 +102,8 @@ class Plan:
         return found.hexdigest()
 
 
-def compared(image: Image | None) -> Image | None:
-    """The part of a picture that says what is there, not who made it and when."""
-    if image is None:
+def compared(snapshot: Snapshot | None) -> Snapshot | None:
+    """The part of a snapshot that says what is there, not who made it and when."""
+    if snapshot is None:
         return None
-    return {name: value for name, value in sorted(image.items()) if name not in _NOT_COMPARED}
+    return {name: value for name, value in sorted(snapshot.items()) if name not in _NOT_COMPARED}

@@ -64,7 +64,7 @@ class CellState(Record):
     """What is known of one cell.
 
     Attributes:
-        fine: the fine label; for image-level labels the key of the photo.
+        fine: the fine label; for photo labels the key of the photo.
         kind: the kind.
         value: the current value; see the module.
         text: the value as it stands in graph files.

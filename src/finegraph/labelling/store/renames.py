@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import UnknownNameError
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
-from finegraph.labelling.store.current_rows import check_number, in_parts
+from finegraph.labelling.store.current_rows import check_number, chunks
 from finegraph.labelling.store.records import CellValue, Decision, Numbers
 from finegraph.labelling.store.sql_tables import edits, fine
 
@@ -89,7 +89,7 @@ def present_decisions(
     names: dict[int, str] = {}
     for number in numbers:
         check_number("number of the class", number)
-    for part in in_parts(numbers):
+    for part in chunks(numbers):
         query = sa.select(fine.c.id, fine.c.name).where(fine.c.id.in_(part), fine.c.removed == 0)
         names.update((row.id, row.name) for row in connection.execute(query))
     found = []

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import DamagedStoreError
-from finegraph.labelling.store.current_rows import in_parts, upsert
+from finegraph.labelling.store.current_rows import chunks, upsert
 from finegraph.labelling.store.database import shown_place
 from finegraph.labelling.store.seals import DERIVED, LOG_ROW, SEALED, VIEW, is_by_kind, link, part_of, seal_of, sealed
 from finegraph.labelling.store.sql_tables import batches, edits, metadata, seals, undone
@@ -155,7 +155,7 @@ def _asked(connection: Connection, table: sa.Table, keys: Collection[Key]) -> It
         return
     query = _selecting(table.name)
     if len(names) == 1:
-        for part in in_parts({key[0] for key in keys}):
+        for part in chunks({key[0] for key in keys}):
             yield from connection.execute(query.where(table.c[names[0]].in_(part)))
         return
     second: dict[Any, set[Any]] = {}
@@ -166,7 +166,7 @@ def _asked(connection: Connection, table: sa.Table, keys: Collection[Key]) -> It
         if len(values) > _MANY:
             yield from connection.execute(mine)
         else:
-            for part in in_parts(values):
+            for part in chunks(values):
                 yield from connection.execute(mine.where(table.c[names[1]].in_(part)))
 
 

@@ -1,10 +1,10 @@
 """Seals: what a row is closed with when it is written, so that damage shows when it is read.
 
-A row of the view has a checksum of its table and its content. Of each part of a table (a kind, or all of it) `seals`
-keeps how many rows there are and the sum of their checksums, so that a row which is gone or came from nowhere shows
-too. The log is a chain: an edit has a checksum like any row, and an action has a digest of the action before it, of
-itself and of its edits. This is against failing disks and stray hands, not against people who can compute a checksum.
-What is written here must stay as it is: a store that was sealed yesterday is checked tomorrow. Cost: about a
+A row of the current state has a checksum of its table and its content. Of each part of a table (a kind, or all of it)
+`seals` keeps how many rows there are and the sum of their checksums, so that a row which is gone or came from nowhere
+shows too. The log is a chain: an edit has a checksum like any row, and an action has a digest of the action before it,
+of itself and of its edits. This is against failing disks and stray hands, not against people who can compute a
+checksum. What is written here must stay as it is: a store that was sealed yesterday is checked tomorrow. Cost: about a
 microsecond per row.
 """
 
@@ -39,7 +39,7 @@ VIEW = (meta, kinds, labels, fine, notes, cells, votes, photo_labels)
 DERIVED = (beliefs, suggestions)
 """What follows from photos, models and names, and can be made anew."""
 LOG = (batches, edits)
-"""The chain. What is undone now follows from it, and is sealed like the view."""
+"""The chain. What is undone now follows from it, and is sealed like the current state."""
 LOG_ROW = "log"
 """The row of `seals` that says where the chain ends: the numbers of the last action and of the last edit."""
 _NOT_SEALED = frozenset({"seal", "known", "confidence"})

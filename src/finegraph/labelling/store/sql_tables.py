@@ -1,10 +1,10 @@
-"""The tables of the store: the log of edits, which only grows, and the current view, which follows from it.
+"""The tables of the store: the log of edits, which only grows, and the current state, which follows from it.
 
-`batches` and `edits` are the log. An edit holds the picture of one row before and after, as JSON, so that undoing is
-the same for everything. The other tables are the view. Rows of classes, kinds and labels are never deleted, only marked
-as removed: their numbers stand in the log. Numbers are given by the one writer, so that SQLite and PostgreSQL need no
-sequences. Cells hold numbers of labels, not names; renaming a label touches one row. Rows are sealed (see
-`seals`), but for the two columns that follow from others, `fine.known` and `cells.confidence`.
+`batches` and `edits` are the log. An edit holds the snapshot of one row before and after, as JSON, so that undoing is
+the same for everything. The other tables are the current state. Rows of classes, kinds and labels are never deleted,
+only marked as removed: their numbers stand in the log. Numbers are given by the one writer, so that SQLite and
+PostgreSQL need no sequences. Cells hold numbers of labels, not names; renaming a label touches one row. Rows are sealed
+(see `seals`), but for the two columns that follow from others, `fine.known` and `cells.confidence`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text, text
 
 SCHEMA_VERSION = 3
-"""Version 1 had no image-level labels, no beliefs of a model and no suggestions; version 2 had no seals."""
+"""Version 1 had no photo labels, no beliefs of a model and no suggestions; version 2 had no seals."""
 LOW_CONFIDENCE = 0.5
 """A decided cell is of low confidence where the model's mean probability of its value is below this."""
 

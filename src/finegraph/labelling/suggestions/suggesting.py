@@ -21,7 +21,7 @@ from finegraph.labelling.edits.decisions import plan_decisions
 from finegraph.labelling.edits.structure import added, new_label
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
 from finegraph.labelling.store.checks import check_names
-from finegraph.labelling.store.current_rows import check_number, fine_ids, in_parts, next_number, short
+from finegraph.labelling.store.current_rows import check_number, chunks, fine_ids, next_number, short
 from finegraph.labelling.store.log import confidence, count_known
 from finegraph.labelling.store.plan import Plan
 from finegraph.labelling.store.records import Decision, Suggestion, SuggestionPage
@@ -137,7 +137,7 @@ def read_beliefs(
     found: dict[str, dict[str, dict[str, float]]] = {}
     query = sa.select(beliefs, fine.c.name.label("fine_name")).join(fine, fine.c.id == beliefs.c.fine_id)
     mine = query.where(beliefs.c.kind_id.in_([entry.id for entry in chosen]), fine.c.removed == 0)
-    for part in in_parts(set(names)):
+    for part in chunks(set(names)):
         for row in connection.execute(mine.where(fine.c.name.in_(part))):
             entry = catalogue.by_id[row.kind_id]
             numbers = {int(number): p for number, p in json.loads(row.probabilities).items()}
@@ -209,7 +209,7 @@ def best_suggestions(
     mine = suggestions.c.kind_id == catalogue.kind(kind).id
     order = (suggestions.c.score.desc(), suggestions.c.number)
     found: dict[str, Suggestion] = {}
-    for part in in_parts(names):
+    for part in chunks(names):
         ids = sa.select(fine.c.id).where(fine.c.name.in_(part), fine.c.removed == 0)
         query = _columns().where(mine, suggestions.c.fine_id.in_(ids), differs).order_by(*order)
         for row in connection.execute(query):
@@ -257,7 +257,7 @@ def accepted(
     found: dict[int, Suggestion] = {}
     for number in numbers:
         check_number("suggestion", number)
-    for part in in_parts(set(numbers)):
+    for part in chunks(set(numbers)):
         query = _columns().where(suggestions.c.number.in_(part), fine.c.removed == 0, kinds.c.removed == 0)
         found.update((row.number, _suggestion(catalogue, row)) for row in connection.execute(query))
     missing = [number for number in numbers if number not in found]
@@ -282,10 +282,10 @@ def plan_named(connection: Connection, catalogue: Catalogue, decisions: Sequence
     for decision in decisions:
         kind = kinds[catalogue.kind(decision.kind).id]
         if kind.mode == "one" and isinstance(decision.value, str) and decision.value not in kind.ids:
-            key, image = new_label(connection, catalogue.kind(decision.kind), decision.value, count)
-            added(plan, key, image)
+            key, snapshot = new_label(connection, catalogue.kind(decision.kind), decision.value, count)
+            added(plan, key, snapshot)
             kinds[kind.id] = _with_label(
-                kind, LabelEntry(key.label_id or 0, decision.value, image["position"], False, 0)
+                kind, LabelEntry(key.label_id or 0, decision.value, snapshot["position"], False, 0)
             )
             count += 1
     check_names(plan)

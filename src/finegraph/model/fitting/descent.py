@@ -6,7 +6,7 @@ the start, all weights 0, is part of the definition. The same data give the same
 
 A fine label without a sample cannot be learnt: its bias, which no prior holds, would sink for ever. It is left out of
 the fit, and then gets what its parents tell of it: the weights that the priors expect, or for a softmax head those of
-`head.extend`. Where samples without a fine label, or image-level labels, are given, all fine labels take part.
+`head.extend`. Where samples without a fine label, or photo labels, are given, all fine labels take part.
 
 Coarse labels may have features of their own (BGL_m); all of this holds for them too, except that the Laplacian prior
 then needs features of one size and that whoever asks for it takes them to mean the same.

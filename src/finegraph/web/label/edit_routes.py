@@ -125,7 +125,7 @@ def _meant(numbers: bodies.Numbers | None) -> Numbers | None:
 
 
 def _versions(photos: PhotoNumbers, edits: Iterable[Edit]) -> Json:
-    """The versions that edits gave to labels of photos and to notes; whoever made them may go on from there."""
+    """The versions that edits gave to photo labels and to notes; whoever made them may go on from there."""
     labels, notes = [], []
     for edit in edits:
         if edit.target == "note":

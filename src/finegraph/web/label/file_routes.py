@@ -66,7 +66,7 @@ def listed(preview: Json) -> Json:
 def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Content | list[PhotoLabel]:
     """What a file holds, by the ending of its name and its first words.
 
-    A JSON file with a list is one of Label Studio; a CSV file whose first column is `path` has labels of photos.
+    A JSON file with a list is one of Label Studio; a CSV file whose first column is `path` has photo labels.
 
     Raises:
         GraphFileError: with all faults of the file.

@@ -65,7 +65,7 @@ def read_graph_of(place: str | os.PathLike[str]) -> LabelGraph:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredLabels:
-    """A graph, and the labels of single photos that came with it.
+    """A graph, and the photo labels that came with it.
 
     Attributes:
         graph: the labels of the classes.
@@ -176,7 +176,7 @@ def split_version(place: str) -> tuple[str, int | None]:
 
 
 def _kinds_of(column: Column, label: PhotoLabel) -> dict[str, str]:
-    """What an image-level label says of the kinds of the graph; several possible labels say nothing of one photo."""
+    """What a photo label says of the kinds of the graph; several possible labels say nothing of one photo."""
     if isinstance(label.value, str):
         return {label.kind: label.value}
     if isinstance(label.value, dict) and "all_of" in label.value:

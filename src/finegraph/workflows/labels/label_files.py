@@ -74,7 +74,7 @@ def import_into(
 def import_file(
     store: LabelStore, path: str | os.PathLike[str], *, person: str, edit_id: str | None = None
 ) -> EditResult:
-    """Take a file over into a store: a graph, a Label Studio export, or image-level labels.
+    """Take a file over into a store: a graph, a Label Studio export, or photo labels.
 
     Args:
         store: where to.

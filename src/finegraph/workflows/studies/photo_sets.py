@@ -1,7 +1,7 @@
 """The photos of a study: its splits, draws of them, the sets of kinds, and the features of every photo once.
 
 Draws depend on the seed and the names of photos alone, and a larger draw contains the smaller ones
-(`finegraph.data.splits`). Labels of kinds are those of the graph; labels seen on single photos are not used. Features
+(`finegraph.data.splits`). Labels of kinds are those of the graph; photo labels are not used. Features
 come from the stored ones where they are there: a second study on the same photos starts at once.
 """
 

@@ -97,7 +97,7 @@ def photos_digest(photos: Samples) -> str:
 
 
 def uses_image_labels(settings: TrainSettings) -> bool:
-    """Whether labels of single photos count; the paper's CUB experiments take those of the classes alone."""
+    """Whether photo labels count; the paper's CUB experiments take those of the classes alone."""
     if settings.image_labels is None:
         return parse_source(settings.data)[0] != "cub"
     return settings.image_labels == "use"

@@ -136,11 +136,11 @@ def _fit_by_descent(
 
 
 def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> _Fitted:
-    """Fit class means in closed form. Labels seen on single photos take no part."""
+    """Fit class means in closed form. Photo labels take no part."""
     fine, kinds = training_targets(train.samples, network.graph)
     if kinds:
         raise SettingsError(
-            f"fit: class means know nothing of labels of single photos, and there are some of {', '.join(kinds)}; use "
+            f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}; use "
             "fit = descent, or image_labels = ignore"
         )
     fit = fit_prototypes(train.fine, fine, network.graph, PrototypeSettings(head=settings.head))

@@ -1,6 +1,6 @@
 // What somebody else has changed meanwhile: both values, of which the person chooses one. Closing leaves theirs.
 //
-// A decision shows its conflict at its cell. Here are those whose cell is out of sight by now, those of labels of photos,
+// A decision shows its conflict at its cell. Here are those whose cell is out of sight by now, those of photo labels,
 // of undoing, accepting and settling, and of notes of a class that is not open any more.
 
 import { button, el, fill, when } from "./dom.js";

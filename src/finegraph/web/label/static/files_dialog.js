@@ -10,7 +10,7 @@ const EXPORTS = {
   csv: ["Graph as CSV", "csv"],
   json: ["Graph as JSON", "json"],
   "label-studio": ["Label Studio", "label-studio.json"],
-  photos: ["Labels of photos", "photos.csv"],
+  photos: ["Photo labels", "photos.csv"],
 };
 const SHOWN = 200;
 
@@ -38,7 +38,7 @@ function importPart(dialog) {
     if (found instanceof Error) fill(result, fault(found));
     else drawImport(found, given, result, dialog);
   });
-  const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, an export of Label Studio, or labels of photos as CSV. First you see what would change.");
+  const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, an export of Label Studio, or photo labels as CSV. First you see what would change.");
   return el("section", {}, el("h3", {}, "Import"), hint, input, result);
 }
 
