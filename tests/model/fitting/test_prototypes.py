@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import finegraph as fg
-from finegraph.errors import InputError
+from finegraph.errors import InputError, ShapeError
 from finegraph.model.fitting import prototypes
 from finegraph.model.fitting.prototypes import PrototypeSettings, alike_folds, fit_prototypes
 
@@ -51,6 +51,25 @@ def test_the_head_scores_by_class_means():
     torch.testing.assert_close(
         bias - bias.max(), -0.5 * strength * (means.square().sum(1) - means.square().sum(1).min())
     )
+
+
+def test_blocks_of_features_are_whitened_each_on_its_own():
+    graph = _graph()
+    x, y = _photos(graph, [4] * 12)
+    mixing = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    both = torch.cat([x, 100.0 * _photos(graph, [4] * 12, seed=1)[0] @ mixing], dim=1)
+    fit = fit_prototypes(both, y, graph, block_sizes=[SIZE, SIZE])
+    first, second = fit.scaling(both).split(SIZE, dim=1)
+    torch.testing.assert_close(first.norm(dim=1), second.norm(dim=1))
+    alone = fit_prototypes(x, y, graph)
+    accuracy = [
+        (one.head(one.scaling(features)).log_probs().argmax(dim=1) == y).double().mean().item()
+        for one, features in ((fit, both), (alone, x))
+    ]
+    assert accuracy[0] >= accuracy[1]
+    assert fit.log_likelihood > alone.log_likelihood
+    with pytest.raises(ShapeError, match=r"block_sizes: expected sizes that add up to 48 features, got \(12, 4\)"):
+        fit_prototypes(both, y, graph, block_sizes=[12, 4])
 
 
 @pytest.mark.parametrize("odd", [False, True], ids=["plain", "unknown and several parents"])

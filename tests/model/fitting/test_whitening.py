@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from finegraph.model.fitting.whitening import axes_of
+from finegraph.model.fitting.whitening import axes_of, block_axes_of
+from finegraph.nn.scaling import FeatureScaling
 
 
 def _draw(samples: int, features: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -52,3 +53,23 @@ def test_features_that_never_change_stay_finite():
     axes = axes_of(x, targets, weight, "within")
     assert not axes.scaling(1.0)(x.double()).any()
     assert not axes.white(axes.seen(x), 1.0).any()
+
+
+@pytest.mark.parametrize("samples", [9, 60], ids=["fewer samples than features", "more"])
+def test_blocks_are_whitened_each_on_its_own_and_count_alike(samples):
+    x, targets, weight = _draw(samples, 16)
+    axes = block_axes_of(x, targets, weight, "within", [12, 4])
+    others = _draw(5, 16, seed=1)[0]
+    scaled = axes.scaling(0.3)(others)
+    for own, block, found in zip(others.split([12, 4], 1), x.split([12, 4], 1), scaled.split([12, 4], 1), strict=True):
+        alone = axes_of(block, targets, weight, "within").scaling(0.3)(own)
+        torch.testing.assert_close(found, alone * (8.0 / block.shape[1]) ** 0.5)
+    white = axes.white(axes.seen(others), 0.3)
+    torch.testing.assert_close(scaled @ axes.to_features(white).t(), white @ white.t())
+
+
+def test_one_block_is_no_block():
+    x, targets, weight = _draw(30, 6)
+    one, other = block_axes_of(x, targets, weight, "total", [6]), axes_of(x, targets, weight, "total")
+    torch.testing.assert_close(one.white(one.seen(x), 1.0), other.white(other.seen(x), 1.0))
+    assert isinstance(one.scaling(1.0), FeatureScaling)

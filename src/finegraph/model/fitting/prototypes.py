@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
@@ -29,14 +29,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from finegraph.errors import InputError
+from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, fit_variances, solve_effects
 from finegraph.model.fitting.descent import HEADS
 from finegraph.model.fitting.samples import NOT_OBSERVED, check_fine
-from finegraph.model.fitting.whitening import Axes, Covariance, Seen, axes_of
+from finegraph.model.fitting.whitening import BlockAxes, Covariance, Seen, block_axes_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
-from finegraph.nn.scaling import FeatureScaling
+from finegraph.nn.scaling import Scaling
 
 FOLDS = 5
 SHRINKAGES: dict[Covariance, tuple[float, ...]] = {"within": (0.1, 0.3, 1.0, 3.0), "total": (1.0, 3.0, 10.0)}
@@ -93,7 +93,7 @@ class PrototypeFit:
         log_likelihood: their mean log probability; None where there are none.
     """
 
-    scaling: FeatureScaling
+    scaling: Scaling
     head: BipartiteHead | SoftmaxHead
     covariance: Covariance
     shrinkage: float
@@ -105,24 +105,28 @@ class PrototypeFit:
 
 @dataclass(frozen=True)
 class _Data:
-    """Samples with a fine label and a weight."""
+    """Samples with a fine label and a weight; features may consist of blocks."""
 
     features: Float[Tensor, "batch feature"]
     targets: Int[Tensor, " batch"]
     weight: Float[Tensor, " batch"]
+    block_sizes: tuple[int, ...]
 
     def rows(self, rows: Tensor) -> _Data:
-        return _Data(self.features[rows], self.targets[rows], self.weight[rows])
+        return replace(self, features=self.features[rows], targets=self.targets[rows], weight=self.weight[rows])
+
+    def axes(self, covariance: Covariance) -> BlockAxes:
+        return block_axes_of(self.features, self.targets, self.weight, covariance, self.block_sizes)
 
 
 @dataclass(frozen=True)
 class _Fold:
     """One covariance of the samples that stay, and both sides seen along its axes."""
 
-    axes: Axes
-    kept: Seen
+    axes: BlockAxes
+    kept: tuple[Seen, ...]
     kept_data: _Data
-    held: Seen
+    held: tuple[Seen, ...]
     held_data: _Data
 
 
@@ -146,6 +150,7 @@ def fit_prototypes(
     settings: PrototypeSettings | None = None,
     *,
     sample_weight: Float[Tensor, " batch"] | None = None,
+    block_sizes: Sequence[int] | None = None,
 ) -> PrototypeFit:
     """Fit class means to features.
 
@@ -156,9 +161,12 @@ def fit_prototypes(
         graph: the label graph. Fine labels without a sample get the mean that their parents give.
         settings: what to choose from; the defaults of `PrototypeSettings` where nothing is given.
         sample_weight: how many samples each counts as.
+        block_sizes: the sizes of the blocks that features consist of, such as those of several networks; each is
+            whitened on its own. By default one block.
 
     Raises:
         InputError: there is no sample with a fine label, or features are not finite.
+        ShapeError: the sizes of blocks do not add up to the number of features.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -168,9 +176,12 @@ def fit_prototypes(
         [0, 1, 2, 0, 1, 2]
     """
     settings = settings or PrototypeSettings()
-    data, shift, size = _standardised(_merged(_usable(features, targets, graph, sample_weight)))
+    sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
+    if sum(sizes) != features.shape[1] or min(sizes, default=0) < 1:
+        raise ShapeError(f"block_sizes: expected sizes that add up to {features.shape[1]} features, got {sizes}")
+    data, shift, size = _standardised(_merged(_usable(features, targets, graph, sample_weight, sizes)))
     choice = _choose(data, graph, settings)
-    axes = axes_of(data.features, data.targets, data.weight, choice.covariance)
+    axes = data.axes(choice.covariance)
     links = Links(graph, tuple(choice.variances.kinds))
     counts, means = _class_sums(axes.white(axes.seen(data.features), choice.shrinkage), data, len(graph))
     effects = solve_effects(links, choice.variances, counts, means)
@@ -186,10 +197,12 @@ def fit_prototypes(
     )
 
 
-def _usable(features: Tensor, targets: Tensor, graph: LabelGraph, sample_weight: Tensor | None) -> _Data:
+def _usable(
+    features: Tensor, targets: Tensor, graph: LabelGraph, sample_weight: Tensor | None, block_sizes: tuple[int, ...]
+) -> _Data:
     """The samples that say something about class means."""
     weight = torch.ones(len(features)) if sample_weight is None else sample_weight
-    data = _Data(features, targets, weight.double())
+    data = _Data(features, targets, weight.double(), block_sizes)
     data = data.rows((targets != NOT_OBSERVED) & (weight > 0))
     if not len(data.targets):
         raise InputError("targets: expected at least one sample with a fine label and a weight above 0, got none")
@@ -207,7 +220,7 @@ def _merged(data: _Data) -> _Data:
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
     weight = torch.zeros(len(first), dtype=torch.float64).index_add_(0, torch.from_numpy(place), data.weight)
     once = data.rows(torch.from_numpy(first))
-    return _Data(once.features, once.targets, weight)
+    return replace(once, weight=weight)
 
 
 def _standardised(data: _Data) -> tuple[_Data, Tensor, float]:
@@ -221,7 +234,7 @@ def _standardised(data: _Data) -> tuple[_Data, Tensor, float]:
     size = float(centred.abs().max()) or 1.0
     centred /= size
     order = torch.argsort(centred @ torch.arange(1.0, centred.shape[1] + 1.0, dtype=torch.float64).cos())
-    return _Data(centred, data.targets, data.weight).rows(order), shift, size
+    return replace(data, features=centred).rows(order), shift, size
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
@@ -237,7 +250,7 @@ def _choose(data: _Data, graph: LabelGraph, settings: PrototypeSettings) -> _Cho
         return _fixed(data, graph, kinds[0])
     choices = []
     for covariance, shrinkages in settings.shrinkages.items():
-        whole = axes_of(data.features, data.targets, data.weight, covariance)
+        whole = data.axes(covariance)
         seen = whole.seen(data.features)
         parts = [_fold(data, kept, held, covariance) for kept, held in folds]
         start: dict[tuple[str, ...], Variances] = {}
@@ -273,7 +286,7 @@ def _selection(data: _Data, graph: LabelGraph) -> tuple[_Data, LabelGraph]:
     places = seen.sort().values
     found = torch.searchsorted(places, data.targets).clamp_max(len(places) - 1)
     inside = places[found] == data.targets
-    part = _Data(data.features[inside], found[inside], data.weight[inside])
+    part = replace(data, targets=found).rows(inside)
     part = part.rows(_evenly(part.targets, min(MAX_SELECTION_PHOTOS, MAX_SELECTION_SAMPLES // len(places))))
     index = places.numpy()
     small = LabelGraph([graph.fine[i] for i in index], [graph.kind(name).rows(index) for name in graph.kinds])
@@ -343,7 +356,7 @@ def _groups(directions: Float[Tensor, "batch feature"], count: int) -> Int[Tenso
 
 def _fold(data: _Data, kept: Tensor, held: Tensor, covariance: Covariance) -> _Fold:
     stay, out = data.rows(kept), data.rows(held)
-    axes = axes_of(stay.features, stay.targets, stay.weight, covariance)
+    axes = stay.axes(covariance)
     return _Fold(axes, axes.seen(stay.features), stay, axes.seen(out.features), out)
 
 
@@ -414,7 +427,7 @@ def _strength(apart: Tensor, share: Tensor, highest: float) -> float:
 
 def _fixed(data: _Data, graph: LabelGraph, kinds: tuple[str, ...]) -> _Choice:
     """What is taken where every class has a single sample."""
-    axes = axes_of(data.features, data.targets, data.weight, "total")
+    axes = data.axes("total")
     counts, means = _class_sums(axes.white(axes.seen(data.features), SINGLE_SHRINKAGE), data, len(graph))
     size = axes.feature_count
     variances = fit_variances(Links(graph, kinds), counts, means, noise=SINGLE_NOISE, features=size)
@@ -438,7 +451,7 @@ def _head(
     settings: PrototypeSettings,
     links: Links,
     effects: Effects,
-    axes: Axes,
+    axes: BlockAxes,
     strength: float,
 ) -> BipartiteHead | SoftmaxHead:
     """The head with these class means. Effects of kinds whose rows do not add up linearly go to the fine labels."""
@@ -453,12 +466,12 @@ def _head(
         if kind not in plain:
             fine += torch.sparse.mm(links.matrices[kind], effects.coarse[kind])
     with torch.no_grad():
-        head.fine.weight.copy_(strength * fine @ axes.axes.t())
+        head.fine.weight.copy_(axes.to_features(strength * fine))
         head.fine.bias.copy_(bias)
         if isinstance(head, BipartiteHead):
             assert isinstance(head.coarse, nn.Linear)
             for kind, columns in head.tensors.columns.items():
                 if kind in plain and kind in effects.coarse:
-                    rows = strength * effects.coarse[kind] @ axes.axes.t()
+                    rows = axes.to_features(strength * effects.coarse[kind])
                     head.coarse.weight[columns] = rows.to(head.coarse.weight)
     return head

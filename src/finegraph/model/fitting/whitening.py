@@ -7,11 +7,15 @@ A covariance of few samples knows little of most directions. It is shrunk toward
 Whitening by it is a scale per axis. With fewer samples than features the axes span the samples only; outside of them
 all directions are alike, so all that matters of a feature vector is how long its rest is. Cost: one eigenvalue problem
 of the smaller of samples and features, whatever the number of shrinkages that are tried.
+
+Features of several networks are blocks side by side. Each is whitened by its own covariance and brought to a length of
+its own; what blocks have to do with each other would take many more samples to learn than what is within them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from finegraph.nn.scaling import FeatureScaling
+from finegraph.nn.scaling import BlockScaling, FeatureScaling, Scaling
 
 Covariance = Literal["within", "total"]
 """Around the means of the classes, or around the mean of all samples."""
@@ -28,7 +32,7 @@ _CHUNK = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """The principal axes of features.
+    """The principal axes of one block of features.
 
     Attributes:
         mean: the mean of all samples.
@@ -72,6 +76,47 @@ class Axes:
         matrix = (self.axes * inside) @ self.axes.t()
         matrix.diagonal().add_(beyond)
         return FeatureScaling.of(self.mean, matrix)
+
+
+@dataclass(frozen=True)
+class BlockAxes:
+    """The axes of blocks of features that stand side by side."""
+
+    blocks: tuple[Axes, ...]
+
+    @property
+    def feature_count(self) -> int:
+        """How many features there are in all blocks."""
+        return sum(self._sizes)
+
+    def seen(self, features: Float[Tensor, "batch feature"]) -> tuple[Seen, ...]:
+        """Features along the axes of each block."""
+        return tuple(one.seen(own) for one, own in zip(self.blocks, features.split(self._sizes, dim=1), strict=True))
+
+    def white(self, seen: Sequence[Seen], shrinkage: float) -> Float[Tensor, "batch axis"]:
+        """Whitened features, all blocks of the same length, along the axes of one block after the other."""
+        size, count = self.feature_count, len(self.blocks)
+        return torch.cat(
+            [
+                one.white(own, shrinkage) * math.sqrt(size / (count * one.feature_count))
+                for one, own in zip(self.blocks, seen, strict=True)
+            ],
+            dim=1,
+        )
+
+    def scaling(self, shrinkage: float) -> Scaling:
+        """The same as a module that takes features as they are."""
+        scalings = [one.scaling(shrinkage) for one in self.blocks]
+        return scalings[0] if len(scalings) == 1 else BlockScaling(scalings)
+
+    def to_features(self, rows: Float[Tensor, "row axis"]) -> Float[Tensor, "row feature"]:
+        """Vectors along the axes as vectors of scaled features."""
+        parts = rows.split([one.axes.shape[1] for one in self.blocks], dim=1)
+        return torch.cat([part @ one.axes.t() for one, part in zip(self.blocks, parts, strict=True)], dim=1)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [one.feature_count for one in self.blocks]
 
 
 @dataclass(frozen=True)
@@ -119,3 +164,15 @@ def axes_of(
     values, vectors = torch.linalg.eigh(scatter / freedom.clamp_min(1.0))
     axes = vectors if basis is None else basis @ vectors
     return Axes(mean=mean, axes=axes, values=values.clamp_min(0.0))
+
+
+def block_axes_of(
+    features: Float[Tensor, "batch feature"],
+    targets: Int[Tensor, " batch"],
+    weight: Float[Tensor, " batch"],
+    covariance: Covariance,
+    block_sizes: Sequence[int],
+) -> BlockAxes:
+    """The axes of features that consist of blocks of these sizes; see `axes_of`."""
+    blocks = features.split(list(block_sizes), dim=1)
+    return BlockAxes(tuple(axes_of(one, targets, weight, covariance) for one in blocks))

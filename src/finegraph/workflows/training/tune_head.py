@@ -143,7 +143,8 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
             f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}; use "
             "fit = descent, or image_labels = ignore"
         )
-    fit = fit_prototypes(train.fine, fine, network.graph, PrototypeSettings(head=settings.head))
+    chosen, sizes = PrototypeSettings(head=settings.head), network.backbone.block_sizes
+    fit = fit_prototypes(train.fine, fine, network.graph, chosen, block_sizes=sizes)
     network.put_head(fit.head, fit.scaling)
     strengths = {
         "covariance": fit.covariance,
