@@ -37,12 +37,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from finegraph.graph.faults import Fault
-    from finegraph.labelling.store.records import Conflict
+from typing import Any, Literal, Protocol
 
 
 class FinegraphError(Exception):
@@ -83,6 +80,41 @@ class EmptyGraphError(GraphError):
 
 class SeveralParentsError(GraphError):
     """An operation that needs one parent per fine label met a kind with several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One finding in a graph, a graph file or a source of photos.
+
+    Attributes:
+        rule: a short stable name of what was found, such as `duplicate-fine`.
+        message: what is wrong and why.
+        line: the line of the file, counted from 1.
+        column: the name of the column or kind; in a JSON file the place, such as `kinds[2].parents[17]`.
+        value: what stands there; a long one is cut.
+        hint: what to do, such as a name that was probably meant.
+        severity: an `error` keeps the graph from being read; a `warning` is legal but doubtful.
+    """
+
+    rule: str
+    message: str
+    line: int | None = None
+    column: str | None = None
+    value: str | None = None
+    hint: str | None = None
+    severity: Literal["error", "warning"] = "error"
+
+    def text(self, path: str = "") -> str:
+        """The finding on one line, as compilers print theirs."""
+        place = path if self.line is None else f"{path}:{self.line}" if path else f"line {self.line}"
+        parts = [place] if place else []
+        if self.severity == "warning":
+            parts.append("warning")
+        if self.column is not None:
+            parts.append(f"column {self.column!r}")
+        if self.value is not None:
+            parts.append(f"value {self.value!r}")
+        return ": ".join([*parts, self.message]) + (f"; {self.hint}" if self.hint else "")
 
 
 class GraphFileError(GraphError):
@@ -194,6 +226,37 @@ class DamagedStoreError(LabelStoreError):
 
 class NoRoomError(LabelStoreError):
     """The disk of the store is full. Nothing was changed, and nothing that was acknowledged is lost."""
+
+
+class Conflict(Protocol):
+    """Something that somebody else has changed since it was looked at, with both values."""
+
+    @property
+    def what(self) -> str:
+        """What it is: a cell, a note, a photo label, a preview."""
+
+    @property
+    def fine(self) -> str | None:
+        """The fine label that it is of."""
+
+    @property
+    def kind(self) -> str | None:
+        """The kind that it is of."""
+
+    @property
+    def photo(self) -> str | None:
+        """The photo that it is of."""
+
+    @property
+    def yours(self) -> Any:
+        """The value that was asked for."""
+
+    @property
+    def theirs(self) -> Any:
+        """The value that is there now."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON data."""
 
 
 class ConflictError(FinegraphError):

@@ -26,8 +26,8 @@ from finegraph.cli.terminal import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from finegraph.errors import Fault
     from finegraph.graph.describe import ColumnSummary
-    from finegraph.graph.faults import Fault
     from finegraph.workflows.graph import GraphCheck, GraphView
 
 graph_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check and show label graphs.")

@@ -1,6 +1,6 @@
 """What labels are and how they relate. Pure numpy; needs no torch."""
 
-from finegraph.graph.faults import Fault
+from finegraph.errors import Fault
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
 

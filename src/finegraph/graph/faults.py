@@ -7,51 +7,14 @@ finding is one line of text, `path:line: column 'dish': value 'x': what is wrong
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
-from finegraph.errors import GraphFileError
+from finegraph.errors import Fault, GraphFileError
 
 MAX_PRINTED = 50
 """How many faults an error message lists; the others are counted, and all are in `.faults`."""
 MAX_COLLECTED = 10_000
 """How many faults of one file are collected before reading stops."""
 _LONGEST_VALUE = 80
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One finding in a graph or a graph file.
-
-    Attributes:
-        rule: a short stable name of what was found, such as `duplicate-fine`.
-        message: what is wrong and why.
-        line: the line of the file, counted from 1.
-        column: the name of the column or kind; in a JSON file the place, such as `kinds[2].parents[17]`.
-        value: what stands there; a long one is cut.
-        hint: what to do, such as a name that was probably meant.
-        severity: an `error` keeps the graph from being read; a `warning` is legal but doubtful.
-    """
-
-    rule: str
-    message: str
-    line: int | None = None
-    column: str | None = None
-    value: str | None = None
-    hint: str | None = None
-    severity: Literal["error", "warning"] = "error"
-
-    def text(self, path: str = "") -> str:
-        """The finding on one line, as compilers print theirs."""
-        place = path if self.line is None else f"{path}:{self.line}" if path else f"line {self.line}"
-        parts = [place] if place else []
-        if self.severity == "warning":
-            parts.append("warning")
-        if self.column is not None:
-            parts.append(f"column {self.column!r}")
-        if self.value is not None:
-            parts.append(f"value {self.value!r}")
-        return ": ".join([*parts, self.message]) + (f"; {self.hint}" if self.hint else "")
 
 
 class FaultList:

@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from finegraph.graph.faults import Fault, first_few, shorten
+from finegraph.errors import Fault
+from finegraph.graph.faults import first_few, shorten
 from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph

@@ -9,10 +9,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finegraph.errors import DataFileError, GraphFileError, InputError
+from finegraph.errors import DataFileError, Fault, GraphFileError, InputError
 from finegraph.graph.describe import GraphSummary, describe
 from finegraph.graph.drawing.svg_drawing import draw_svg
-from finegraph.graph.faults import Fault
 from finegraph.graph.formats.graph_files import check_graph_file, read_graph
 from finegraph.graph.formats.text_file import write_text
 from finegraph.graph.lint import lint

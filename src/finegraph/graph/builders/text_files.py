@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from finegraph.errors import FinegraphError, GraphFileError
-from finegraph.graph.faults import MAX_PRINTED, Fault, FaultList
+from finegraph.errors import Fault, FinegraphError, GraphFileError
+from finegraph.graph.faults import MAX_PRINTED, FaultList
 from finegraph.graph.formats.text_file import decode
 
 

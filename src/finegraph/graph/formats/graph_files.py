@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from finegraph.errors import GraphFileError
-from finegraph.graph.faults import Fault, FaultList, one_fault
+from finegraph.errors import Fault, GraphFileError
+from finegraph.graph.faults import FaultList, one_fault
 from finegraph.graph.formats.csv_reader import parse_csv
 from finegraph.graph.formats.csv_writer import format_csv
 from finegraph.graph.formats.json_reader import parse_json

@@ -10,8 +10,8 @@ import re
 
 import numpy as np
 
+from finegraph.errors import Fault
 from finegraph.graph import LabelGraph
-from finegraph.graph.faults import Fault
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.lint import lint

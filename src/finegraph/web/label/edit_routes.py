@@ -21,8 +21,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from finegraph.errors import ConflictError, InputError, UnknownNameError
-from finegraph.labelling import CellState, Conflict, Decision, Edit, EditResult, Numbers, change_from_dict
+from finegraph.errors import Conflict, ConflictError, InputError, UnknownNameError
+from finegraph.labelling import CellState, Decision, Edit, EditResult, Numbers, change_from_dict
 from finegraph.web.label import request_bodies as bodies
 from finegraph.web.label.file_routes import listed
 from finegraph.web.label.json_routes import JsonRouter, only_for
