@@ -13,7 +13,7 @@ import time
 import pytest
 import typer
 
-from finegraph.cli.completion import SCRIPTS, split_line, ways_on
+from finegraph.cli.completion import SCRIPTS, completions, split_line
 from finegraph.cli.main import app
 
 SECONDS = 60.0
@@ -46,7 +46,7 @@ def needs(shell):
 
 
 def words_of(*words):
-    return [word for word, _ in ways_on(typer.main.get_command(app), words)]
+    return [word for word, _ in completions(typer.main.get_command(app), words)]
 
 
 LINES = [

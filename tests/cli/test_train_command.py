@@ -31,6 +31,16 @@ def test_every_setting_is_a_flag(finegraph):
             assert f"--{one.name.replace('_', '-')}" in help_text, one.name
 
 
+def test_former_names_of_settings_are_flags_too(finegraph, manifest, tmp_path):
+    run, tiny_network = tmp_path / "run", ("--network", "tiny", "--weights", "none", "--no-report")
+    former = ("--photos-per-class", "3", "--image-labels", "ignore")
+    assert finegraph("train", manifest, *tiny_network, *former, "--run", run).code == 0
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    assert "photos_per_label = 3" in config
+    assert 'photo_labels = "ignore"' in config
+    assert "--photos-per-class" not in finegraph("train", "--help").out
+
+
 def test_a_model_in_one_command(finegraph, manifest, tmp_path):
     run = tmp_path / "run"
     result = finegraph("train", manifest, "--network", "tiny", "--weights", "none", "--run", run)

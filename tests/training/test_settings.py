@@ -77,6 +77,15 @@ def test_unknown_names_are_refused_with_a_near_match(tmp_path):
         read_settings(file)
 
 
+def test_former_names_are_read_as_the_current_ones(tmp_path):
+    assert given(image_labels="ignore", photos_per_class=3) == given(photo_labels="ignore", photos_per_label=3)
+    file = tmp_path / "settings.toml"
+    file.write_text('image_labels = "use"\nphotos_per_class = 5\n')
+    assert read_settings(file) == {"photo_labels": "use", "photos_per_label": 5}
+    with pytest.raises(SettingsError, match="image_labels is the former name of photo_labels, and both are given"):
+        given(image_labels="use", photo_labels="use")
+
+
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(SettingsError, match=r"none.toml: there is no such file"):
         read_settings(tmp_path / "none.toml")

@@ -169,7 +169,7 @@ def test_a_source_with_splits_is_taken_as_it_is(photos, tmp_path):
 
 
 def test_fewer_photos_per_class(photos, tmp_path):
-    result = train_run(settings(photos, photos_per_class=3), Silent(), run=tmp_path / "run")
+    result = train_run(settings(photos, photos_per_label=3), Silent(), run=tmp_path / "run")
     train, held = lists(tmp_path / "run")
     assert (result.photos, len(train), len(held)) == (9, 9, 4)
     assert evaluate_run(tmp_path / "run", split="all").trained_on == 9

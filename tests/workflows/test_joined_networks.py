@@ -44,7 +44,7 @@ def manifest(tmp_path_factory):
 
 
 def settings(manifest, **more):
-    given = {"data": str(manifest), "network": BOTH, "weights": "none", "image_labels": "ignore", **more}
+    given = {"data": str(manifest), "network": BOTH, "weights": "none", "photo_labels": "ignore", **more}
     return TrainSettings(**given)
 
 
@@ -143,7 +143,7 @@ def test_a_drawn_menu_from_the_command_line(tmp_path, monkeypatch, capsys):
     menu = write_menu(tmp_path / "menu", "tiny", workers=1)
     names = "efficientnet_lite0+efficientnet_lite1"
     flags = ["--weights", "none", "--size", "32", "--fit", "prototypes", "--no-report", "--json"]
-    command = ["train", menu.manifest, "--graph", menu.graph, "--network", names, "--image-labels", "ignore"]
+    command = ["train", menu.manifest, "--graph", menu.graph, "--network", names, "--photo-labels", "ignore"]
     assert finegraph([*command, *flags, "--run", str(tmp_path / "run")]) == 0
     assert json.loads(capsys.readouterr().out)["finished"]
     photo = next((tmp_path / "menu").rglob("*.jpg"))

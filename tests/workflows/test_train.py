@@ -254,7 +254,7 @@ def test_photos_that_contradict_their_class_make_weights_or_are_ignored(manifest
     assert any("photos show what their classes exclude in colour" in note for note in watcher.notes)
     graph = fg.load(tmp_path / "use").graph
     assert graph != fg.LabelGraph.read(manifest.parent / "graph.csv")
-    train_run(replace(own, image_labels="ignore"), Silent(), run=tmp_path / "ignore")
+    train_run(replace(own, photo_labels="ignore"), Silent(), run=tmp_path / "ignore")
     assert fg.load(tmp_path / "ignore").graph == fg.LabelGraph.read(manifest.parent / "graph.csv")
 
 
@@ -279,7 +279,7 @@ def test_settings_without_effect_are_refused(given, text):
 
 @pytest.mark.parametrize("head", ["bipartite", "softmax"])
 def test_class_means_give_a_model_like_any_other(manifest, tmp_path, head):
-    means = settings(manifest, fit="prototypes", head=head, image_labels="ignore")
+    means = settings(manifest, fit="prototypes", head=head, photo_labels="ignore")
     result = train_run(means, Silent(), run=tmp_path / "run")
     assert result.strengths["variances"]["kinds"].keys() <= {"colour"}
     model = fg.load(tmp_path / "run")

@@ -70,7 +70,7 @@ def test_kinds_are_those_of_the_species_as_in_the_paper(cub, tmp_path, tune):
 
 def test_photos_count_when_asked_for_and_become_weights_where_they_contradict(cub, tmp_path):
     watcher = Silent()
-    settings = TrainSettings(data=cub, network="tiny", weights="none", image_labels="use")
+    settings = TrainSettings(data=cub, network="tiny", weights="none", photo_labels="use")
     train_run(settings, watcher, run=tmp_path / "run")
     assert any("photos show what their classes exclude in bill shape" in note for note in watcher.notes)
     fine, coarse, _ = fg.load(tmp_path / "run").graph.edges("bill shape")

@@ -98,7 +98,7 @@ def test_labels_of_single_photos_are_those_of_a_manifest(folder, tmp_path):
     train_run(by_file, Silent(), run=tmp_path / "file")
     assert same_weights(tmp_path / "file", tmp_path / "store")
     assert any("photos show what their classes exclude in shape" in note for note in watcher.notes)
-    train_run(settings(folder, place, image_labels="ignore"), Silent(), run=tmp_path / "ignored")
+    train_run(settings(folder, place, photo_labels="ignore"), Silent(), run=tmp_path / "ignored")
     assert not same_weights(tmp_path / "store", tmp_path / "ignored")
 
 

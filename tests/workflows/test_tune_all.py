@@ -120,7 +120,7 @@ def test_validation_leaves_nothing_that_training_cannot_use(manifest):
 def test_what_to_learn_from(manifest):
     data = read_training_data(tiny.settings_for(manifest))
     assert (len(data.train), len(data.val), data.graph.kinds) == (35, 10, ("colour",))
-    few = read_training_data(tiny.settings_for(manifest, photos_per_class=2))
+    few = read_training_data(tiny.settings_for(manifest, photos_per_label=2))
     assert (len(few.train), len(few.val)) == (10, 10)
     assert read_training_data(tiny.settings_for(manifest, kinds=[])).graph.kinds == ()
     with pytest.raises(UnknownNameError, match=r"'color'.*did you mean 'colour'"):
@@ -152,7 +152,7 @@ def test_nothing_to_learn_from(tmp_path):
     manifest = tiny.make_photos(tmp_path, per_class=2, val=0, gaps=True)
     manifest.write_text("path,label,split\n" + "".join(f"grey-{number}.png,,train\n" for number in range(2)))
     with pytest.raises(DataError, match="expected photos to train on, found none with a label in "):
-        read_training_data(tiny.settings_for(manifest, photos_per_class=2))
+        read_training_data(tiny.settings_for(manifest, photos_per_label=2))
 
 
 def test_views_are_those_of_the_network_or_the_settings(manifest):

@@ -92,7 +92,7 @@ def answer(command: Any, arguments: Sequence[str]) -> int:
     if os.environ[ASKED] == "bash":
         words = split_line(os.environ.get("COMP_LINE", ""))[1:]
         cut = max(words[-1].rfind(":"), words[-1].rfind("=")) + 1 if words else 0
-    for word, about in ways_on(command, words or [""]):
+    for word, about in completions(command, words or [""]):
         sys.stdout.write(f"{word[cut:]}\t{about}\n")
     return 0
 
@@ -118,7 +118,7 @@ def split_line(line: str) -> list[str]:
     return words
 
 
-def ways_on(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
+def completions(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
     """What the last of some words may become, each with what it means; none where it may be a file.
 
     Args:
@@ -153,6 +153,8 @@ def _offered(command: Any, waiting: Any, given: int, current: str) -> Iterator[t
         yield from ((f"{flag}={value}", about) for value, about in (_values(option, begun) if option else ()))
     elif current.startswith("-"):
         for option in command.params:
+            if getattr(option, "hidden", False):
+                continue
             for flag in (*getattr(option, "opts", ()), *getattr(option, "secondary_opts", ())):
                 if flag.startswith(current) and flag.startswith("--"):
                     yield flag, _shortened(option.help or "")

@@ -15,7 +15,14 @@ from finegraph.cli.exit_codes import INTERRUPTED, UsageError
 from finegraph.cli.interrupts import AGAIN, interruptible
 from finegraph.cli.terminal import print_json
 from finegraph.training.recipes import RECIPES
-from finegraph.training.settings import TrainSettings, check_used, read_settings, setting_type
+from finegraph.training.settings import (
+    FORMER_NAMES,
+    TrainSettings,
+    check_used,
+    read_settings,
+    setting_type,
+    with_current_names,
+)
 
 if TYPE_CHECKING:
     from finegraph.workflows.train import TrainResult
@@ -52,7 +59,7 @@ def _train(
     minutes on a laptop. `--tune all` trains the whole network. Settings come from a TOML file, then from flags; what is
     in neither comes from the recipe. Ctrl-C saves and stops; `--resume` goes on.
     """
-    values = {name: value for name, value in given.items() if value not in (None, [])}
+    values = with_current_names({name: value for name, value in given.items() if value not in (None, [])})
     if source is not None:
         values["data"] = source
     if config is not None:
@@ -117,6 +124,14 @@ def _option(one: Field[Any], panel: str) -> inspect.Parameter:
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
+
+
+def _former_option(former: str, name: str) -> inspect.Parameter:
+    """The flag of a setting by its former name, which the help does not show."""
+    kind, _ = setting_type(name)
+    option = typer.Option(f"--{former.replace('_', '-')}", hidden=True)
+    annotation = Annotated[(str if get_origin(kind) is Literal else kind) | None, option]
+    return inspect.Parameter(former, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _shown_default(one: Field[Any]) -> str:
@@ -195,6 +210,7 @@ def _command() -> Callable[..., None]:
     for one in fields(TrainSettings):
         panel = _PANELS.get(one.name, panel)
         flags += [_option(one, panel)] if one.name not in _FLAGS else []
+    flags += [_former_option(former, name) for former, name in FORMER_NAMES.items()]
 
     def train(**values: Any) -> None:
         _train(**values)

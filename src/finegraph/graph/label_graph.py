@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -27,7 +28,7 @@ from finegraph.graph.kind_columns import cells_of, kinds_of_column
 from finegraph.graph.names import name_fault, unicode_twins
 
 if TYPE_CHECKING:
-    from finegraph.graph.image_labels import Contradiction
+    from finegraph.graph.photo_labels import Contradiction
 
 
 class LabelGraph:
@@ -234,16 +235,21 @@ class LabelGraph:
             [replace(kind, unknown_prior=prior) if kind.name in chosen else kind for kind in self._kinds.values()],
         )
 
-    def with_image_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
-        """The graph in which what was seen on photos turns the links of some kinds into weights.
+    def with_photo_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
+        """The graph in which photo labels turn the links of some kinds into weights.
 
         Args:
             counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
             smoothing: how many photos the link of the class itself is worth.
         """
-        from finegraph.graph.image_labels import with_image_labels
+        from finegraph.graph.photo_labels import with_photo_labels
 
-        return with_image_labels(self, counts, smoothing)
+        return with_photo_labels(self, counts, smoothing)
+
+    def with_image_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
+        """The former name of `with_photo_labels`."""
+        warnings.warn("with_image_labels is called with_photo_labels now", DeprecationWarning, stacklevel=2)
+        return self.with_photo_labels(counts, smoothing)
 
     def contradictions(self, counts: Mapping[str, ArrayLike]) -> list[Contradiction]:
         """What photos show although the graph gives it weight 0 for their fine label, the most frequent first.
@@ -251,7 +257,7 @@ class LabelGraph:
         Args:
             counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
         """
-        from finegraph.graph.image_labels import contradictions
+        from finegraph.graph.photo_labels import contradictions
 
         return contradictions(self, counts)
 

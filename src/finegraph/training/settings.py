@@ -50,9 +50,9 @@ class TrainSettings:
         least=0,
         below=1,
     )
-    photos_per_class: int | None = _setting(None, "train on so many photos of each class, drawn by the seed", least=1)
+    photos_per_label: int | None = _setting(None, "train on so many photos of each class, drawn by the seed", least=1)
     box: bool = _setting(False, "cut photos to their boxes")
-    image_labels: Literal["use", "ignore"] | None = _setting(
+    photo_labels: Literal["use", "ignore"] | None = _setting(
         None, "photo labels; by default used, but ignored in cub:FOLDER, as the paper does"
     )
     on_bad_file: Literal["error", "skip"] = _setting("error", "what to do about a photo that cannot be read")
@@ -144,7 +144,8 @@ class TrainSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "") -> TrainSettings:
-        """Settings from names and values; unknown names are refused with what may be meant."""
+        """Settings from names and values, also from former names; unknown names are refused with near matches."""
+        values = with_current_names(values)
         refuse_unknown("setting", values, [one.name for one in fields(cls)], f"in {where}" if where else "")
         return cls(**values)
 
@@ -199,6 +200,22 @@ _OF_HEAD = ("fit", "l2", "coarse_ratio", "choose", "cache")
 _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
 
 
+FORMER_NAMES = {"image_labels": "photo_labels", "photos_per_class": "photos_per_label"}
+"""Settings that once had another name, which TOML files and command lines may still use."""
+
+
+def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings under their current names.
+
+    Raises:
+        SettingsError: a setting is given under both of its names.
+    """
+    for former, name in FORMER_NAMES.items():
+        if former in values and name in values:
+            raise SettingsError(f"{former} is the former name of {name}, and both are given; keep {name}")
+    return {FORMER_NAMES.get(name, name): value for name, value in values.items()}
+
+
 def check_used(given: Mapping[str, Any]) -> None:
     """Raise where a setting is given that would have no effect, as epochs have none when only the head is tuned."""
     tune = given.get("tune", "head")
@@ -218,7 +235,7 @@ def check_used(given: Mapping[str, Any]) -> None:
 
 
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a TOML file, as names and values.
+    """The settings in a TOML file, as current names and values.
 
     Raises:
         SettingsError: no such file, or no TOML.
@@ -232,6 +249,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise SettingsError(f"{os.fspath(path)}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{os.fspath(path)}: this is no TOML: {error}") from error
+    values = with_current_names(values)
     refuse_unknown("setting", values, [one.name for one in fields(TrainSettings)], f"in {os.fspath(path)}")
     return values
 

@@ -42,7 +42,7 @@ from finegraph.workflows.evaluation.report_details import PHOTOS_DIGEST, FoundDe
 from finegraph.workflows.indexing.similar_photos import FeatureSettings, place_of_features
 from finegraph.workflows.labels.graph_sources import is_store, labels_of_run
 from finegraph.workflows.training.held_out import Parts, parts_of_run
-from finegraph.workflows.training.training_data import photos_digest, uses_image_labels
+from finegraph.workflows.training.training_data import photos_digest, uses_photo_labels
 
 ALL = "all"
 """In place of a split: every photo."""
@@ -152,7 +152,7 @@ def evaluate_run(
     if trained_with is not None:
         if trained_with.graph is not None and is_store(trained_with.graph):
             samples = labels_of_run(place.model.absolute().parent, trained_with.graph).on(samples, source)
-        if not uses_image_labels(trained_with):
+        if not uses_photo_labels(trained_with):
             samples = samples.without_kinds()
     parts = _parts_of(place, samples, trained_with)
     split, evaluated = _chosen(samples, split, trained_with, parts)

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from finegraph.data.checks.photo_findings import Finding
 from finegraph.data.samples import Samples
 from finegraph.graph.faults import first_few
-from finegraph.graph.image_labels import count_image_labels
 from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.photo_labels import count_photo_labels
 from finegraph.graph.spelling import Suggestions
 
 _TRAINING = "train"
@@ -66,7 +66,7 @@ def _kind_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
         names = graph.labels(kind)
         yield from _unknown("unknown-kind-label", f"label of kind {kind!r}", seen, names)
         usable = set(names)
-        counts = count_image_labels(graph, fine, {kind: [x if x in usable else None for x in labels]})
+        counts = count_photo_labels(graph, fine, {kind: [x if x in usable else None for x in labels]})
         for one in graph.contradictions(counts):
             message = (
                 f"{one.count} of {one.total} photos of {one.fine!r} show {one.label!r}, "

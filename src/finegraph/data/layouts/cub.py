@@ -15,7 +15,7 @@ import math
 import os
 from pathlib import Path
 
-from finegraph.data.layouts.cub_attributes import read_image_attributes
+from finegraph.data.layouts.cub_attributes import read_photo_attributes
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import DataFileError
 from finegraph.graph.builders.cub import read_classes
@@ -44,7 +44,7 @@ def read_cub(folder: str | os.PathLike[str], certainty: int = 3) -> Samples:
     labels = _read_numbered(folder / "image_class_labels.txt", 1, photos, faults)
     splits = _read_numbered(folder / "train_test_split.txt", 1, photos, faults)
     boxes = _read_numbered(folder / "bounding_boxes.txt", 4, photos, faults)
-    kinds, notes = read_image_attributes(folder, photos, certainty, faults)
+    kinds, notes = read_photo_attributes(folder, photos, certainty, faults)
     samples = []
     for number, (line, (place,)) in photos.items():
         label = _label(labels.get(number), classes, faults.of(folder / "image_class_labels.txt"))

@@ -29,7 +29,7 @@ _PIECE = 2**22
 _MAX_CERTAIN = 4
 
 
-def read_image_attributes(
+def read_photo_attributes(
     folder: Path, photos: Collection[str], certainty: int, found: SourceFaults
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
     """The labels seen on each photo: number of the photo -> kind -> label; and notes on lines that were left out.

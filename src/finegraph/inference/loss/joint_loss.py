@@ -285,5 +285,5 @@ def _check_possible(
         label = tensors.graph.labels(name)[int(labels[impossible][0])]
         raise TargetError(
             f"kind_targets[{name!r}]: no fine label of the graph can have the label {label!r}: its probability is 0; "
-            "correct the label, or link it in the graph (see LabelGraph.with_image_labels)"
+            "correct the label, or link it in the graph (see LabelGraph.with_photo_labels)"
         )

@@ -25,8 +25,8 @@ from finegraph.data.sources import is_manifest, names_layout, parse_source, sour
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
-from finegraph.graph.image_labels import count_image_labels
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
+from finegraph.graph.photo_labels import count_photo_labels
 from finegraph.training.records.kept_json import read_kept, write_kept
 from finegraph.training.records.run_folder import RunFolder
 
@@ -102,9 +102,9 @@ class StoredLabels:
         fine = [sample.label if sample.label in known else None for sample in train]
         seen = {kind: [sample.kinds.get(kind) for sample in train] for kind in graph.kinds}
         seen = {kind: labels for kind, labels in seen.items() if any(labels)}
-        counts = count_image_labels(graph, fine, seen)
+        counts = count_photo_labels(graph, fine, seen)
         against = {found.kind for found in graph.contradictions(counts)}
-        return graph.with_image_labels({kind: counts[kind] for kind in graph.kinds if kind in against})
+        return graph.with_photo_labels({kind: counts[kind] for kind in graph.kinds if kind in against})
 
 
 def read_stored(place: str | os.PathLike[str]) -> StoredLabels:

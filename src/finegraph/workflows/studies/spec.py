@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from finegraph.errors import FinegraphError, SettingsError, near_paths, unknown_name
-from finegraph.training.settings import TrainSettings
+from finegraph.training.settings import TrainSettings, with_current_names
 
 HEADS = {
     "softmax": "one softmax over the fine labels: the baseline",
@@ -42,9 +42,9 @@ TEST = "test"
 EVERY_KIND = "*"
 _SET_NAME = re.compile(r"[\w+. -]{1,60}")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-_OWN = ("data", "graph", "kinds", "train_split", "val_split", "val_share", "photos_per_class", "box", "on_bad_file")
+_OWN = ("data", "graph", "kinds", "train_split", "val_split", "val_share", "photos_per_label", "box", "on_bad_file")
 _NETWORK = ("network", "coarse_network", "head", "size")
-_NOT_TRAINING = (*_OWN, *_NETWORK, "tune", "seed", "l2", "coarse_ratio", "choose", "image_labels")
+_NOT_TRAINING = (*_OWN, *_NETWORK, "tune", "seed", "l2", "coarse_ratio", "choose", "photo_labels")
 """Settings of training that a study decides."""
 
 
@@ -186,10 +186,12 @@ def _faults_together(study: Study) -> list[str]:
         if study.settings != 1:
             faults.append(f'settings: with tune = "all" each head has 1, its recipe; got {study.settings}')
         try:
-            TrainSettings.from_dict(dict(study.training), "[training]")
+            training = with_current_names(study.training)
+            TrainSettings.from_dict(training, "[training]")
         except FinegraphError as error:
+            training = dict(study.training)
             faults.append(f"training: {error}")
-        faults += [f"training: {name} is decided by the study" for name in study.training if name in _NOT_TRAINING]
+        faults += [f"training: {name} is decided by the study" for name in training if name in _NOT_TRAINING]
     else:
         if study.training:
             faults.append(f'training: {", ".join(study.training)}: no effect with tune = "head"; leave it out')

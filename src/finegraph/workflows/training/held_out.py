@@ -130,6 +130,6 @@ def _by_settings(samples: Samples, settings: TrainSettings) -> Parts:
 
 def _drawn(train: Samples, settings: TrainSettings) -> Samples:
     """As many photos of each class as the settings ask for."""
-    if settings.photos_per_class is None:
+    if settings.photos_per_label is None:
         return train
-    return draw_per_class(train, settings.photos_per_class, settings.seed)
+    return draw_per_class(train, settings.photos_per_label, settings.seed)

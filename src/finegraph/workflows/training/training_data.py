@@ -63,7 +63,7 @@ def read_training_data(
             StoredLabels(graph=source_graph(settings.data)) if settings.graph is None else read_stored(settings.graph)
         )
     samples, graph = stored.on(samples, settings.data), stored.graph
-    if not uses_image_labels(settings):
+    if not uses_photo_labels(settings):
         samples = samples.without_kinds()
     if settings.box:
         samples.require_boxes()
@@ -72,7 +72,7 @@ def read_training_data(
     parts = choose(samples, settings)
     train = parts.train
     if not len(train):
-        which = f" with a label in {settings.data}" if settings.photos_per_class else f" in {settings.data}"
+        which = f" with a label in {settings.data}" if settings.photos_per_label else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
     own = stored.graph_for(graph, train)
     counted = tuple(name for name in graph.kinds if own.kind(name) != graph.kind(name))
@@ -96,11 +96,11 @@ def photos_digest(photos: Samples) -> str:
     return digest.hexdigest()[:32]
 
 
-def uses_image_labels(settings: TrainSettings) -> bool:
+def uses_photo_labels(settings: TrainSettings) -> bool:
     """Whether photo labels count; the paper's CUB experiments take those of the classes alone."""
-    if settings.image_labels is None:
+    if settings.photo_labels is None:
         return parse_source(settings.data)[0] != "cub"
-    return settings.image_labels == "use"
+    return settings.photo_labels == "use"
 
 
 def with_whole_paths(settings: TrainSettings) -> TrainSettings:

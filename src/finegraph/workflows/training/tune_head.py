@@ -141,7 +141,7 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
     if kinds:
         raise SettingsError(
             f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}; use "
-            "fit = descent, or image_labels = ignore"
+            "fit = descent, or photo_labels = ignore"
         )
     chosen, sizes = PrototypeSettings(head=settings.head), network.backbone.block_sizes
     fit = fit_prototypes(train.fine, fine, network.graph, chosen, block_sizes=sizes)

@@ -44,7 +44,7 @@ class Contradiction:
     total: float
 
 
-def count_image_labels(
+def count_photo_labels(
     graph: LabelGraph,
     fine_labels: Sequence[str | None],
     kind_labels: Mapping[str, Sequence[str | bool | None]],
@@ -58,7 +58,7 @@ def count_image_labels(
 
     Example:
         >>> graph = LabelGraph.from_table({"ramen @ A": {"egg": True}, "udon @ A": {"egg": False}})
-        >>> count_image_labels(graph, ["ramen @ A", "ramen @ A"], {"egg": ["yes", "no"]})["egg"].tolist()
+        >>> count_photo_labels(graph, ["ramen @ A", "ramen @ A"], {"egg": ["yes", "no"]})["egg"].tolist()
         [[1, 1], [0, 0]]
     """
     fine = np.array([-1 if name is None else graph.fine_index(name) for name in fine_labels], dtype=np.int64)
@@ -75,7 +75,7 @@ def count_image_labels(
     return counts
 
 
-def with_image_labels(graph: LabelGraph, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
+def with_photo_labels(graph: LabelGraph, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
     """The graph in which what was seen on photos turns the links of some kinds into weights.
 
     Args:

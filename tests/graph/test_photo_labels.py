@@ -7,7 +7,7 @@ import pytest
 
 from finegraph.errors import InputError, ShapeError, UnknownNameError
 from finegraph.graph import LabelGraph
-from finegraph.graph.image_labels import Contradiction, contradictions, count_image_labels, with_image_labels
+from finegraph.graph.photo_labels import Contradiction, contradictions, count_photo_labels, with_photo_labels
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def blended_by_loops(graph, counts, smoothing):
 
 def test_rows_are_counts_plus_the_link_of_the_class(graph):
     counts = counts_of(graph, "pork", {("mapo @ A", "no"): 3, ("mapo @ A", "yes"): 4, ("mapo @ B", "yes"): 2})
-    new = graph.with_image_labels(counts, smoothing=1.0)
+    new = graph.with_photo_labels(counts, smoothing=1.0)
     assert new.matrix("pork").tolist() == [[3 / 8, 5 / 8], [0, 1], [1, 0], [0, 0]]
     assert new.kind("dish") == graph.kind("dish")
     assert (new.fine, new.kinds) == (graph.fine, graph.kinds)
@@ -52,7 +52,7 @@ def test_rows_are_counts_plus_the_link_of_the_class(graph):
 
 def test_without_smoothing_photos_decide_alone(graph):
     counts = counts_of(graph, "dish", {("soup @ B", "mapo"): 2, ("rice @ B", "soup"): 1, ("rice @ B", "mapo"): 3})
-    new = with_image_labels(graph, counts, smoothing=0)
+    new = with_photo_labels(graph, counts, smoothing=0)
     assert new.matrix("dish").tolist() == [[1, 0, 0], [1, 0, 0], [1, 0, 0], [0.75, 0.25, 0]]
     assert new.edges("dish")[1].tolist() == [0, 0, 0, 0, 1]  # no edges of weight 0
 
@@ -60,14 +60,14 @@ def test_without_smoothing_photos_decide_alone(graph):
 @pytest.mark.parametrize("smoothing", [0, 0.1, 3.0, 1e300])
 def test_no_counts_change_nothing(graph, smoothing):
     counts = {kind: np.zeros_like(graph.matrix(kind)) for kind in graph.kinds}
-    assert graph.with_image_labels(counts, smoothing) == graph
-    assert graph.with_image_labels({}, smoothing) == graph
+    assert graph.with_photo_labels(counts, smoothing) == graph
+    assert graph.with_photo_labels({}, smoothing) == graph
 
 
 def test_unknown_prior_is_kept(graph):
     graph = graph.with_unknown_prior("uniform", ["pork"])
     counts = counts_of(graph, "pork", {("mapo @ A", "no"): 1})
-    assert graph.with_image_labels(counts).kind("pork").unknown_prior == "uniform"
+    assert graph.with_photo_labels(counts).kind("pork").unknown_prior == "uniform"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -77,17 +77,17 @@ def test_weights_equal_loops(seed):
     graph = LabelGraph.from_matrix([f"f{i}" for i in range(7)], {"k": own})
     counts = rng.integers(0, 5, (7, 4)) * (rng.random((7, 4)) < 0.4)
     smoothing = float(rng.choice([0.0, 0.5, 2.0]))
-    new = graph.with_image_labels({"k": counts}, smoothing)
+    new = graph.with_photo_labels({"k": counts}, smoothing)
     np.testing.assert_allclose(new.matrix("k"), blended_by_loops(graph.matrix("k"), counts, smoothing), rtol=1e-12)
 
 
 def test_extreme_counts_stay_sound(graph):
     tiny = {"pork": np.array([[5e-324, 0], [0, 0], [0, 1e300], [0, 0]])}
-    new = graph.with_image_labels(tiny, smoothing=10)
+    new = graph.with_photo_labels(tiny, smoothing=10)
     assert new.matrix("pork").tolist() == [[0, 1], [0, 0], [pytest.approx(1e-299), 1], [0, 0]]
     assert (new.edges("pork")[2] > 0).all()
     with pytest.raises(InputError, match="kind 'pork': the counts are too large to be added up"):
-        graph.with_image_labels({"pork": np.full((4, 2), 1.7e308)})
+        graph.with_photo_labels({"pork": np.full((4, 2), 1.7e308)})
 
 
 def test_contradictions_are_labels_the_graph_excludes(graph):
@@ -101,7 +101,7 @@ def test_contradictions_are_labels_the_graph_excludes(graph):
     assert contradictions(graph, counts) == expected
     assert graph.contradictions(counts) == expected
     assert isinstance(expected[0].count, int)
-    assert graph.with_image_labels(counts).contradictions(counts) == []
+    assert graph.with_photo_labels(counts).contradictions(counts) == []
 
 
 def test_contradictions_of_equal_count_keep_the_order_of_the_graph(graph):
@@ -126,7 +126,7 @@ def test_contradiction_is_a_value():
 
 
 def test_counting_photos(graph):
-    counts = count_image_labels(
+    counts = count_photo_labels(
         graph,
         ["mapo @ A", "mapo @ A", None, "soup @ B", "mapo @ A"],
         {"dish": ["mapo", None, "mapo", "broth", "mapo"], "pork": [True, "no", "no", None, True]},
@@ -134,8 +134,8 @@ def test_counting_photos(graph):
     assert counts["dish"].tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]]
     assert counts["pork"].tolist() == [[1, 2], [0, 0], [0, 0], [0, 0]]
     assert counts["dish"].dtype == np.int64
-    assert count_image_labels(graph, [], {"pork": []})["pork"].tolist() == [[0, 0]] * 4
-    assert count_image_labels(graph, ["soup @ B"], {}) == {}
+    assert count_photo_labels(graph, [], {"pork": []})["pork"].tolist() == [[0, 0]] * 4
+    assert count_photo_labels(graph, ["soup @ B"], {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_counting_photos(graph):
 )
 def test_counting_checks_names_and_lengths(graph, fine, labels, error, message):
     with pytest.raises(error, match=message):
-        count_image_labels(graph, fine, labels)
+        count_photo_labels(graph, fine, labels)
 
 
-@pytest.mark.parametrize("use", [with_image_labels, contradictions])
+@pytest.mark.parametrize("use", [with_photo_labels, contradictions])
 @pytest.mark.parametrize(
     ("counts", "error", "message"),
     [
@@ -183,10 +183,16 @@ def test_counts_are_checked(graph, use, counts, error, message):
 @pytest.mark.parametrize("smoothing", [-1, float("nan"), float("inf"), None, "1"])
 def test_smoothing_is_checked(graph, smoothing):
     with pytest.raises(InputError, match="smoothing must be a finite number of photos, 0 or more, got"):
-        graph.with_image_labels({}, smoothing)
+        graph.with_photo_labels({}, smoothing)
 
 
 def test_truth_values_are_counts(graph):
     seen = np.array([[True, True], [False, False], [False, False], [False, False]])
-    assert graph.with_image_labels({"pork": seen}).matrix("pork")[0].tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert graph.with_photo_labels({"pork": seen}).matrix("pork")[0].tolist() == pytest.approx([1 / 3, 2 / 3])
     assert graph.contradictions({"pork": seen}) == [Contradiction("mapo @ A", "pork", "no", 1, 2)]
+
+
+def test_the_former_name_still_works(graph):
+    counts = {"pork": np.array([[1, 1], [0, 2], [0, 0], [3, 0]])}
+    with pytest.warns(DeprecationWarning, match="with_photo_labels"):
+        assert graph.with_image_labels(counts, 2.0) == graph.with_photo_labels(counts, 2.0)
