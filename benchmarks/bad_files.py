@@ -35,8 +35,8 @@ from finegraph.data.checks.photo_check import check_samples
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import GraphFileError
 from finegraph.evaluation import evaluate_photos
+from finegraph.graph import LabelGraph
 from finegraph.graph.formats.csv_writer import format_csv
-from finegraph.graph.formats.graph_files import read_graph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.nn.backbones import build
 
@@ -184,7 +184,7 @@ def graphs_drill(folder: Path, count: int) -> tuple[Counter[str], float]:
         path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
         began = time.perf_counter()
         try:
-            read_graph(path)
+            LabelGraph.read(path)
         except GraphFileError as error:
             found["refused"] += 1
             # In JSON a place is a path of keys, and some faults are of the whole document.

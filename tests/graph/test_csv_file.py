@@ -7,10 +7,9 @@ from hypothesis import given, settings
 
 from finegraph import Kind, LabelGraph
 from finegraph.errors import GraphError, GraphFileError
-from finegraph.graph.formats.csv_reader import parse_csv
 from finegraph.graph.formats.csv_rows import MAX_COLUMNS
 from finegraph.graph.formats.csv_writer import format_csv
-from finegraph.graph.formats.graph_files import read_graph
+from finegraph.graph.graph_files import graph_from_csv
 
 MENU = """\
 fine,dish,restaurant,ingredient,served,spicy
@@ -21,19 +20,19 @@ kung pao @ B,kung pao,,&,plate:3|bowl:1,no
 
 
 def read(text):
-    return parse_csv(text, "menu.csv")[0]
+    return graph_from_csv(text, "menu.csv")[0]
 
 
 def faults(text):
     """The faults of a text as (rule, line, column)."""
     with pytest.raises(GraphFileError) as caught:
-        parse_csv(text, "menu.csv")
+        graph_from_csv(text, "menu.csv")
     return [(fault.rule, fault.line, fault.column) for fault in caught.value.faults]
 
 
 def message(text):
     with pytest.raises(GraphFileError) as caught:
-        parse_csv(text, "menu.csv")
+        graph_from_csv(text, "menu.csv")
     return str(caught.value)
 
 
@@ -41,7 +40,7 @@ def message(text):
 
 
 def test_every_form_of_cell():
-    graph, lines = parse_csv(MENU, "menu.csv")
+    graph, lines = graph_from_csv(MENU, "menu.csv")
     assert graph == LabelGraph.from_table(
         {
             "mapo @ A": {
@@ -166,7 +165,7 @@ def test_a_fine_label_may_begin_with_a_hash_if_escaped():
 def test_a_fault_is_named_with_its_place(text, expected, words):
     assert faults(text) == expected
     with pytest.raises(GraphFileError, match=words):
-        parse_csv(text, "menu.csv")
+        graph_from_csv(text, "menu.csv")
 
 
 def test_all_faults_come_in_one_error_in_the_order_of_the_file():
@@ -232,7 +231,7 @@ def test_bytes_that_are_not_text_are_refused(tmp_path):
     ]:
         path.write_bytes(data)
         with pytest.raises(GraphFileError, match=words) as caught:
-            read_graph(path)
+            LabelGraph.read(path)
         assert [(fault.rule, fault.line) for fault in caught.value.faults] == [(rule, line)]
 
 
@@ -240,7 +239,7 @@ def test_a_byte_order_mark_does_not_hide_the_other_faults(tmp_path):
     path = tmp_path / "menu.csv"
     path.write_bytes(codecs.BOM_UTF8 + b"fine,k\na,b||\n")
     with pytest.raises(GraphFileError) as caught:
-        read_graph(path)
+        LabelGraph.read(path)
     assert [fault.rule for fault in caught.value.faults] == ["byte-order-mark", "empty-part"]
 
 

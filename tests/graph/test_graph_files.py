@@ -8,7 +8,7 @@ import pytest
 from finegraph import LabelGraph
 from finegraph.errors import GraphFileError
 from finegraph.graph.formats import text_file
-from finegraph.graph.formats.graph_files import check_graph_file, read_graph, write_graph
+from finegraph.graph.graph_files import check_graph_file
 
 GRAPH = LabelGraph.from_table({"a": {"dish": "p", "hot": True}, "b": {"dish": "q", "hot": False}})
 OTHER = LabelGraph(["x", "y"])
@@ -16,8 +16,8 @@ OTHER = LabelGraph(["x", "y"])
 
 @pytest.mark.parametrize("name", ["menu.csv", "menu.json", "MENU.CSV", "menu.v2.Json"])
 def test_the_ending_of_the_name_chooses_the_form(tmp_path, name):
-    write_graph(GRAPH, tmp_path / name)
-    assert read_graph(str(tmp_path / name)) == GRAPH
+    GRAPH.write(tmp_path / name)
+    assert LabelGraph.read(str(tmp_path / name)) == GRAPH
     assert LabelGraph.read(tmp_path / name) == GRAPH
     assert (tmp_path / name).read_text().startswith("{" if name.lower().endswith("json") else "fine,dish,hot\n")
     assert (tmp_path / name).read_text().endswith("\n")
@@ -28,7 +28,7 @@ def test_other_endings_are_refused(tmp_path, name, got):
     with pytest.raises(GraphFileError, match=rf"ends in \.csv or \.json, got {got}"):
         GRAPH.write(tmp_path / name)
     with pytest.raises(GraphFileError, match="rename it"):
-        read_graph(tmp_path / name)
+        LabelGraph.read(tmp_path / name)
     assert [fault.rule for fault in check_graph_file(tmp_path / name)] == ["unknown-ending"]
     assert os.listdir(tmp_path) == []
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
         ("a\0b.csv", "unreadable-file", "cannot be read"),
     ]:
         with pytest.raises(GraphFileError, match=words):
-            read_graph(tmp_path / name)
+            LabelGraph.read(tmp_path / name)
         assert [fault.rule for fault in check_graph_file(tmp_path / name)] == [rule]
 
 
@@ -60,14 +60,14 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(text_file.Path, "read_bytes", refuse)
     with pytest.raises(GraphFileError, match=r"menu\.csv: the file cannot be read: Permission denied"):
-        read_graph(tmp_path / "menu.csv")
+        LabelGraph.read(tmp_path / "menu.csv")
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "menu.csv").open("wb") as file:
         file.truncate(2**30 + 1)  # a hole: takes no space on the disk
     with pytest.raises(GraphFileError, match=r"the file has 1\.0 GiB; at most 1 GiB can be read"):
-        read_graph(tmp_path / "menu.csv")
+        LabelGraph.read(tmp_path / "menu.csv")
 
 
 def test_checking_gives_all_errors_or_else_the_warnings(tmp_path):
@@ -121,7 +121,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["menu.csv"]
     OTHER.write(path)
-    assert read_graph(path) == OTHER
+    assert LabelGraph.read(path) == OTHER
 
 
 def test_the_data_is_on_the_disk_before_the_name_changes(tmp_path, monkeypatch):
@@ -146,7 +146,7 @@ def test_what_csv_cannot_hold_leaves_the_old_file(tmp_path):
     GRAPH.write(path)
     with pytest.raises(ValueError, match="write the graph to a"):
         GRAPH.with_unknown_prior("uniform").write(path)
-    assert read_graph(path) == GRAPH
+    assert LabelGraph.read(path) == GRAPH
 
 
 def test_rights_and_links_are_kept(tmp_path):
@@ -156,7 +156,7 @@ def test_rights_and_links_are_kept(tmp_path):
     link.symlink_to(path)
     OTHER.write(link)
     assert link.is_symlink()
-    assert read_graph(path) == OTHER
+    assert LabelGraph.read(path) == OTHER
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
@@ -178,9 +178,9 @@ def test_no_cell_of_a_written_file_begins_a_formula(tmp_path):
     kinds = {name: {"=kind": name, "weights": {"=a": 0.3, "-b": 0.7}, "all": ["+x", "=y"]} for name in FORMULAS}
     graph = LabelGraph.from_table(kinds)
     path = tmp_path / "graph.csv"
-    write_graph(graph, path)
+    graph.write(path)
     with path.open(newline="", encoding="utf-8") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
     assert "\\=1+1" in cells
     assert not [cell for cell in cells if cell[:1] in tuple("=+-@＝＋－＠\t\r")]
-    assert read_graph(path) == graph
+    assert LabelGraph.read(path) == graph

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from finegraph import Kind, LabelGraph
 from finegraph.errors import GraphFileError
-from finegraph.graph.formats.json_reader import parse_json
-from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
+from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.graph_files import graph_from_json
 
 
 def content(**changes):
@@ -25,21 +25,21 @@ def kind(**changes):
 
 def faults(text):
     with pytest.raises(GraphFileError) as caught:
-        parse_json(text, "menu.json")
+        graph_from_json(text, "menu.json")
     return [(fault.rule, fault.column) for fault in caught.value.faults]
 
 
 def test_a_good_file():
     text = content(kinds=[kind(parents=[None, [[0, 3], [1, 1]]], unknown_prior="uniform")])
     expected = Kind.from_matrix("dish", ("p", "q"), [[0, 0], [0.75, 0.25]], unknown_prior="uniform")
-    assert parse_json(text, "menu.json") == LabelGraph(["a", "b"], [expected])
+    assert graph_from_json(text, "menu.json") == LabelGraph(["a", "b"], [expected])
 
 
 @settings(max_examples=100, deadline=None)
 @given(graphs(), st.booleans())
 def test_reading_what_was_written_gives_an_equal_graph(graph, uniform):
     graph = graph.with_unknown_prior("uniform" if uniform else "frequency")
-    assert parse_json(canonical_json(graph), "menu.json") == graph
+    assert graph_from_json(canonical_json(graph), "menu.json") == graph
     assert graph_from_json(canonical_json(graph)) == graph
 
 
@@ -84,7 +84,7 @@ def test_equal_graphs_give_equal_text_and_digest():
 def test_a_fault_is_named_with_its_place(text, rule, place, words):
     assert faults(text) == [(rule, place)]
     with pytest.raises(GraphFileError, match=words):
-        parse_json(text, "menu.json")
+        graph_from_json(text, "menu.json")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_fault_of_a_kind_is_named_with_its_place(changes, rule, place, words):
     text = content(kinds=[kind(name="other"), kind(**changes)])
     assert faults(text) == [(rule, f"kinds[1].{place}")]
     with pytest.raises(GraphFileError, match=words):
-        parse_json(text, "menu.json")
+        graph_from_json(text, "menu.json")
 
 
 def test_weights_that_cannot_be_normalised_are_refused():
@@ -137,7 +137,7 @@ def test_a_key_that_stands_twice_is_not_silently_dropped():
 
 def test_a_syntax_error_has_its_line():
     with pytest.raises(GraphFileError, match=r"menu\.json:3: not JSON"):
-        parse_json('{"format": "finegraph.graph",\n"version": 1,\n"fine" ["a"]}', "menu.json")
+        graph_from_json('{"format": "finegraph.graph",\n"version": 1,\n"fine" ["a"]}', "menu.json")
 
 
 def test_all_faults_come_in_one_error():

@@ -6,13 +6,13 @@ from graph_strategies import graphs
 from hypothesis import given, settings
 
 from finegraph import Kind, LabelGraph
-from finegraph.graph.formats.csv_reader import parse_csv
+from finegraph.graph.graph_files import graph_from_csv
 from finegraph.graph.lint import RULES, lint
 
 
 def warnings(text, rule):
     """The warnings of one rule for a CSV text."""
-    graph, lines = parse_csv(text, "menu.csv")
+    graph, lines = graph_from_csv(text, "menu.csv")
     return [fault for fault in lint(graph, lines) if fault.rule == rule]
 
 

@@ -16,7 +16,6 @@ import pytest
 from finegraph import LabelGraph
 from finegraph.errors import GraphFileError
 from finegraph.graph.formats.csv_writer import format_csv
-from finegraph.graph.formats.graph_files import read_graph, write_graph
 from finegraph.graph.formats.json_writer import canonical_json
 
 FILES = int(os.environ.get("FINEGRAPH_MALFORMED", "400"))
@@ -183,7 +182,7 @@ def refused(path, data):
     """The faults of a file that must be refused."""
     path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
     with pytest.raises(GraphFileError) as caught:  # the file is still there to look at when this fails
-        read_graph(path)
+        LabelGraph.read(path)
     assert caught.value.faults
     assert str(caught.value).startswith(f"{path}: ")
     assert all(fault.rule and fault.message and fault.severity == "error" for fault in caught.value.faults)
@@ -300,12 +299,12 @@ def test_a_file_changed_at_random_is_refused_or_read_exactly(tmp_path, form):
             text = text[:place] + rng.choice(SIGNS) + text[place + rng.randint(0, 2) :]
         path.write_bytes(text.encode("utf-8"))
         try:
-            changed_graph = read_graph(path)
+            changed_graph = LabelGraph.read(path)
         except GraphFileError as error:
             assert error.faults  # noqa: PT017
             assert form == "json" or all(fault.line for fault in error.faults), text  # noqa: PT017
             continue
         accepted += 1
-        write_graph(changed_graph, again)
-        assert read_graph(again) == changed_graph, text
+        changed_graph.write(again)
+        assert LabelGraph.read(again) == changed_graph, text
     assert accepted > 0

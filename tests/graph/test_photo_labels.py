@@ -7,7 +7,7 @@ import pytest
 
 from finegraph.errors import InputError, ShapeError, UnknownNameError
 from finegraph.graph import LabelGraph
-from finegraph.graph.photo_labels import Contradiction, contradictions, count_photo_labels, with_photo_labels
+from finegraph.graph.photo_labels import Contradiction, contradictions, count_photo_labels
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_rows_are_counts_plus_the_link_of_the_class(graph):
 
 def test_without_smoothing_photos_decide_alone(graph):
     counts = counts_of(graph, "dish", {("soup @ B", "mapo"): 2, ("rice @ B", "soup"): 1, ("rice @ B", "mapo"): 3})
-    new = with_photo_labels(graph, counts, smoothing=0)
+    new = graph.with_photo_labels(counts, smoothing=0)
     assert new.matrix("dish").tolist() == [[1, 0, 0], [1, 0, 0], [1, 0, 0], [0.75, 0.25, 0]]
     assert new.edges("dish")[1].tolist() == [0, 0, 0, 0, 1]  # no edges of weight 0
 
@@ -157,7 +157,7 @@ def test_counting_checks_names_and_lengths(graph, fine, labels, error, message):
         count_photo_labels(graph, fine, labels)
 
 
-@pytest.mark.parametrize("use", [with_photo_labels, contradictions])
+@pytest.mark.parametrize("use", [LabelGraph.with_photo_labels, LabelGraph.contradictions])
 @pytest.mark.parametrize(
     ("counts", "error", "message"),
     [

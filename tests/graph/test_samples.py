@@ -2,7 +2,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from finegraph.graph.formats.graph_files import check_graph_file
+from finegraph.graph.graph_files import check_graph_file
 from finegraph.graph.sample_menu import SAMPLE_MENU, sample_menu
 
 

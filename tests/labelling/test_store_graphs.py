@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from finegraph import LabelGraph
 from finegraph.errors import EmptyGraphError, GraphError, InputError, UnknownNameError
-from finegraph.graph.formats.csv_reader import parse_csv
 from finegraph.graph.formats.json_writer import graph_from_json
+from finegraph.graph.graph_files import graph_from_csv
 from finegraph.labelling import AddFine, AddKind, LabelStore, MergeLabels, PhotoLabel, RemoveFine
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.label_studio import parse_tasks
@@ -82,7 +82,7 @@ def test_every_file_form_reads_back_as_the_same_store(tmp_path, graph, data):
         graph, text = store.graph(), store.export_text("label-studio")
         assert graph_from_json(store.export_text("json")) == graph
         for safe in (True, False):
-            assert parse_csv(store.export_text("csv", safe=safe), "x.csv")[0] == graph
+            assert graph_from_csv(store.export_text("csv", safe=safe), "x.csv")[0] == graph
         photos = store.export_text("photos")
         labels = store.photo_labels()
         assert store.parse_photos(photos) == labels
@@ -169,7 +169,7 @@ def test_no_cell_of_a_csv_file_begins_a_formula(tmp_path):
         for text in (store.export_text("csv"), store.export_text("photos")):
             cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
             assert not [cell for cell in cells if cell[:1] in tuple("=+-@＝＋－＠\t\r")]
-        assert parse_csv(store.export_text("csv"), "x.csv")[0] == graph
+        assert graph_from_csv(store.export_text("csv"), "x.csv")[0] == graph
         assert store.parse_photos(store.export_text("photos")) == store.photo_labels()
 
 

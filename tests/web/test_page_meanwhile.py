@@ -7,7 +7,8 @@ from page_steps import another_model, choose, expected, expected_of, give, held,
 
 import tiny_classifier as tiny
 from finegraph.graph import LabelGraph
-from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
+from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.graph.sample_menu import sample_menu
 from finegraph.search.index_state import STATE
 from finegraph.web.serve.answer_text import answer_words, percent

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -245,3 +245,28 @@ def _canonical_rows(
         bad = int(row[np.flatnonzero(weights == 0)[0]])
         raise GraphError(f"kind {name!r}: the weights of fine label number {bad} are too large or too far apart")
     return columns, weights
+
+
+@runtime_checkable
+class GraphLike(Protocol):
+    """What the modules below `LabelGraph` know of it: its fine labels, its kinds, and their indices."""
+
+    @property
+    def fine(self) -> tuple[str, ...]:
+        """The fine labels, in order."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names of the kinds, in order."""
+
+    def kind(self, name: str) -> Kind:
+        """One kind with its labels and edges."""
+
+    def fine_index(self, label: str) -> int:
+        """The index of a fine label."""
+
+    def label_index(self, kind: str, label: str | bool) -> int:
+        """The index of a coarse label of a kind."""
+
+    def __len__(self) -> int:
+        """How many fine labels there are."""

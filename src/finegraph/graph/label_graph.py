@@ -17,18 +17,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
+from finegraph.graph.faults import one_fault
+from finegraph.graph.formats.by_ending import read_graph_file, write_graph_file
+from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray, Kind, UnknownPrior
 from finegraph.graph.kind_columns import cells_of, kinds_of_column
 from finegraph.graph.names import name_fault, unicode_twins
-
-if TYPE_CHECKING:
-    from finegraph.graph.photo_labels import Contradiction
+from finegraph.graph.new_labels import with_rows
+from finegraph.graph.photo_labels import Contradiction, blended_kinds, contradictions
 
 
 class LabelGraph:
@@ -131,15 +132,13 @@ class LabelGraph:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LabelGraph:
         """Read a graph file, CSV or JSON by the ending of its name. All faults of the file come in one error."""
-        from finegraph.graph.formats.graph_files import read_graph
-
-        return read_graph(path)
+        name = os.fspath(path)
+        fine, kinds, _ = read_graph_file(name)
+        return graph_of_file(name, fine, kinds)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the graph as CSV or JSON by the ending of the name; reading it again gives an equal graph."""
-        from finegraph.graph.formats.graph_files import write_graph
-
-        write_graph(self, path)
+        write_graph_file(self, os.fspath(path))
 
     # ---- looking at one ---------------------------------------------------------------------------------------------
 
@@ -223,8 +222,6 @@ class LabelGraph:
             >>> graph.with_fine({"ramen @ B": {"dish": "ramen", "restaurant": "B"}}).labels("restaurant")
             ('A', 'B')
         """
-        from finegraph.graph.new_labels import with_rows
-
         return LabelGraph(*with_rows(self, rows))
 
     def with_unknown_prior(self, prior: UnknownPrior, kinds: Iterable[str] | None = None) -> LabelGraph:
@@ -242,9 +239,7 @@ class LabelGraph:
             counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
             smoothing: how many photos the link of the class itself is worth.
         """
-        from finegraph.graph.photo_labels import with_photo_labels
-
-        return with_photo_labels(self, counts, smoothing)
+        return LabelGraph(self._fine, blended_kinds(self, counts, smoothing))
 
     def with_image_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
         """The former name of `with_photo_labels`."""
@@ -257,8 +252,6 @@ class LabelGraph:
         Args:
             counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
         """
-        from finegraph.graph.photo_labels import contradictions
-
         return contradictions(self, counts)
 
     # ---- being a value ----------------------------------------------------------------------------------------------
@@ -266,8 +259,6 @@ class LabelGraph:
     @cached_property
     def digest(self) -> str:
         """A fingerprint of all names, their order and all edges; saved with weights made for this graph."""
-        from finegraph.graph.formats.json_writer import canonical_json
-
         return hashlib.sha256(canonical_json(self).encode()).hexdigest()
 
     def __len__(self) -> int:
@@ -300,6 +291,18 @@ class LabelGraph:
         kinds = ", ".join(f"{name!r}: {len(kind.labels)}" for name, kind in list(self._kinds.items())[:6])
         more = f", and {len(self._kinds) - 6} more" if len(self._kinds) > 6 else ""
         return f"LabelGraph({len(self._fine)} fine labels, kinds {{{kinds}{more}}})"
+
+
+def graph_of_file(path: str, fine: Iterable[str], kinds: Iterable[Kind]) -> LabelGraph:
+    """The graph of what a file holds.
+
+    Raises:
+        GraphFileError: it is no graph, although each part of it could be read.
+    """
+    try:
+        return LabelGraph(fine, kinds)
+    except GraphError as error:
+        raise one_fault(path, "bad-graph", str(error)) from error
 
 
 def _check_fine(fine: Sequence[str]) -> None:

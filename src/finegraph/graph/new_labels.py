@@ -8,23 +8,19 @@ for the labels that there are. Cost: linear in the edges of the graph.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from finegraph.errors import GraphError, unknown_name
-from finegraph.graph.kind import BINARY_LABELS, Kind
+from finegraph.graph.kind import BINARY_LABELS, GraphLike, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell, cell_of
 from finegraph.graph.names import fold, name_fault
-
-if TYPE_CHECKING:
-    from finegraph.graph.label_graph import LabelGraph
 
 Row = Mapping[str, object]
 """Kind -> label, or whatever else a cell may be."""
 
 
-def rows_by_kind(graph: LabelGraph, label: str, row: Row) -> dict[str, Cell]:
+def rows_by_kind(graph: GraphLike, label: str, row: Row) -> dict[str, Cell]:
     """The cells of a new fine label, checked; unknown ones are left out.
 
     Raises:
@@ -47,7 +43,7 @@ def rows_by_kind(graph: LabelGraph, label: str, row: Row) -> dict[str, Cell]:
     return cells
 
 
-def with_rows(graph: LabelGraph, rows: Mapping[str, Row]) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
+def with_rows(graph: GraphLike, rows: Mapping[str, Row]) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
     """The fine labels and the kinds of the graph with more rows."""
     if not rows:
         return graph.fine, tuple(graph.kind(name) for name in graph.kinds)
@@ -63,7 +59,7 @@ def with_rows(graph: LabelGraph, rows: Mapping[str, Row]) -> tuple[tuple[str, ..
     return (*graph.fine, *rows), tuple(kinds)
 
 
-def _group_cells(graph: LabelGraph, name: str, cell: Cell | None, where: str) -> dict[str, Cell]:
+def _group_cells(graph: GraphLike, name: str, cell: Cell | None, where: str) -> dict[str, Cell]:
     """The cells of a group of binary kinds."""
     parts = {kind.removeprefix(name + GROUP_SEPARATOR): kind for kind in graph.kinds if kind.startswith(name + ": ")}
     if not parts:
@@ -79,7 +75,7 @@ def _group_cells(graph: LabelGraph, name: str, cell: Cell | None, where: str) ->
     return {kind: Cell((BINARY_LABELS[int(part in cell.labels)],)) for part, kind in parts.items()}
 
 
-def _check(graph: LabelGraph, kind: str, cell: Cell, where: str) -> None:
+def _check(graph: GraphLike, kind: str, cell: Cell, where: str) -> None:
     """Refuse labels that the kind cannot have."""
     if cell.all_of:
         raise GraphError(f"{where}: a kind has one label; give one, or a set of which it is one")

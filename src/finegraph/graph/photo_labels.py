@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import InputError, ShapeError
-from finegraph.graph.kind import FloatArray, IntArray, Kind
-from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.kind import FloatArray, GraphLike, IntArray, Kind
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Contradiction:
 
 
 def count_photo_labels(
-    graph: LabelGraph,
+    graph: GraphLike,
     fine_labels: Sequence[str | None],
     kind_labels: Mapping[str, Sequence[str | bool | None]],
 ) -> dict[str, IntArray]:
@@ -57,6 +56,7 @@ def count_photo_labels(
         kind_labels: per kind, the label seen on each photo, None where none was; True and False for a binary kind.
 
     Example:
+        >>> from finegraph.graph import LabelGraph
         >>> graph = LabelGraph.from_table({"ramen @ A": {"egg": True}, "udon @ A": {"egg": False}})
         >>> count_photo_labels(graph, ["ramen @ A", "ramen @ A"], {"egg": ["yes", "no"]})["egg"].tolist()
         [[1, 1], [0, 0]]
@@ -75,8 +75,8 @@ def count_photo_labels(
     return counts
 
 
-def with_photo_labels(graph: LabelGraph, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
-    """The graph in which what was seen on photos turns the links of some kinds into weights.
+def blended_kinds(graph: GraphLike, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> list[Kind]:
+    """All kinds of a graph, those with counts with links that are weighted by what was seen on photos.
 
     Args:
         graph: the graph of the classes.
@@ -87,10 +87,10 @@ def with_photo_labels(graph: LabelGraph, counts: Mapping[str, ArrayLike], smooth
         raise InputError(f"smoothing must be a finite number of photos, 0 or more, got {smoothing!r}")
     checked = {name: _checked(graph, name, given) for name, given in counts.items()}
     blended = {name: _blend(graph.kind(name), seen, float(smoothing)) for name, seen in checked.items()}
-    return LabelGraph(graph.fine, [blended.get(name) or graph.kind(name) for name in graph.kinds])
+    return [blended.get(name) or graph.kind(name) for name in graph.kinds]
 
 
-def contradictions(graph: LabelGraph, counts: Mapping[str, ArrayLike]) -> list[Contradiction]:
+def contradictions(graph: GraphLike, counts: Mapping[str, ArrayLike]) -> list[Contradiction]:
     """What photos show although the graph gives it weight 0, the most frequent first.
 
     An unknown parent contradicts nothing.
@@ -135,7 +135,7 @@ def _blend(kind: Kind, seen: NDArray[Any], smoothing: float) -> Kind:
     return replace(kind, starts=starts, coarse=column[kept], weight=weight[kept])
 
 
-def _checked(graph: LabelGraph, name: str, given: ArrayLike) -> NDArray[Any]:
+def _checked(graph: GraphLike, name: str, given: ArrayLike) -> NDArray[Any]:
     """The counts of a kind as an array of the right shape, with nothing in it that cannot be a count."""
     kind = graph.kind(name)
     try:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import IndexFolderError, InputError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.graph.formats.json_reader import parse_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.array_file import AGAIN, read_arrays, read_bytes
@@ -250,7 +250,7 @@ def refuse_other_model(folder: Path, state: IndexState, model: ModelEntry) -> No
 
 def read_graph(folder: Path, state: IndexState) -> LabelGraph:
     """The label graph of an index."""
-    return parse_json(bytes(read_bytes(folder, state.graph)).decode("utf-8"), str(folder / state.graph.name))
+    return graph_from_json(bytes(read_bytes(folder, state.graph)).decode("utf-8"), str(folder / state.graph.name))
 
 
 def read_directions(folder: Path, state: IndexState) -> Vectors | None:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finegraph.errors import DataFileError, Fault, GraphFileError, InputError
+from finegraph.graph import LabelGraph
 from finegraph.graph.describe import GraphSummary, describe
 from finegraph.graph.drawing.svg_drawing import draw_svg
-from finegraph.graph.formats.graph_files import check_graph_file, read_graph
 from finegraph.graph.formats.text_file import write_text
+from finegraph.graph.graph_files import check_graph_file
 from finegraph.graph.lint import lint
 from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_place
 
@@ -81,7 +82,7 @@ def check_graph(path: str | os.PathLike[str]) -> GraphCheck:
         raise GraphFileError(missing[0].text(file), missing)
     if any(fault.severity == "error" for fault in findings):
         return GraphCheck(file=file, fine=None, kinds=None, findings=tuple(findings))
-    graph = read_graph(file)
+    graph = LabelGraph.read(file)
     return GraphCheck(file=file, fine=len(graph), kinds=len(graph.kinds), findings=tuple(findings))
 
 

@@ -21,9 +21,8 @@ from finegraph.graph.formats.cells import escape_label, format_cell, format_name
 from finegraph.graph.formats.csv_columns import LONGEST_CELL
 from finegraph.graph.formats.csv_reader import FINE, LABELS_ROW
 from finegraph.graph.formats.csv_rows import MAX_COLUMNS
-from finegraph.graph.kind import BINARY_LABELS, Kind
+from finegraph.graph.kind import BINARY_LABELS, GraphLike, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
-from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import kind_name_fault, name_fault
 
 _YES = BINARY_LABELS.index("yes")
@@ -38,7 +37,7 @@ class _Column:
     cells: list[str]
 
 
-def format_csv(graph: LabelGraph, *, safe: bool = False) -> str:
+def format_csv(graph: GraphLike, *, safe: bool = False) -> str:
     """The graph as the text of a CSV file.
 
     Args:
@@ -61,7 +60,7 @@ def format_csv(graph: LabelGraph, *, safe: bool = False) -> str:
     return text.getvalue()
 
 
-def _check(graph: LabelGraph, columns: Sequence[_Column]) -> None:
+def _check(graph: GraphLike, columns: Sequence[_Column]) -> None:
     """Refuse what CSV cannot hold."""
     for name in graph.kinds:
         prior = graph.kind(name).unknown_prior
@@ -82,7 +81,7 @@ def _check(graph: LabelGraph, columns: Sequence[_Column]) -> None:
             )
 
 
-def _columns(graph: LabelGraph) -> Iterator[_Column]:
+def _columns(graph: GraphLike) -> Iterator[_Column]:
     """The columns of the file: a kind each, or a group of neighbouring binary kinds."""
     kinds = [graph.kind(name) for name in graph.kinds]
     taken = {unicodedata.normalize("NFC", kind.name) for kind in kinds}

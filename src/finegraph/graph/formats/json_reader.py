@@ -1,6 +1,6 @@
 """Reading the canonical form of a graph, strictly.
 
-The form is drawn in `json_file`. Nothing else is taken: a key that is not known, a key twice, a NaN, a true where a
+The form is drawn in `json_writer`. Nothing else is taken: a key that is not known, a key twice, a NaN, a true where a
 number belongs, a label that is not there are faults, each with its place, such as `kinds[2].parents[17]`. All of them
 come in one error. A file of a newer version is refused as such. Time is linear in the edges.
 """
@@ -18,15 +18,14 @@ from finegraph.errors import GraphError, near_matches
 from finegraph.graph.faults import FaultList, first_few
 from finegraph.graph.formats.json_writer import FORMAT, VERSION
 from finegraph.graph.kind import FloatArray, IntArray, Kind, UnknownPrior
-from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import kind_name_fault, name_fault, unicode_twins
 
 _GRAPH_KEYS = ("format", "version", "fine", "kinds")
 _KIND_KEYS = ("name", "labels", "parents", "unknown_prior")
 
 
-def parse_json(text: str, path: str, faults: FaultList | None = None) -> LabelGraph:
-    """The graph in the text of a JSON file.
+def read_json(text: str, path: str, faults: FaultList | None = None) -> tuple[list[str], list[Kind]]:
+    """The fine labels and the kinds in the text of a JSON file.
 
     Args:
         text: the content of the file.
@@ -40,7 +39,7 @@ def parse_json(text: str, path: str, faults: FaultList | None = None) -> LabelGr
     content = _load(text, faults)
     fine, kinds = _Reader(faults).graph(content) if content is not None else ([], [])
     faults.raise_if_any(path)
-    return LabelGraph(fine, kinds)
+    return fine, kinds
 
 
 class _Object(dict[str, object]):

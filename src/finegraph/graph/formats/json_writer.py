@@ -11,32 +11,18 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from finegraph.graph.kind import Kind
-    from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.kind import GraphLike, Kind
 
 FORMAT = "finegraph.graph"
 VERSION = 1
 
 
-def canonical_json(graph: LabelGraph) -> str:
+def canonical_json(graph: GraphLike) -> str:
     """The graph as JSON text; equal graphs give equal text."""
     kinds = [_kind_entry(graph.kind(name)) for name in graph.kinds]
     content = {"format": FORMAT, "version": VERSION, "fine": list(graph.fine), "kinds": kinds}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-
-
-def graph_from_json(text: str) -> LabelGraph:
-    """The graph that `canonical_json` wrote.
-
-    Raises:
-        GraphFileError: with all faults of the text.
-    """
-    from finegraph.graph.formats.json_reader import parse_json
-
-    return parse_json(text, "graph.json")
 
 
 def _kind_entry(kind: Kind) -> dict[str, object]:

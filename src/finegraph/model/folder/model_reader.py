@@ -34,7 +34,7 @@ from torch import Tensor
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import FinegraphError, InputError, MissingExtraError, ModelFolderError
 from finegraph.graph import LabelGraph
-from finegraph.graph.formats.json_reader import parse_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, find_model
 from finegraph.nn.backbones import Backbone
@@ -246,7 +246,7 @@ def _parse(path: Path, data: bytes) -> dict[str, Any]:
 
 def _read_graph(path: Path, data: bytes) -> LabelGraph:
     try:
-        return parse_json(data.decode("utf-8"), str(path))
+        return graph_from_json(data.decode("utf-8"), str(path))
     except (FinegraphError, UnicodeDecodeError) as error:
         raise ModelFolderError(f"{error}; {_AGAIN}") from error
 

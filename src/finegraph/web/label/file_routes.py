@@ -14,8 +14,7 @@ from fastapi.responses import Response
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.graph.formats.csv_reader import parse_csv
-from finegraph.graph.formats.json_reader import parse_json
+from finegraph.graph.graph_files import graph_from_csv, graph_from_json
 from finegraph.labelling import LabelStore
 from finegraph.labelling.exchange.label_studio import Content, parse_tasks
 from finegraph.labelling.store.records import PhotoLabel
@@ -75,10 +74,10 @@ def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Conten
     shown = PurePosixPath(name.replace("\\", "/")).name
     if shown.lower().endswith(".csv"):
         content = text.removeprefix("\ufeff")
-        return store.parse_photos(content, shown) if content.startswith("path,") else parse_csv(content, shown)[0]
+        return store.parse_photos(content, shown) if content.startswith("path,") else graph_from_csv(content, shown)[0]
     if not shown.lower().endswith(".json"):
         raise InputError(f"{shown!r}: expected a file that ends in .csv or .json; rename it")
-    return parse_tasks(text, shown) if _is_list(text) else parse_json(text, shown)
+    return parse_tasks(text, shown) if _is_list(text) else graph_from_json(text, shown)
 
 
 def _is_list(text: str) -> bool:

@@ -24,7 +24,8 @@ from finegraph.data.samples import Samples
 from finegraph.data.sources import is_manifest, names_layout, parse_source, source_graph
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.graph.formats.json_writer import canonical_json, graph_from_json
+from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.photo_labels import count_photo_labels
 from finegraph.training.records.kept_json import read_kept, write_kept
