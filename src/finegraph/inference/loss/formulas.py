@@ -49,7 +49,14 @@ class Gradients(NamedTuple):
     coarse: Float[Tensor, "batch coarse"] | None = None
 
 
-NO_GRADIENTS = Gradients()
+class LossAndGradients(NamedTuple):
+    """A loss, of each sample or in total, and its gradients."""
+
+    loss: Float[Tensor, "*batch"]
+    gradients: Gradients
+
+
+NO_MEMORY = Gradients()
 
 
 def loss_and_gradients(
@@ -57,8 +64,8 @@ def loss_and_gradients(
     fine: Float[Tensor, "batch fine"],
     targets: Targets,
     wanted: Wanted,
-    memory: Gradients = NO_GRADIENTS,
-) -> tuple[Float[Tensor, "*batch"], Gradients]:
+    memory: Gradients = NO_MEMORY,
+) -> LossAndGradients:
     """The loss and its gradients.
 
     Args:
@@ -71,7 +78,7 @@ def loss_and_gradients(
     scale, dtype = wanted.scale, sums.dtype
     joint = sums.joint_scores(fine, memory.fine)  # (2)
     # The probabilities take over the memory of the joint scores, unless that is the caller's.
-    sums.begin(torch.softmax(joint, dim=1, out=memory.fine if joint is fine else joint), targets)  # (3)
+    sums.set_probs(torch.softmax(joint, dim=1, out=memory.fine if joint is fine else joint), targets)  # (3)
     del joint
     probs = sums.target_probs()  # (4)
     weight, underflow = targets.weight, None
@@ -95,7 +102,7 @@ def loss_and_gradients(
         loss = loss.sum() * scale if wanted.total else loss
     if grad is not None and wanted.coarse_gradient:
         coarse_grad = sums.coarse_gradient(grad, underflow is None, memory.coarse)  # (7)
-    return loss.to(dtype), Gradients(grad, coarse_grad)
+    return LossAndGradients(loss.to(dtype), Gradients(grad, coarse_grad))
 
 
 def _add_in_log_space(

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.inference.loss.autograd import compiled_loss, differentiable_loss
+from finegraph.inference.loss.autograd import batch_loss, compiled_loss, with_gradients
+from finegraph.inference.loss.formulas import Wanted
 from finegraph.inference.posterior import Posterior
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
 from finegraph.inference.sums.targets import Targets
@@ -71,19 +72,27 @@ def joint_loss(
     if target is None:
         target = torch.full((batch,), ignore_index, device=fine.device)
     targets, observed = _batch_targets(tensors, tables, target, kind_targets, weights, ignore_index, batch, dtype)
-    divisor = _divisor(reduction, batch, observed)
+    divisor = _divisor(reduction, batch, observed, dtype)
     if torch.compiler.is_compiling():
         return compiled_loss(tensors, fine, coarse, targets, divisor)
-    return differentiable_loss(tables, fine, coarse, targets, divisor)
+    needs_coarse = torch.is_grad_enabled() and coarse is not None and coarse.requires_grad
+    needs_any = needs_coarse or (torch.is_grad_enabled() and fine.requires_grad)
+    scale = 1.0 if divisor is None else 1.0 / divisor
+    wanted = Wanted(divisor is not None, scale, gradient=needs_any, coarse_gradient=needs_coarse)
+    with torch.no_grad():
+        found = batch_loss(tables, fine, coarse, targets, wanted)
+    return with_gradients(found, tables, fine, coarse, targets, wanted) if needs_any else found.loss
 
 
-def _divisor(reduction: Reduction, batch: int, observed: Bool[Tensor, " batch"] | None) -> float | Tensor | None:
-    """What to divide the summed loss by; None if it is not summed."""
+def _divisor(
+    reduction: Reduction, batch: int, observed: Bool[Tensor, " batch"] | None, dtype: torch.dtype
+) -> float | Float[Tensor, ""] | None:
+    """What to divide the summed loss by; None if it is not summed. A plain number if all samples count."""
     if reduction == "none":
         return None
     if reduction == "sum":
         return 1.0
-    return float(max(batch, 1)) if observed is None else observed.sum().clamp_min(1)
+    return float(max(batch, 1)) if observed is None else observed.sum().clamp_min(1).to(dtype)
 
 
 def _set_loss(
@@ -109,7 +118,7 @@ def _set_loss(
             observed = observed | labels.seen
         weight = 1.0 if weights is None else weights[kind.number]
         loss = loss - weight * _log_sum(posterior.kind_log_probs(kind.name, log_probs), union)
-    divisor = _divisor(reduction, len(loss), observed)
+    divisor = _divisor(reduction, len(loss), observed, loss.dtype)
     return loss if divisor is None else loss.sum() / divisor
 
 
@@ -197,7 +206,7 @@ def _batch_targets(
         targets = targets._replace(weight=weight if observed is None else weight * observed.unsqueeze(1))
     for name, labels in kind_targets.items():
         found = _photo_labels(tensors, name, labels, batch, ignore_index)
-        _put_photo_labels(tensors, tables, name, found, targets)
+        _replace_by_photo_labels(tensors, tables, name, found, targets)
         observed = None if observed is None else observed | found.seen
     return targets if kind_weights is None else _times_kind_weights(targets, kind_weights, dtype), observed
 
@@ -215,7 +224,7 @@ def _photo_labels(
     return _PhotoLabels(label, seen, from_fine)
 
 
-def _put_photo_labels(
+def _replace_by_photo_labels(
     tensors: GraphTensors, tables: SumTables, name: str, labels: _PhotoLabels, targets: Targets
 ) -> None:
     """Put the labels seen on photos in place of what the graph says, in the targets of a kind."""

@@ -8,7 +8,7 @@ a scatter of its own, and training touches only the children of the true label.
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.numerics import Constants
-from finegraph.inference.sums.interface import GroupedSums, largest_size, top_score
+from finegraph.inference.sums.interface import GroupedSums, gathered_sum, largest_size, top_score
 from finegraph.inference.sums.layout import GroupLayout, KindGroups
 from finegraph.inference.sums.strategy import Strategy, choose_columns
 from finegraph.inference.sums.targets import Targets
@@ -113,6 +113,7 @@ class ColumnTables(Constants):
             matrix[start + kind.group, block] = 1.0
         self.store_arrays({"matrix": matrix, "dense_columns": columns})
         self._keep_places(columns)
+        self._wide_matrix: Tensor | None = None
         self._divided: dict[tuple[int, ...], _DividedTargets] = {}
 
     def _keep_places(self, columns: NDArray[np.int64]) -> None:
@@ -135,12 +136,12 @@ class ColumnTables(Constants):
 
     def matrix_of(self, dtype: torch.dtype) -> Float[Tensor, "dense block"]:
         """The 0/1 matrix of the dense kinds in a number format."""
-        return self._wide_matrix if dtype == torch.float64 else self.matrix
-
-    @cached_property
-    def _wide_matrix(self) -> Float[Tensor, "dense block"]:
-        with torch.inference_mode(False):
-            return self.matrix.double()
+        if dtype != torch.float64:
+            return self.matrix
+        if self._wide_matrix is None:
+            with torch.inference_mode(False):
+                self._wide_matrix = self.matrix.double()
+        return self._wide_matrix
 
     def add_groups(
         self,
@@ -164,14 +165,7 @@ class ColumnTables(Constants):
             total = out = torch.add(total, found, out=out)
         return total
 
-    def wide_sum(
-        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
-    ) -> Float[Tensor, "batch fine"]:
-        """The same in float64, centred at the largest score of each sample."""
-        total = self.add_groups(fine.double(), groups.double())
-        return total.sub_(top_score(total))
-
-    def sum_to_groups(
+    def to_groups(
         self,
         fine: Float[Tensor, "batch fine"],
         blocks: Float[Tensor, "batch block"] | None = None,
@@ -186,13 +180,13 @@ class ColumnTables(Constants):
         """
         out = fine.new_zeros(len(fine), self.group_count) if out is None else out.zero_()
         if self.has_dense:
-            blocks = self.sum_to_blocks(fine) if blocks is None else blocks
+            blocks = self.to_blocks(fine) if blocks is None else blocks
             out.index_copy_(1, self.dense_columns, blocks @ self.matrix_of(out.dtype).t())
         for listed in self.listed:
             out.scatter_add_(1, listed.group.expand(len(fine), -1), fine)
         return out
 
-    def sum_to_blocks(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch block"]:
+    def to_blocks(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch block"]:
         """For every block the sum over its fine labels."""
         if self.block is None:
             return fine
@@ -207,35 +201,38 @@ class ColumnSums(GroupedSums):
         self,
         layout: GroupLayout,
         columns: ColumnTables,
-        coarse: Float[Tensor, "batch coarse"] | None,
-        batch: int,
+        groups: Float[Tensor, "batch group"] | None,
+        mixing: Float[Tensor, "batch edge"] | None,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__(layout, coarse, batch, dtype)
+        super().__init__(layout, groups, mixing, dtype)
         self.columns = columns
         self.shares: list[tuple[Tensor, Tensor]] = []
         self.block_grads: Tensor | None = None
 
-    def _narrow_sum(
-        self,
-        fine: Float[Tensor, "batch fine"],
-        groups: Float[Tensor, "batch group"],
-        largest: float,
-        out: Float[Tensor, "batch fine"] | None,
-    ) -> Float[Tensor, "batch fine"] | None:
-        """One float32 sum."""
-        if not self.float32_suffices(0.0, largest):
-            return None
-        total = self.columns.add_groups(fine, groups, out)
-        return total if self.float32_suffices(largest_size(total), largest) else None
-
-    def _wide_sum(
-        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
+    def joint_scores(
+        self, fine: Float[Tensor, "batch fine"], out: Float[Tensor, "batch fine"] | None = None
     ) -> Float[Tensor, "batch fine"]:
-        """One float64 sum."""
-        return self.columns.wide_sum(fine, groups)
+        """One float32 sum if that is exact enough for these scores, else one float64 sum."""
+        if self.groups is None:
+            return fine.to(self.dtype)
+        if self.may_use_float32(fine) and self.float32_suffices(0.0):
+            total = self.columns.add_groups(fine, self.groups, out)
+            if self.float32_suffices(largest_size(total)):
+                return total
+        total = self.wide_joint_scores(fine)
+        return total.to(self.dtype) if out is None else out.copy_(total)
 
-    def begin(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
+    def wide_joint_scores(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
+        """One float64 sum; by gathers alone if a score is infinite."""
+        if self.groups is None:
+            return fine.double()
+        if self.largest_group == math.inf:
+            return gathered_sum(self.layout, fine, self.groups)
+        total = self.columns.add_groups(fine.double(), self.groups.double())
+        return total.sub_(top_score(total))
+
+    def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
         """Keep the probabilities, whose memory becomes that of the gradient."""
         self.probs, self.targets = probs, targets
         self.divided = self.columns.divide_targets(tuple(targets.kind))
@@ -259,7 +256,7 @@ class ColumnSums(GroupedSums):
     def _group_probs(self) -> Float[Tensor, "batch place"]:
         """The probabilities of all labels and mixed rows of the dense and the mixed listed kinds."""
         columns, probs = self.columns, self.probs
-        self.block_probs = columns.sum_to_blocks(probs) if columns.has_dense else probs[:, :0]
+        self.block_probs = columns.to_blocks(probs) if columns.has_dense else probs[:, :0]
         parts = [self.block_probs @ columns.matrix_of(probs.dtype).t()] if columns.has_dense else []
         for listed in columns.mixed_listed:
             sums = probs.new_zeros(len(probs), listed.group_count)
@@ -283,9 +280,9 @@ class ColumnSums(GroupedSums):
         count = prob_grads.new_full((1, 1), prob_grads.shape[1]) if weight is None else weight.sum(dim=1, keepdim=True)
         total, others = count * scale, self.divided.others
         grad = self.probs.mul_(self._factors(prob_grads.index_select(1, 1 + others), total) if len(others) else total)
-        self._add(grad, self.targets.fine.unsqueeze(1), self.fine_probs.mul_(prob_grads[:, :1]))
+        self._add_to_fine(grad, self.targets.fine.unsqueeze(1), self.fine_probs.mul_(prob_grads[:, :1]))
         for (target, _), (child, share) in zip(self.divided.listed, self.shares, strict=True):
-            self._add(grad, child, share.mul_(prob_grads[:, 1 + target : 2 + target]))
+            self._add_to_fine(grad, child, share.mul_(prob_grads[:, 1 + target : 2 + target]))
         return grad
 
     def _factors(
@@ -310,7 +307,7 @@ class ColumnSums(GroupedSums):
             dense += listed.group_count
         return total
 
-    def _add(
+    def _add_to_fine(
         self,
         grad: Float[Tensor, "batch fine"],
         fine: Int[Tensor, "batch child"],
@@ -321,8 +318,14 @@ class ColumnSums(GroupedSums):
         if self.block_grads is not None and self.columns.block is not None:
             self.block_grads.scatter_add_(1, self.columns.block[fine], values)
 
-    def _group_gradient(
-        self, grad: Float[Tensor, "batch fine"], as_returned: bool, out: Float[Tensor, "batch coarse"] | None
-    ) -> Float[Tensor, "batch group"]:
-        """Sums to the groups; the sums over blocks of what `gradient` has returned are known."""
-        return self.columns.sum_to_groups(grad, self.block_grads if as_returned else None, out)
+    def coarse_gradient(
+        self,
+        grad: Float[Tensor, "batch fine"],
+        unchanged: bool = False,
+        out: Float[Tensor, "batch coarse"] | None = None,
+    ) -> Float[Tensor, "batch coarse"]:
+        """Sums over the fine labels of each group, and from mixed rows to their labels."""
+        blocks = self.block_grads if unchanged else None
+        if self.mixing is None:
+            return self.columns.to_groups(grad, blocks, out)
+        return self.layout.coarse_gradient(self.columns.to_groups(grad, blocks), self.mixing, self.mixing_grad)

@@ -1,7 +1,7 @@
 """Sums with labels as rows and samples as columns: each sum adds whole rows.
 
-    down    row of fine label i  =  sum over kinds of the row of i's group            (joint scores, gradient)
-    up      row of group g       =  sum over the fine labels i of g of the row of i   (probabilities, coarse gradient)
+    to_fine      row of fine label i  =  sum over kinds of the row of i's group             for joint scores, gradient
+    to_groups    row of group g       =  sum over the fine labels i of g of the row of i    for the other sums
 
 Each is one `embedding_bag` over the rows of all kinds, which adds a batch of numbers at a time: O(fine x kinds) row
 additions, however many labels the kinds have. Many small kinds go by way of composite kinds, with far fewer additions.
@@ -11,6 +11,7 @@ Transposing the scores costs two passes over them.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from finegraph.inference.numerics import Constants
 from finegraph.inference.sums.by_columns import ColumnTables
-from finegraph.inference.sums.interface import ROUNDING, GroupedSums, largest_size, top_score
+from finegraph.inference.sums.interface import ROUNDING, GroupedSums, gathered_sum, largest_size, top_score
 from finegraph.inference.sums.layout import GroupLayout, KindGroups, composites_of
 from finegraph.inference.sums.strategy import Strategy
 from finegraph.inference.sums.targets import Targets
@@ -32,9 +33,11 @@ _MANY_KINDS = 32
 """With more kinds, what rounding does to all of them alike must be corrected."""
 _SPLITTER = 1.5 * 2**13
 """Adding and subtracting this rounds a float32 number to a multiple of 2**-10; sums of such below 2**13 are exact."""
+_MAX_SPLIT_SUM = 2**12
+"""Sums are split only if they are certain to stay below this."""
 
 
-def transposed(table: Float[Tensor, "row column"]) -> Float[Tensor, "column row"]:
+def contiguous_transpose(table: Float[Tensor, "row column"]) -> Float[Tensor, "column row"]:
     """The matrix with rows and columns exchanged, in contiguous memory of its own.
 
     To shuffle channels is to transpose the matrix (group, channel of the group), and where channels lie side by side
@@ -49,70 +52,79 @@ def transposed(table: Float[Tensor, "row column"]) -> Float[Tensor, "column row"
 
 
 class _RowLists(Constants):
-    """Lists of row numbers, one after the other."""
+    """Lists of row numbers, one after the other.
+
+    Attributes:
+        item: the row numbers of all lists.
+        start: where each list starts.
+    """
 
     item: Tensor
     start: Tensor
 
-    def __init__(self, item: NDArray[np.int64], sizes: NDArray[np.int64], strategy: Strategy) -> None:
-        self.pieces: _RowLists | None = None
-        longest = int(sizes.max(initial=0))
-        if longest > strategy.max_list:
-            length = max(strategy.list_piece, int(np.sqrt(longest)))
-            counts = -(-sizes // length)
-            piece_sizes = np.full(counts.sum(), length)
-            last = np.cumsum(counts)[sizes > 0] - 1
-            piece_sizes[last] = (sizes - (counts - 1) * length)[sizes > 0]
-            self.pieces = _RowLists(item, piece_sizes, strategy)
-            item, sizes = np.arange(len(piece_sizes)), counts
+    def __init__(self, item: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         self.store_arrays({"item": item.astype(np.int32), "start": (np.cumsum(sizes) - sizes).astype(np.int32)})
 
     def sums(self, rows: Float[Tensor, "row batch"]) -> Float[Tensor, "list batch"]:
         """The sum of the rows of each list; 0 for an empty one."""
         if not rows.shape[1]:
             return rows.new_zeros(len(self.start), 0)
-        rows = rows if self.pieces is None else self.pieces.sums(rows)
         return torch.embedding_bag(rows, self.item, self.start, mode=_SUM)[0]
+
+
+def _steps(item: NDArray[np.int64], sizes: NDArray[np.int64], strategy: Strategy) -> list[_RowLists]:
+    """The steps that add up lists of rows: one, or more if long lists are summed in pieces and then their sums."""
+    longest = int(sizes.max(initial=0))
+    if longest <= strategy.max_list:
+        return [_RowLists(item, sizes)]
+    length = max(strategy.list_piece, int(np.sqrt(longest)))
+    counts = -(-sizes // length)
+    piece_sizes = np.full(counts.sum(), length)
+    last = np.cumsum(counts)[sizes > 0] - 1
+    piece_sizes[last] = (sizes - (counts - 1) * length)[sizes > 0]
+    return [*_steps(item, piece_sizes, strategy), _RowLists(np.arange(len(piece_sizes)), counts)]
 
 
 class RowTables(Constants):
     """The lists of rows to add, for all kinds of a layout.
 
     Attributes:
-        up_rows, down_rows: how many rows are held at a time on the way up, and on the way down.
+        rows_to_groups, rows_to_fine: how many rows are held at a time on the way to the groups, and to the fine labels.
     """
 
     def __init__(self, layout: GroupLayout, strategy: Strategy) -> None:
         composites = composites_of(layout.kinds, layout.fine_count, strategy.max_composite_cost)
         if not composites:
-            steps = [_both_ways(layout.kinds, layout.group_count, strategy)]
+            stages = [_groups_and_fine(layout.kinds, layout.group_count, strategy)]
         else:
-            steps = [_both_ways([composite.groups for composite in composites], 0, strategy)]
+            stages = [_groups_and_fine([composite.groups for composite in composites], 0, strategy)]
             members = [composite.member_columns for composite in composites]
-            steps.append(_composite_members(members, layout.group_count, strategy))
-        sizes = [layout.fine_count, *(len(up.start) for up, _ in steps)]
-        self.up_rows = sum(sizes[1:])
-        self.down_rows = max(one + other for one, other in itertools.pairwise(sizes))
-        self._up = [up for up, _ in steps]
-        self._down = [down for _, down in reversed(steps)]
+            stages.append(_composite_members(members, layout.group_count, strategy))
+        sizes = [layout.fine_count, *(len(to_groups[-1].start) for to_groups, _ in stages)]
+        self.rows_to_groups = sum(sizes[1:])
+        self.rows_to_fine = max(one + other for one, other in itertools.pairwise(sizes))
+        self._to_groups = [step for to_groups, _ in stages for step in to_groups]
+        self._to_fine = [step for _, to_fine in reversed(stages) for step in to_fine]
 
-    def down(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "fine batch"]:
+    def to_fine(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "fine batch"]:
         """For each fine label the sum over its groups."""
-        for lists in self._down:
-            groups = lists.sums(groups)
+        for step in self._to_fine:
+            groups = step.sums(groups)
         return groups
 
-    def up(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
+    def to_groups(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
         """For each group the sum over its fine labels."""
-        for lists in self._up:
-            fine = lists.sums(fine)
+        for step in self._to_groups:
+            fine = step.sums(fine)
         return fine
 
 
-def _both_ways(kinds: Sequence[KindGroups], group_count: int, strategy: Strategy) -> tuple[_RowLists, _RowLists]:
+def _groups_and_fine(
+    kinds: Sequence[KindGroups], group_count: int, strategy: Strategy
+) -> tuple[list[_RowLists], list[_RowLists]]:
     """For each group column its fine labels, and for each fine label its group columns."""
     columns = np.stack([kind.columns[kind.group] for kind in kinds], axis=1)
-    down = _RowLists(columns.reshape(-1), np.full(len(columns), len(kinds)), strategy)
+    to_fine = _steps(columns.reshape(-1), np.full(len(columns), len(kinds)), strategy)
     sizes = np.zeros(max(group_count, 1 + int(columns.max())), np.int64)
     pieces: list[tuple[int, NDArray[np.int64]]] = []
     for kind in kinds:
@@ -122,18 +134,19 @@ def _both_ways(kinds: Sequence[KindGroups], group_count: int, strategy: Strategy
         if not kind.plain:
             pieces.append((int(kind.columns[kind.label_count]), kind.order[labels:]))
     pieces.sort(key=lambda piece: piece[0])
-    return _RowLists(np.concatenate([fine for _, fine in pieces]), sizes, strategy), down
+    return _steps(np.concatenate([fine for _, fine in pieces]), sizes, strategy), to_fine
 
 
 def _composite_members(
     member_columns: Sequence[NDArray[np.int64]], group_count: int, strategy: Strategy
-) -> tuple[_RowLists, _RowLists]:
+) -> tuple[list[_RowLists], list[_RowLists]]:
     """For each group column the groups of composites that it is in, and for each of these its group columns."""
     sizes = np.concatenate([np.full(*columns.shape) for columns in member_columns])
     column = np.concatenate([columns.reshape(-1) for columns in member_columns])
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    up_sizes = np.bincount(column, minlength=group_count)
-    return _RowLists(owner[np.argsort(column, kind="stable")], up_sizes, strategy), _RowLists(column, sizes, strategy)
+    composite_counts = np.bincount(column, minlength=group_count)
+    to_groups = _steps(owner[np.argsort(column, kind="stable")], composite_counts, strategy)
+    return to_groups, _steps(column, sizes, strategy)
 
 
 class RowSums(GroupedSums):
@@ -149,29 +162,43 @@ class RowSums(GroupedSums):
         rows: RowTables,
         columns: ColumnTables,
         strategy: Strategy,
-        coarse: Float[Tensor, "batch coarse"] | None,
-        batch: int,
+        groups: Float[Tensor, "batch group"] | None,
+        mixing: Float[Tensor, "batch edge"] | None,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__(layout, coarse, batch, dtype)
+        super().__init__(layout, groups, mixing, dtype)
         self.rows, self.columns, self.strategy = rows, columns, strategy
 
-    def _narrow_sum(
-        self,
-        fine: Float[Tensor, "batch fine"],
-        groups: Float[Tensor, "batch group"],
-        largest: float,
-        out: Float[Tensor, "batch fine"] | None,
-    ) -> Float[Tensor, "batch fine"] | None:
-        """One float32 sum, or two if that is not exact enough."""
-        if self.float32_suffices(0.0, largest):
-            total = transposed(self.rows.down(transposed(groups))).add_(fine)
-            if self.float32_suffices(largest_size(total), largest):
-                return total
-        largest_fine = largest_size(fine)
-        if largest_fine + len(self.layout.kinds) * largest < 2**12:
-            return self._split_sum(fine, groups, split_fine=2 * largest_fine * ROUNDING > self.max_error)
-        return None
+    def joint_scores(
+        self, fine: Float[Tensor, "batch fine"], out: Float[Tensor, "batch fine"] | None = None
+    ) -> Float[Tensor, "batch fine"]:
+        """One float32 sum, two if that is not exact enough for these scores, or a float64 sum."""
+        groups = self.groups
+        if groups is None:
+            return fine.to(self.dtype)
+        if self.may_use_float32(fine):
+            if self.float32_suffices(0.0):
+                total = contiguous_transpose(self.rows.to_fine(contiguous_transpose(groups))).add_(fine)
+                if self.float32_suffices(largest_size(total)):
+                    return total
+            largest_fine = largest_size(fine)
+            if largest_fine + len(self.layout.kinds) * self.largest_group < _MAX_SPLIT_SUM:
+                return self._split_sum(fine, groups, split_fine=2 * largest_fine * ROUNDING > self.max_error)
+        total = self.wide_joint_scores(fine)
+        return total.to(self.dtype) if out is None else out.copy_(total)
+
+    def wide_joint_scores(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
+        """By columns, since torch adds rows of float64 slowly, unless everything is float64 by rows."""
+        groups = self.groups
+        if groups is None:
+            return fine.double()
+        if self.largest_group == math.inf:
+            return gathered_sum(self.layout, fine, groups)
+        if self.dtype == torch.float64:
+            total = contiguous_transpose(self.rows.to_fine(contiguous_transpose(groups.double()))).add_(fine)
+        else:
+            total = self.columns.add_groups(fine.double(), groups.double())
+        return total.sub_(top_score(total))
 
     def _split_sum(
         self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], split_fine: bool
@@ -183,42 +210,33 @@ class RowSums(GroupedSums):
             groups: the scores of the groups.
             split_fine: whether the fine scores are so large that they must be split too.
         """
-        low_groups = transposed(groups)
+        low_groups = contiguous_transpose(groups)
         high_groups = (low_groups + _SPLITTER).sub_(_SPLITTER)
         low_groups -= high_groups
-        high = transposed(self.rows.down(high_groups))
+        high = contiguous_transpose(self.rows.to_fine(high_groups))
         del high_groups
         if split_fine:
             high_fine = (fine + _SPLITTER).sub_(_SPLITTER)
             high += high_fine
             fine = fine - high_fine
         high -= high.amax(dim=1, keepdim=True)
-        return high.add_(transposed(self.rows.down(low_groups))).add_(fine)
+        return high.add_(contiguous_transpose(self.rows.to_fine(low_groups))).add_(fine)
 
-    def _wide_sum(
-        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
-    ) -> Float[Tensor, "batch fine"]:
-        """By columns, since torch adds rows of float64 slowly, unless everything is float64 by rows."""
-        if self.dtype != torch.float64:
-            return self.columns.wide_sum(fine, groups)
-        total = transposed(self.rows.down(transposed(groups.double()))).add_(fine)
-        return total.sub_(top_score(total))
-
-    def begin(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
+    def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
         """Transpose the probabilities."""
         self.targets = targets
         # Rounding makes the sum of all probabilities a little more or less than 1. An error that all kinds have in
         # common would add up in the gradient, so they are related to that very sum.
         many = len(self.layout.kinds) > _MANY_KINDS
         self.total = probs.sum(dim=1, dtype=torch.float64) if many else None
-        self.probs = transposed(probs)
+        self.probs = contiguous_transpose(probs)
 
     def target_probs(self) -> Float[Tensor, "batch term"]:
         """Sums up to all groups, of which those of the targets are taken."""
         self.fine_probs = self.probs.gather(0, self.targets.fine.unsqueeze(0))
         found = [
             self._label_probs(probs).gather(0, column)
-            for probs, column in self._in_parts(self.rows.up_rows, self.probs, self.targets.column.t())
+            for probs, column in self._split_batch(self.rows.rows_to_groups, self.probs, self.targets.column.t())
         ]
         out = torch.cat([self.fine_probs, found[0] if len(found) == 1 else torch.cat(found, dim=1)])
         if self.total is not None:
@@ -227,14 +245,14 @@ class RowSums(GroupedSums):
 
     def _label_probs(self, probs: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
         """The probabilities of all labels and mixed rows."""
-        groups = self.rows.up(probs.contiguous())
+        groups = self.rows.to_groups(probs.contiguous())
         if self.mixing is not None:
             self.edge_share = self.mixing.t().exp().to(self.dtype)
             self.edge_probs = groups.index_select(0, self.layout.edge_row) * self.edge_share
             groups.index_add_(0, self.layout.edge_column, self.edge_probs)
         return groups
 
-    def _in_parts(self, rows: int, *tables: Shaped[Tensor, "_ batch"]) -> list[tuple[Tensor, ...]]:
+    def _split_batch(self, rows: int, *tables: Shaped[Tensor, "_ batch"]) -> list[tuple[Tensor, ...]]:
         """Tables in as many parts of the batch as it takes to hold so many rows in little memory."""
         if self.mixing is not None or self.probs.shape[1] < self.strategy.min_samples:
             return [tables]
@@ -251,12 +269,12 @@ class RowSums(GroupedSums):
         grads, fine = prob_grads.t(), self.targets.fine.unsqueeze(0)
         at_target = self.fine_probs.mul_(grads[:1])
         if (weight is None or len(weight) == 1) and self.mixing is None and isinstance(scale, float):
-            self._multiply_alike(grads[1:], weight, scale)
+            self._multiply_by_shared_weights(grads[1:], weight, scale)
         else:
-            self.probs.mul_(self.rows.down(self._group_factors(grads, weight, scale)))
-        return transposed(self.probs.scatter_add_(0, fine, at_target))
+            self.probs.mul_(self.rows.to_fine(self._group_factors(grads, weight, scale)))
+        return contiguous_transpose(self.probs.scatter_add_(0, fine, at_target))
 
-    def _multiply_alike(
+    def _multiply_by_shared_weights(
         self, grads: Float[Tensor, "target batch"], weight: Float[Tensor, "1 term"] | None, scale: float
     ) -> None:
         """Multiply the probabilities by their factors, where all samples have the same weights."""
@@ -265,11 +283,11 @@ class RowSums(GroupedSums):
             own = float(weight[0, 0]) * scale
             kinds = self._kind_weights(weight.t()[1:], self.targets.kind, scale)[self.layout.kind_of_column]
         column = self.targets.column.t()
-        for probs, columns, part in self._in_parts(self.rows.down_rows, self.probs, column, grads):
-            # Nothing else holds what is given to `down`, so that its memory is free soon.
-            probs.mul_(self.rows.down(self._factors_alike(columns, part, kinds, scale)).add_(own))
+        for probs, columns, part in self._split_batch(self.rows.rows_to_fine, self.probs, column, grads):
+            # Nothing else holds what is given to `to_fine`, so that its memory is free soon.
+            probs.mul_(self.rows.to_fine(self._shared_weight_factors(columns, part, kinds, scale)).add_(own))
 
-    def _factors_alike(
+    def _shared_weight_factors(
         self,
         columns: Int[Tensor, "target batch"],
         grads: Float[Tensor, "target batch"],
@@ -307,8 +325,13 @@ class RowSums(GroupedSums):
         total = weight.new_zeros(1 + max(self.layout.numbers), weight.shape[1])
         return total.index_add_(0, torch.tensor(kinds, device=weight.device), weight * scale)
 
-    def _group_gradient(
-        self, grad: Float[Tensor, "batch fine"], as_returned: bool, out: Float[Tensor, "batch coarse"] | None
-    ) -> Float[Tensor, "batch group"]:
-        """Sums up to the groups; what `gradient` has returned is still there with labels as rows."""
-        return transposed(self.rows.up(self.probs if as_returned else transposed(grad)))
+    def coarse_gradient(
+        self,
+        grad: Float[Tensor, "batch fine"],
+        unchanged: bool = False,
+        out: Float[Tensor, "batch coarse"] | None = None,
+    ) -> Float[Tensor, "batch coarse"]:
+        """Sums over the fine labels of each group, and from mixed rows to their labels."""
+        # What `gradient` returned is still there with labels as rows.
+        groups = contiguous_transpose(self.rows.to_groups(self.probs if unchanged else contiguous_transpose(grad)))
+        return groups if self.mixing is None else self.layout.coarse_gradient(groups, self.mixing, self.mixing_grad)

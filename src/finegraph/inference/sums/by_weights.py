@@ -61,7 +61,7 @@ class WeightStack(Constants):
         for place, (kind, _, start) in enumerate(kinds):
             columns[place] = start
             columns[place, : len(kind.labels)] += np.arange(len(kind.labels))
-            weight[:, place, : len(kind.labels)] = _filled(kind)
+            weight[:, place, : len(kind.labels)] = _weights_with_prior(kind)
         self.store_arrays({"columns": columns, "weight": weight.transpose(1, 2, 0)})
 
     @property
@@ -96,7 +96,7 @@ class WeightStack(Constants):
         return torch.bmm(fine, self.weight.mT)
 
 
-def _filled(kind: Kind) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _weights_with_prior(kind: Kind) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """The weights (fine, label) of a kind; the rows of unknown parents are the prior of its labels."""
     weight = kind.matrix()
     weight[kind.unknown] = kind.prior
@@ -120,7 +120,7 @@ class WeightTables(Constants):
         """How many targets all kinds have."""
         return sum(stack.target_count for stack in self.stacks)
 
-    def holds(self, coarse: Float[Tensor, "batch coarse"]) -> bool:
+    def are_exact_for(self, coarse: Float[Tensor, "batch coarse"]) -> bool:
         """Whether the scores of each kind are close enough together for products of exponentials; not if one is NaN."""
         spread = 0.0
         for stack in self.stacks if coarse.numel() else []:
@@ -137,7 +137,7 @@ class WeightSums(GraphSums):
         inverse: per stack, U.
         log_sums: the sum of log S over all kinds.
         taken: per stack, V times the factor of the loss, once `gradient` has found it.
-        taken_more: what p V lacks of targets that were found in log space: stack, kind, samples and numbers.
+        taken_in_log_space: what p V lacks of targets that were found in log space: stack, kind, samples and numbers.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class WeightSums(GraphSums):
         self.share: list[Tensor] = []
         self.inverse: list[Tensor] = []
         self.taken: list[Tensor] = []
-        self.taken_more: list[tuple[int, int, Tensor, Tensor]] = []
+        self.taken_in_log_space: list[tuple[int, int, Tensor, Tensor]] = []
         device = tables.stacks[0].weight.device
         self.log_sums = torch.zeros(batch, tables.fine_count, dtype=torch.float64, device=device)
         for stack in tables.stacks:
@@ -169,11 +169,11 @@ class WeightSums(GraphSums):
         """The sums of logs, and the scores of the other kinds; in float64 whatever the number format."""
         return self.inner.wide_joint_scores(fine.double() + self.log_sums)
 
-    def begin(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
+    def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
         """Keep the probabilities in float64; the other kinds have them in their own number format."""
         self.probs = probs
         self.inner_count = targets.column.shape[1] - self.tables.target_count
-        self.inner.begin(probs.to(self.dtype, copy=True), targets.first(self.inner_count))
+        self.inner.set_probs(probs.to(self.dtype, copy=True), targets.first(self.inner_count))
 
     def target_probs(self) -> Float[Tensor, "batch term"]:
         """P of all labels, after the targets of the other kinds."""
@@ -208,7 +208,7 @@ class WeightSums(GraphSums):
     def coarse_gradient(
         self,
         grad: Float[Tensor, "batch fine"],
-        as_returned: bool = False,
+        unchanged: bool = False,
         out: Float[Tensor, "batch coarse"] | None = None,
     ) -> Float[Tensor, "batch coarse"]:
         """The gradient of the other kinds, and dL/de of these."""
@@ -216,7 +216,7 @@ class WeightSums(GraphSums):
         wide = grad.double()
         for values in self.taken:
             values.mul_(self.probs).add_(wide)
-        for place, kind, sample, more in self.taken_more:
+        for place, kind, sample, more in self.taken_in_log_space:
             self.taken[place][kind].index_add_(0, sample, more)
         for place, (stack, inverse) in enumerate(zip(self.tables.stacks, self.inverse, strict=True)):
             values = self.taken[place].mul_(inverse) if self.taken else wide * inverse
@@ -256,7 +256,7 @@ class WeightSums(GraphSums):
             self.inner.add_shares(sample, target, share)
             return
         stack, kind, _ = self._place_of(target)
-        self.taken_more.append((stack, kind, sample, share))
+        self.taken_in_log_space.append((stack, kind, sample, share))
 
 
 def _sum_of_logs(values: Float[Tensor, "kind batch fine"], lowest: float) -> Float[Tensor, "batch fine"]:

@@ -95,7 +95,7 @@ class SumTables(Constants):
         double = fine.dtype == torch.float64 or (coarse is not None and coarse.dtype == torch.float64)
         return torch.float64 if double or self.kind_count > _MANY_KINDS else torch.float32
 
-    def start(self, coarse: Float[Tensor, "batch coarse"] | None, batch: int, dtype: torch.dtype) -> GraphSums:
+    def sums_of(self, coarse: Float[Tensor, "batch coarse"] | None, batch: int, dtype: torch.dtype) -> GraphSums:
         """The sums of one batch.
 
         Args:
@@ -103,11 +103,16 @@ class SumTables(Constants):
             batch: how many samples there are.
             dtype: float32 or float64.
         """
+        groups = mixing = None
+        if coarse is not None and self.layout.kinds:
+            groups, mixing = self.layout.group_scores(coarse)
+        elif coarse is None and len(self.layout.edge_row):
+            mixing = self.layout.edge_log_weight.expand(batch, -1)
         inner: GroupedSums
         if self.goes_by_rows(coarse is not None, dtype):
-            inner = RowSums(self.layout, self.rows, self.columns, self.strategy, coarse, batch, dtype)
+            inner = RowSums(self.layout, self.rows, self.columns, self.strategy, groups, mixing, dtype)
         else:
-            inner = ColumnSums(self.layout, self.columns, coarse, batch, dtype)
+            inner = ColumnSums(self.layout, self.columns, groups, mixing, dtype)
         return inner if self.weights is None else WeightSums(self.weights, inner, coarse, batch)
 
     def goes_by_rows(self, coarse_scores: bool, dtype: torch.dtype) -> bool:
@@ -178,8 +183,8 @@ class GraphTensors(Constants):
             return self.by_groups
         if coarse is None:
             return self.by_weights
-        holds = not coarse.is_meta and self.by_weights.weights.holds(coarse)
-        return self.by_weights if holds else self.by_groups
+        exact = not coarse.is_meta and self.by_weights.weights.are_exact_for(coarse)
+        return self.by_weights if exact else self.by_groups
 
     def joint_scores(
         self, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"] | None
@@ -226,7 +231,7 @@ class _JointScores(torch.autograd.Function):
         ctx: Any, fine: Float[Tensor, "batch fine"], coarse: Float[Tensor, "batch coarse"], tables: SumTables
     ) -> Float[Tensor, "batch fine"]:
         with without_autocast(fine.device):
-            sums = tables.start(coarse, len(fine), tables.dtype_of(fine, coarse))
+            sums = tables.sums_of(coarse, len(fine), tables.dtype_of(fine, coarse))
             scores = sums.joint_scores(fine).to(sums.dtype)
         ctx.tables, ctx.types = tables, (fine.dtype, coarse.dtype)
         # Sums by weights hold a matrix per kind, so they are found once more rather than kept.
@@ -241,5 +246,5 @@ class _JointScores(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return grad.to(fine_type), None, None
         with without_autocast(grad.device):
-            sums = ctx.tables.start(coarse, len(grad), grad.dtype) if ctx.sums is None else ctx.sums
+            sums = ctx.tables.sums_of(coarse, len(grad), grad.dtype) if ctx.sums is None else ctx.sums
             return grad.to(fine_type), sums.coarse_gradient(grad).to(coarse_type), None

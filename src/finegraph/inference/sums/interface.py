@@ -3,7 +3,7 @@
 One object carries out the sums of one batch, in the order of the formulas of docs/idea.md, whose numbers stand here:
 
     joint_scores       (2)   s, from fine and coarse scores
-    begin              (3)   takes p = softmax(s)
+    set_probs          (3)   takes p = softmax(s)
     target_probs       (4)   p_y and p^j[t_j] of the targets
     gradient           (6)   dL/ds
     coarse_gradient    (7)   dL/df^j
@@ -55,7 +55,7 @@ class GraphSums(ABC):
         """
 
     @abstractmethod
-    def begin(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
+    def set_probs(self, probs: Float[Tensor, "batch fine"], targets: Targets) -> None:
         """Take the fine probabilities (3), whose memory may be overwritten, and the targets of the batch."""
 
     @abstractmethod
@@ -81,14 +81,14 @@ class GraphSums(ABC):
     def coarse_gradient(
         self,
         grad: Float[Tensor, "batch fine"],
-        as_returned: bool = False,
+        unchanged: bool = False,
         out: Float[Tensor, "batch coarse"] | None = None,
     ) -> Float[Tensor, "batch coarse"]:
         """The gradient (7) for the coarse scores.
 
         Args:
             grad: the gradient for the joint scores.
-            as_returned: whether it is what `gradient` has returned, unchanged, so that its sums can be used again.
+            unchanged: whether this is what `gradient` returned, so that the sums made on the way are used again.
             out: memory for the result, which may be used or not.
         """
 
@@ -116,101 +116,50 @@ class GroupedSums(GraphSums):
 
     Attributes:
         groups: the scores of the groups; None without coarse scores.
+        largest_group: the largest absolute score of a group; infinite if there is no such number.
         mixing: log r of the edges of mixed rows; None if there are none.
         mixing_grad: the gradient for log r.
-        targets: those of the batch, once `begin` has them.
+        targets: those of the batch, once `set_probs` has them.
     """
 
     targets: Targets
 
     def __init__(
-        self, layout: GroupLayout, coarse: Float[Tensor, "batch coarse"] | None, batch: int, dtype: torch.dtype
+        self,
+        layout: GroupLayout,
+        groups: Float[Tensor, "batch group"] | None,
+        mixing: Float[Tensor, "batch edge"] | None,
+        dtype: torch.dtype,
     ) -> None:
         super().__init__(dtype)
-        self.layout = layout
-        self.groups: Tensor | None = None
-        self.mixing: Tensor | None = None
+        self.layout, self.groups, self.mixing = layout, groups, mixing
+        self.largest_group = 0.0 if groups is None else largest_size(groups)
         self.mixing_grad: Tensor | None = None
-        if coarse is None and len(layout.edge_row):
-            self.mixing = layout.edge_log_weight.expand(batch, -1)
-        elif coarse is not None and layout.kinds:
-            self.groups, self.mixing = layout.group_scores(coarse)
 
-    def joint_scores(
-        self, fine: Float[Tensor, "batch fine"], out: Float[Tensor, "batch fine"] | None = None
-    ) -> Float[Tensor, "batch fine"]:
-        """The sum in the cheapest way that is exact enough for these scores.
-
-        With many kinds or large scores a plain float32 sum loses digits, though the posterior depends on small
-        differences of it. So unless its estimated error is small the sum is more precise: centred at the largest score
-        of each sample, which changes no posterior, and narrowed again.
-        """
-        if self.groups is None:
-            return fine.to(self.dtype)
-        largest = largest_size(self.groups)
-        if self.dtype == self.groups.dtype == fine.dtype == torch.float32 and largest < math.inf and fine.numel():
-            total = self._narrow_sum(fine, self.groups, largest, out)
-            if total is not None:
-                return total
-        total = self._precise_sum(fine, self.groups, largest)
-        return total.to(self.dtype) if out is None else out.copy_(total)
-
+    @abstractmethod
     def wide_joint_scores(self, fine: Float[Tensor, "batch fine"]) -> Float[Tensor, "batch fine"]:
-        """The same in float64, whatever the number format of the batch."""
-        if self.groups is None:
-            return fine.double()
-        return self._precise_sum(fine, self.groups, largest_size(self.groups))
+        """The joint scores in float64, whatever the number format of the batch.
 
-    def _precise_sum(
-        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"], largest: float
-    ) -> Float[Tensor, "batch fine"]:
-        """The sum in float64, of group scores that are at most `largest`, which may be infinite."""
-        return self._wide_sum(fine, groups) if largest < math.inf else gathered_sum(self.layout, fine, groups)
+        They are centred at the largest score of each sample, which changes no posterior: with many kinds or large
+        scores a plain float32 sum loses digits, though the posterior depends on small differences of it.
+        """
 
-    @abstractmethod
-    def _narrow_sum(
-        self,
-        fine: Float[Tensor, "batch fine"],
-        groups: Float[Tensor, "batch group"],
-        largest: float,
-        out: Float[Tensor, "batch fine"] | None,
-    ) -> Float[Tensor, "batch fine"] | None:
-        """The sum in float32, of group scores that are at most `largest`; None if that is not exact enough."""
+    def may_use_float32(self, fine: Float[Tensor, "batch fine"]) -> bool:
+        """Whether all scores are finite float32 numbers, so that a float32 sum is worth a try."""
+        group_type = self.dtype if self.groups is None else self.groups.dtype
+        types = {self.dtype, fine.dtype, group_type}
+        return types == {torch.float32} and self.largest_group < math.inf and fine.numel() > 0
 
-    @abstractmethod
-    def _wide_sum(
-        self, fine: Float[Tensor, "batch fine"], groups: Float[Tensor, "batch group"]
-    ) -> Float[Tensor, "batch fine"]:
-        """The sum in float64, of group scores that are finite."""
-
-    def float32_suffices(self, largest_sum: float, largest_group: float) -> bool:
+    def float32_suffices(self, largest_sum: float) -> bool:
         """Whether float32 sums are exact enough, by an estimate: a rounding per kind, of numbers as large as these."""
         terms = math.sqrt(len(self.layout.kinds))
-        error = terms * max(largest_sum, terms * largest_group) * ROUNDING
+        error = terms * max(largest_sum, terms * self.largest_group) * ROUNDING
         return error <= self.max_error
 
     @property
     def max_error(self) -> float:
         """The largest error of a joint score that is allowed."""
         return _MAX_ERROR / max(1.0, (1 + len(self.layout.kinds)) / _FEW_KINDS)
-
-    def coarse_gradient(
-        self,
-        grad: Float[Tensor, "batch fine"],
-        as_returned: bool = False,
-        out: Float[Tensor, "batch coarse"] | None = None,
-    ) -> Float[Tensor, "batch coarse"]:
-        """Sums over the fine labels of each group, and from mixed rows to their labels."""
-        if self.mixing is None:
-            return self._group_gradient(grad, as_returned, out)
-        groups = self._group_gradient(grad, as_returned, None)
-        return self.layout.coarse_gradient(groups, self.mixing, self.mixing_grad)
-
-    @abstractmethod
-    def _group_gradient(
-        self, grad: Float[Tensor, "batch fine"], as_returned: bool, out: Float[Tensor, "batch coarse"] | None
-    ) -> Float[Tensor, "batch group"]:
-        """The gradient for the scores of the groups."""
 
     def of_samples(self, sample: Int[Tensor, " sample"]) -> GroupedSums:
         """The same with the group scores of these samples."""

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from finegraph.inference.sums.by_rows import transposed
+from finegraph.inference.sums.by_rows import contiguous_transpose
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -9,7 +9,7 @@ from finegraph.inference.sums.by_rows import transposed
 def test_rows_become_columns_in_memory_of_their_own(shape, dtype):
     table = torch.randn(shape, dtype=dtype)
     before = table.clone()
-    got = transposed(table)
+    got = contiguous_transpose(table)
     assert got.is_contiguous()
     assert torch.equal(got, table.t())
     got.fill_(-1.0)
@@ -21,6 +21,6 @@ def test_rows_become_columns_in_memory_of_their_own(shape, dtype):
 )
 def test_any_view_is_transposed(view):
     table = view(torch.randn(6, 8))
-    got = transposed(table)
+    got = contiguous_transpose(table)
     assert got.is_contiguous()
     assert torch.equal(got, table.t())

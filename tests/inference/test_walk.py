@@ -1,0 +1,105 @@
+"""The walk of one loss through the code: few functions deep, and never back to a file that it has left."""
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import finegraph as fg
+from finegraph.inference.sums.graph_tensors import GraphTensors
+from finegraph.inference.sums.strategy import Strategy
+from reference.random_graphs import FORMS, random_graph
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+INFERENCE = str(Path(sys.modules["finegraph.inference"].__file__).parent)
+MAX_DEPTH = 8
+
+
+class Walk:
+    """Records the calls of functions of inference while it is entered: for each, the functions from the top to it."""
+
+    def __init__(self):
+        self.calls, self.open = set(), []
+
+    def __enter__(self):
+        sys.setprofile(self.note)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+
+    def note(self, frame, event, _):
+        code = frame.f_code
+        # Comprehensions and lambdas are parts of the function that they stand in.
+        if not code.co_filename.startswith(INFERENCE) or code.co_name.startswith("<"):
+            return
+        if event == "call":
+            self.open.append((Path(code.co_filename).relative_to(INFERENCE).as_posix(), code.co_qualname))
+            self.calls.add(tuple(self.open))
+        elif event == "return" and self.open:
+            self.open.pop()
+
+
+def losses():
+    """Losses of all forms of graphs by all strategies, with everything that a loss can be given."""
+    strategies = [Strategy(by=by, weights=weights) for by in ("rows", "columns") for weights in (False, True)]
+    for number, form in enumerate(FORMS):
+        graph = random_graph(np.random.default_rng(number), form).graph
+        generator = torch.Generator().manual_seed(number)
+        coarse_count = sum(len(graph.labels(kind)) for kind in graph.kinds)
+        for strategy in strategies:
+            tensors = GraphTensors(graph, strategy)
+            for batch in (1, 20):
+                fine = torch.randn(batch, len(graph), generator=generator)
+                coarse = torch.randn(batch, coarse_count, generator=generator).requires_grad_()
+                target = torch.randint(len(graph), (batch,), generator=generator)
+                fine[0, target[0]] = -900.0  # a probability that underflows
+                fine.requires_grad_()
+                for own in (None, coarse):
+                    posterior = fg.Posterior(graph, fine, own, tensors=tensors)
+                    yield posterior, target, {}
+                    yield posterior, target, {"kind_weights": 0.5, "reduction": "none"}
+                    seen = {kind: torch.full((batch,), -2) for kind in graph.kinds}
+                    yield posterior, target.clone().fill_(-100), {"kind_targets": seen}
+                    wide = fg.Posterior(graph, 1e4 * fine, None if own is None else 1e4 * own, tensors=tensors)
+                    yield wide, target, {}
+
+
+@pytest.fixture(scope="module")
+def calls():
+    """The calls of all losses and their backward passes."""
+    found = set()
+    for posterior, target, settings in losses():
+        fg.joint_loss(posterior, target, **settings)  # tables are made at the first loss
+        with Walk() as walk:
+            loss = fg.joint_loss(posterior, target, **settings)
+        found |= walk.calls
+        with Walk() as walk:
+            loss.sum().backward()
+        found |= walk.calls
+    return found
+
+
+def test_the_walk_meets_all_implementations(calls):
+    functions = {name for stack in calls for _, name in stack}
+    for implementation in ("RowSums", "ColumnSums", "WeightSums"):
+        for step in ("joint_scores", "set_probs", "target_probs", "gradient", "coarse_gradient", "log_shares"):
+            inherited = step == "log_shares" and implementation != "WeightSums"
+            assert f"{'GroupedSums' if inherited else implementation}.{step}" in functions
+    assert "_add_in_log_space" in functions
+
+
+def test_a_loss_is_at_most_eight_functions_deep(calls):
+    deepest = max(calls, key=len)
+    assert len(deepest) <= MAX_DEPTH, " -> ".join(name for _, name in deepest)
+
+
+def test_a_loss_never_goes_back_to_a_file_that_it_has_left(calls):
+    for stack in calls:
+        files = [file for file, _ in groupby(file for file, _ in stack)]
+        assert len(files) == len(set(files)), " -> ".join(f"{file} {name}" for file, name in stack)
+        assert len(stack) == len(set(stack)), " -> ".join(name for _, name in stack)
