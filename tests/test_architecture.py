@@ -1,5 +1,6 @@
-"""docs/architecture.md against the code: what it names exists, and every package is named."""
+"""docs/architecture.md against the code: what it names exists; no imports go in circles; one meaning per file name."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -36,3 +37,76 @@ def test_functions_of_the_walks_are_there(place, names):
     source = (PACKAGE / place).read_text(encoding="utf-8")
     for name in re.findall(r"\w+", names):
         assert re.search(rf"^ *def {name}\(", source, re.MULTILINE), f"{place}: {name}"
+
+
+# ---- imports and names --------------------------------------------------------------------------------------------
+
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+}
+NAMED_TWICE = {
+    "a command: how it is asked for, and what it does": (
+        ("cli", "workflows"),
+        "data demo doctor evaluate export graph index label predict report search study train",
+    ),
+    "a data set: its photos, and its label graph": (
+        ("data/layouts", "graph/builders"),
+        "cars cub folders grocery manifest",
+    ),
+}
+"""Why two modules may have one name, where they are, and their names."""
+
+
+def imports_of(name):
+    """The modules of the package that a module imports: at its top, in functions, or for type checkers alone."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner if inner <= set(MODULES) else {node.module, *inner}
+    return found & set(MODULES) - {name}
+
+
+def cycle_in(edges):
+    """Modules that import each other in a circle; empty where there are none."""
+    order, state = [], {}
+
+    def visit(name):
+        state[name] = "open"
+        order.append(name)
+        for other in sorted(edges[name]):
+            if state.get(other) == "open":
+                return [*order[order.index(other) :], other]
+            if other not in state and (found := visit(other)):
+                return found
+        state[name] = "done"
+        order.pop()
+        return []
+
+    for name in edges:
+        if name not in state and (found := visit(name)):
+            return found
+    return []
+
+
+def test_no_cycle_is_hidden_in_functions_or_from_the_interpreter():
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    edges = {name: imports_of(name) for name in MODULES}
+    assert "finegraph.graph.kind" in edges["finegraph.graph.label_graph"]
+    assert cycle_in(edges) == []
+
+
+def test_errors_import_nothing_of_the_package():
+    assert imports_of("finegraph.errors") == set()
+
+
+def test_one_meaning_per_file_name():
+    places = {}
+    for path in PACKAGE.rglob("*.py"):
+        if path.stem not in ("__init__", "__main__"):
+            places.setdefault(path.stem, set()).add(path.parent.relative_to(PACKAGE).as_posix())
+    allowed = {name: set(where) for where, names in NAMED_TWICE.values() for name in names.split()}
+    assert {name: where for name, where in places.items() if len(where) > 1} == allowed

@@ -21,6 +21,7 @@ from finegraph.errors import InputError, MissingExtraError, TargetError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.label_indices import Classes, classes_of_graph, classes_of_values, kind_target_indices
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import (
     FOLDS,
@@ -32,7 +33,6 @@ from finegraph.model.fitting.selection import (
     grid_settings,
     search,
 )
-from finegraph.model.fitting.targets import Classes, classes_of_graph, classes_of_values, kind_target_indices
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

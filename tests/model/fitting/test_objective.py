@@ -8,9 +8,9 @@ import torch
 
 import finegraph as fg
 from finegraph.model.fitting import objective as objective_module
+from finegraph.model.fitting.fit_samples import Samples
 from finegraph.model.fitting.objective import Objective
 from finegraph.model.fitting.rows import Strengths, rows_of
-from finegraph.model.fitting.samples import Samples
 from reference.random_graphs import FORMS, random_graph
 
 STRENGTHS = Strengths(0.3, 0.7, 0.2)

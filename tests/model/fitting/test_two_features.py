@@ -11,9 +11,9 @@ import torch
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.model import FitSettings, fit_head
+from finegraph.model.fitting.fit_samples import Samples
 from finegraph.model.fitting.objective import Objective
 from finegraph.model.fitting.rows import Strengths, rows_of
-from finegraph.model.fitting.samples import Samples
 from finegraph.model.fitting.selection import deal_folds, grid_settings, search
 from finegraph.model.fitting.span import spans_of
 from reference import enumeration

@@ -27,11 +27,7 @@ from torch import Tensor
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.head_rows import head_of_rows, rows_of_head, with_unseen
-from finegraph.model.fitting.lbfgs import Minimum, minimise
-from finegraph.model.fitting.objective import Objective
-from finegraph.model.fitting.rows import Blocks, Strengths, rows_of
-from finegraph.model.fitting.samples import (
+from finegraph.model.fitting.fit_samples import (
     NOT_OBSERVED,
     Samples,
     check_coarse_features,
@@ -39,6 +35,10 @@ from finegraph.model.fitting.samples import (
     check_used,
     sample_weights,
 )
+from finegraph.model.fitting.head_rows import head_of_rows, rows_of_head, with_unseen
+from finegraph.model.fitting.lbfgs import Minimum, minimise
+from finegraph.model.fitting.objective import Objective
+from finegraph.model.fitting.rows import Blocks, Strengths, rows_of
 from finegraph.model.fitting.span import Span, spans_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
+from finegraph.model.fitting.fit_samples import Samples
 from finegraph.model.fitting.rows import Blocks, Rows
-from finegraph.model.fitting.samples import Samples
 
 _MAX_SCORES = 1 << 23
 """How many scores are held at a time."""

@@ -33,7 +33,7 @@ from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, fit_variances, solve_effects
 from finegraph.model.fitting.descent import HEADS
-from finegraph.model.fitting.samples import NOT_OBSERVED, check_fine
+from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_fine
 from finegraph.model.fitting.whitening import BlockAxes, Covariance, Seen, block_axes_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling

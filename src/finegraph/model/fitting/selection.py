@@ -27,7 +27,7 @@ from torch import Tensor
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.descent import FitSettings, fit_head, graph_of
-from finegraph.model.fitting.samples import NOT_OBSERVED, check_coarse_features
+from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_coarse_features
 from finegraph.model.fitting.span import spans_of
 
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import GraphError, InputError, ShapeError
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.samples import NOT_OBSERVED
+from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 
 
 class Classes(NamedTuple):
