@@ -46,7 +46,7 @@ from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training.training_data import make_views
 
-FIGURES = ("top1", "top5", "kinds", "nll", "ece")
+METRICS = ("top1", "top5", "kinds", "nll", "ece")
 
 
 @dataclass(frozen=True)
@@ -150,30 +150,30 @@ def _prototypes(graph: LabelGraph, train: Part) -> tuple[Answers, dict[str, obje
 
 
 def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, tests: int) -> Table:
-    """A row per amount of photos, figures of both heads and their paired difference."""
+    """A row per amount of photos, metrics of both heads and their paired difference."""
     kinds = ", ".join(graph.kinds[:4]) + (", ..." if len(graph.kinds) > 4 else "")
     heads = ("softmax", options.head)
     settings = {row["head"]: row["tried"] for row in results}
     title = f"{options.data}: {tests:,} {options.on} photos, kinds {kinds}; settings tried: {settings}"
     table = Table(title=title)
-    for heading in ("photos per class", "draws", "figure", *heads, "difference", "95 % interval"):
-        table.add_column(heading, justify="left" if heading == "figure" else "right")
+    for heading in ("photos per class", "draws", "metric", *heads, "difference", "95 % interval"):
+        table.add_column(heading, justify="left" if heading == "metric" else "right")
     for count in options.photos:
         rows = {head: [row for row in results if row["photos"] == count and row["head"] == head] for head in heads}
-        for figure in FIGURES:
-            soft, own = (np.array([row[figure] for row in rows[head]]) for head in heads)
-            found = interval(rows[options.head], rows["softmax"], figure)
-            digits = 3 if figure == "nll" else 2
+        for metric in METRICS:
+            soft, own = (np.array([row[metric] for row in rows[head]]) for head in heads)
+            found = interval(rows[options.head], rows["softmax"], metric)
+            digits = 3 if metric == "nll" else 2
             table.add_row(
-                str(count or "all") if figure == "top1" else "",
-                str(len(soft)) if figure == "top1" else "",
+                str(count or "all") if metric == "top1" else "",
+                str(len(soft)) if metric == "top1" else "",
                 {
                     "top1": "top-1 %",
                     "top5": "top-5 %",
                     "kinds": "kinds, mean %",
                     "nll": "nll",
                     "ece": "calibration error %",
-                }[figure],
+                }[metric],
                 f"{soft.mean():.{digits}f}",
                 f"{own.mean():.{digits}f}",
                 f"{(own - soft).mean():+.{digits}f}",
@@ -183,17 +183,17 @@ def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, 
     return table
 
 
-def interval(rows: list[dict], others: list[dict], figure: str) -> Interval | None:
-    """A 95 % interval of the mean difference of a figure: over draws, or over photos where there is one draw.
+def interval(rows: list[dict], others: list[dict], metric: str) -> Interval | None:
+    """A 95 % interval of the mean difference of a metric: over draws, or over photos where there is one draw.
 
     Args:
         rows: what each draw gave with one head.
         others: the same draws with the other head.
-        figure: which figure; of one draw, only top-1 is known photo by photo.
+        metric: which metric; of one draw, only top-1 is known photo by photo.
     """
     if len(rows) > 1:
-        return paired_interval([row[figure] for row in rows], [row[figure] for row in others])
-    if figure != "top1":
+        return paired_interval([row[metric] for row in rows], [row[metric] for row in others])
+    if metric != "top1":
         return None
     return paired_bootstrap_interval(100.0 * rows[0]["right"], 100.0 * others[0]["right"])
 

@@ -60,7 +60,7 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="finegraph-damage-") as name:
         found, faults = drill(Path(name), chosen.flips, chosen.cuts, chosen.seed)
-    table = Table("figure", "found", "expected")
+    table = Table("metric", "found", "expected")
     for what, number in found.items():
         expected = "0" if what in ("silently different", "other errors") else ""
         table.add_row(what, f"{number:,}", expected)

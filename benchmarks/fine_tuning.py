@@ -3,7 +3,7 @@
     python benchmarks/fine_tuning.py --data grocery:FOLDER                  some ten minutes on two cores
     python benchmarks/fine_tuning.py --data grocery:FOLDER --head softmax
 
-It runs the commands themselves, `finegraph train` and `finegraph evaluate`, and prints the figures of the test photos.
+It runs the commands themselves, `finegraph train` and `finegraph evaluate`, and prints the metrics of the test photos.
 One run each: differences of a point or two are chance.
 """
 

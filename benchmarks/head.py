@@ -4,7 +4,7 @@
     python benchmarks/head.py --large      also 100,000 fine labels, some minutes and about 3 GB
     python benchmarks/head.py --figure     the paper's time-cost figure as a table
 
-Every figure is a ratio of medians of runs that take turns, so a busy machine slows both sides alike. Beside ours stand
+Every number is a ratio of medians of runs that take turns, so a busy machine slows both sides alike. Beside ours stand
 a naive version (autograd, one masked log-sum-exp per kind) and, on a tree of two levels, the package
 hierarchicalsoftmax (`pip install "finegraph[bench]"`). The limits are the project's own goals.
 """

@@ -57,25 +57,25 @@ class Report:
     """The table that is printed, and whether all limits are kept."""
 
     def __init__(self) -> None:
-        self.table = Table("part", "figure", "found", "limit")
+        self.table = Table("part", "metric", "found", "limit")
         self.well = True
 
     def add(
         self,
         part: str,
-        figure: str,
+        metric: str,
         found: float,
         limit: float | None = None,
         unit: str = "",
         least: float | None = None,
     ) -> None:
-        """Add a figure, which must not be above its limit, nor below what it has to be at least."""
+        """Add a metric, which must not be above its limit, nor below what it has to be at least."""
         good = (limit is None or found <= limit) and (least is None or found >= least)
         self.well &= good
         shown = f"{found:,.0f}" if float(found).is_integer() or math.isinf(found) else f"{found:,.1f}"
         self.table.add_row(
             part,
-            figure,
+            metric,
             (f"{shown} {unit}" if good else f"[red]{shown} {unit}[/red]"),
             (f"at least {least:,g}" if least is not None else "") if limit is None else f"{limit:,g}",
         )

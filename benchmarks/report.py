@@ -42,17 +42,17 @@ def main() -> int:
     """Measure and print; 1 where a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", action="append", default=[], metavar="RUN", help="a run folder with an evaluation")
-    parser.add_argument("--figures", action="store_true", help="draw the figures for print too")
+    parser.add_argument("--plots", action="store_true", help="draw the plots for print too")
     parser.add_argument("--data", metavar="SOURCE", help="a data set with a split `test`, such as grocery:FOLDER")
     arguments = parser.parse_args()
     print(f"{'report':<47}{'seconds':>9}{'CPU':>7}{'limit':>7}{'MB':>8}{'MB / 1,000':>12}{'limit':>7}  same bytes")
     with tempfile.TemporaryDirectory() as name:
-        folder, figures = Path(name), arguments.figures
+        folder, plots = Path(name), arguments.plots
         if arguments.run:
-            return 0 if measure("runs of your own", arguments.run, folder, SMALL, figures) else 1
+            return 0 if measure("runs of your own", arguments.run, folder, SMALL, plots) else 1
         if arguments.data:
             run = trained_on(arguments.data, folder / "run")
-            return 0 if measure("a data set of your own", [run], folder, LARGE, figures, PAGE) else 1
+            return 0 if measure("a data set of your own", [run], folder, LARGE, plots, PAGE) else 1
         from reports.made_up_runs import made_up_graph, make_run
 
         def runs(name: str, graph: LabelGraph, photos: int) -> list[Path]:
@@ -62,13 +62,13 @@ def main() -> int:
             ]
 
         small = runs("small", made_up_graph(60, (("dish", 35), ("restaurant", 10)), 16), 240)
-        well = measure("one run, 240 photos, 60 labels, 18 kinds", small[:1], folder, SMALL, figures)
-        well &= measure("two runs, 240 photos, 60 labels, 18 kinds", small, folder, SMALL, figures)
+        well = measure("one run, 240 photos, 60 labels, 18 kinds", small[:1], folder, SMALL, plots)
+        well &= measure("two runs, 240 photos, 60 labels, 18 kinds", small, folder, SMALL, plots)
         large = runs("large", made_up_graph(200, KINDS, BINARY), 5794)
-        well &= measure("one run, 5,794 photos, 200 labels, 315 kinds", large[:1], folder, LARGE, figures)
-        well &= measure("two runs, 5,794 photos, 200 labels, 315 kinds", large, folder, LARGE, figures)
+        well &= measure("one run, 5,794 photos, 200 labels, 315 kinds", large[:1], folder, LARGE, plots)
+        well &= measure("two runs, 5,794 photos, 200 labels, 315 kinds", large, folder, LARGE, plots)
         many = make_run(folder / "many", made_up_graph(10_000, (("family", 80), ("genus", 900)), 0), 10_000, sharp=True)
-        well &= measure("one run, 10,000 photos, 10,000 labels", [many], folder, LARGE, figures)
+        well &= measure("one run, 10,000 photos, 10,000 labels", [many], folder, LARGE, plots)
     return 0 if well else 1
 
 
@@ -87,14 +87,14 @@ def measure(
     runs: list[Path] | list[str],
     folder: Path,
     limit: float,
-    figures: bool,
+    plots: bool,
     most: float = float("inf"),
 ) -> bool:
     """Make a report twice and print a line; whether it keeps its limits, and where there is one that of all bytes."""
     digests, seconds, busy = [], [], []
     for turn in range(2):
         out = folder / f"report-{turn}.html"
-        extra = ["--figures", str(folder / "figures")] if figures else []
+        extra = ["--plots", str(folder / "plots")] if plots else []
         start, before = time.monotonic(), os.times()
         subprocess.run(
             [sys.executable, "-c", COMMAND, "report", *map(str, runs), "-o", str(out), *extra],

@@ -59,7 +59,7 @@ from finegraph.workflows.index import make_index
 PART = 50_000
 RARE, SOME = "one of a thousand", "one of ten"
 MISSED: list[str] = []
-"""The figures that are not within their limits."""
+"""The metrics that are not within their limits."""
 
 
 def main() -> None:
@@ -239,7 +239,7 @@ def timed(index: Index, queries: np.ndarray, **options: object) -> np.ndarray:
 
 
 def verdict_of(name: str, good: bool) -> str:
-    """The word for a figure with a limit; a miss is kept in mind."""
+    """The word for a metric with a limit; a miss is kept in mind."""
     if not good:
         MISSED.append(name)
     return "met" if good else "MISSED"

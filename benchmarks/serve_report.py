@@ -1,4 +1,4 @@
-"""The table of `benchmarks/serve.py`: every figure is printed when it is found, and all of them at the end."""
+"""The table of `benchmarks/serve.py`: every metric is printed when it is found, and all of them at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 class Report:
-    """Figures against limits.
+    """Metrics against limits.
 
     Args:
         title: what stands above the table.
@@ -22,7 +22,7 @@ class Report:
     """
 
     def __init__(self, title: str) -> None:
-        self._table = Table("part", "figure", "found", "limit", "", title=title)
+        self._table = Table("part", "metric", "found", "limit", "", title=title)
         self._part = ""
         self.well = True
         self.say(title)
@@ -31,12 +31,12 @@ class Report:
         """Say something on the way."""
         print(f"{self._part}: {text}" if self._part else text, file=sys.stderr, flush=True)
 
-    def add(self, figure: str, found: str, limit: str = "", good: bool | None = None) -> None:
-        """Add a figure."""
+    def add(self, metric: str, found: str, limit: str = "", good: bool | None = None) -> None:
+        """Add a metric."""
         word = {None: "", True: "ok", False: "MISSED"}[good]
         self.well &= good is not False
-        self._table.add_row(self._part, figure, found, limit, word)
-        self.say(f"{figure}: {found}{f' ({limit}: {word})' if limit else ''}")
+        self._table.add_row(self._part, metric, found, limit, word)
+        self.say(f"{metric}: {found}{f' ({limit}: {word})' if limit else ''}")
 
     def note(self, text: str) -> None:
         """Add a line that makes the table no good one."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.sources import read_samples, source_graph
-from finegraph.evaluation.unknown_metrics import unknown_figures
+from finegraph.evaluation.unknown_metrics import unknown_metrics
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.unknown import UNKNOWN_SCORES, unknown_scores
 from finegraph.model.features import extract_features
@@ -93,8 +93,8 @@ def _measure(
     foreign = (number[test[1]] < 0).numpy()
     scores = {name: unknown_scores(posterior, name).numpy() for name in UNKNOWN_SCORES}
     inside, outside = ({name: own[rows] for name, own in scores.items()} for rows in (~foreign, foreign))
-    figures = {name: unknown_figures(None, name, KEPT, inside, outside) for name in scores}
-    return {name: (one.auroc or 0.0, one.fpr_at_kept or 0.0) for name, one in figures.items()}
+    metrics = {name: unknown_metrics(None, name, KEPT, inside, outside) for name in scores}
+    return {name: (one.auroc or 0.0, one.fpr_at_kept or 0.0) for name, one in metrics.items()}
 
 
 if __name__ == "__main__":

@@ -30,6 +30,17 @@ def test_json(finegraph, tmp_path):
     assert "<title>Two</title>" in (tmp_path / "r.html").read_text("utf-8")
 
 
+def test_the_former_flag_of_plots_still_works(finegraph, tmp_path, monkeypatch):
+    monkeypatch.setattr("finegraph.reports.plots.plot_style.DPI", 40)
+    run = make_run(tmp_path / "one", made_up_graph(), 20)
+    content = json.loads(finegraph("report", run, "--figures", tmp_path / "drawn", "--json").out)
+    assert content["figures"] == content["plots"]
+    assert str(tmp_path / "drawn" / "accuracy.svg") in content["plots"]
+    help_text = finegraph("report", "--help").out
+    assert "--plots" in help_text
+    assert "--figures" not in help_text
+
+
 def test_what_is_missing_is_said(finegraph, tmp_path):
     (tmp_path / "empty").mkdir()
     done = finegraph("report", tmp_path / "empty")

@@ -121,6 +121,7 @@ def test_a_report_that_fails_in_any_way_leaves_the_model(finegraph, manifest, tm
     assert result.code == 0, result.err
     document = json.loads(result.out)
     assert (document["report"], document["report_fault"]) == (None, "RuntimeError: out of some memory")
+    assert document["figures"] == document["metrics"] != {}
     assert (run / "model" / "config.json").exists()
     again = finegraph("train", "--run", run, "--resume")
     assert f"finegraph evaluate '{run}' --split val, then finegraph report '{run}'" in again.err

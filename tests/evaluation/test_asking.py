@@ -49,7 +49,7 @@ def test_equals_a_loop(form):
         posterior, truth, risk = fg.Posterior(graph, fine, kinds), rng.integers(0, len(graph), 6), 0.2
         collector = QuestionCollector(graph, risk, 3)
         collector.add(posterior, truth, np.arange(6))
-        found = collector.figures()
+        found = collector.metrics()
         expected = [slow(posterior.some([row]), int(truth[row]), risk, 3) for row in range(6)]
         settled, right = (np.array([one[part] for one in expected]) for part in (0, 1))
         assert found.photos == 6
@@ -79,7 +79,7 @@ def test_what_is_unknown_is_answered_with_nothing_and_not_asked_again():
     probs = torch.tensor([[0.5, 0.3, 0.1, 0.1]], dtype=torch.float64)
     collector = QuestionCollector(GRAPH, 0.05, 3)
     collector.add(fg.Posterior(GRAPH, probs.log()), np.array([3]), np.array([0]))
-    found = collector.figures()
+    found = collector.metrics()
     assert found.first["restaurant"] == 1.0
     assert found.settled == (0.0,) * 4  # the dish leaves both kinds of kung pao, and nothing is left to ask
     assert found.top1 == (0.0, 0.0, 0.0, 0.0)
@@ -97,17 +97,17 @@ def test_only_some_of_many_photos_are_asked_about(monkeypatch):
     collector = QuestionCollector(GRAPH, 0.05, 1, chosen)
     for start in (0, 2):
         collector.add(fg.Posterior(GRAPH, torch.zeros(2, 4)), fine[start : start + 2], np.arange(start, start + 2))
-    assert collector.figures().photos == 2
+    assert collector.metrics().photos == 2
 
 
 def test_nothing_to_ask_about():
     collector = QuestionCollector(GRAPH, 0.05, 3)
     collector.add(fg.Posterior(GRAPH, torch.zeros(1, 4)), np.array([MISSING]), np.array([0]))
-    assert collector.figures() is None
+    assert collector.metrics() is None
     graph = fg.LabelGraph(["a", "b"], [])
     collector = QuestionCollector(graph, 0.05, 3)
     collector.add(fg.Posterior(graph, torch.tensor([[9.0, 0.0], [0.0, 0.0]])), np.array([0, 1]), np.arange(2))
-    assert collector.figures().settled == (0.5,) * 4
+    assert collector.metrics().settled == (0.5,) * 4
 
 
 def test_results_go_through_files_and_old_ones_load(tmp_path):

@@ -1,11 +1,11 @@
-"""All figures of a collector equal obvious loops, on graphs of every form."""
+"""All metrics of a collector equal obvious loops, on graphs of every form."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
-from slow_figures import figures as slow_figures
+from slow_metrics import metrics as slow_metrics
 
 import finegraph as fg
 from finegraph.data.dataset import MISSING
@@ -66,11 +66,11 @@ def slow(posterior, fine, seen, risk):
                 "sure": sure,
             }
         )
-    return slow_figures(photos, parents, len(graph))
+    return slow_metrics(photos, parents, len(graph))
 
 
 def same(found, expected):
-    """Whether nested figures agree; None only equals None."""
+    """Whether nested metrics agree; None only equals None."""
     if isinstance(expected, dict):
         assert set(found) == set(expected)
         for name in expected:
@@ -82,7 +82,7 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_figures_equal_loops(form):
+def test_metrics_equal_loops(form):
     rng = np.random.default_rng(list(form.encode()))
     case = random_graph(rng, form)
     posterior = random_posterior(case.graph, 40, rng)
@@ -115,8 +115,8 @@ def test_figures_equal_loops(form):
     assert collector.samples().sample.tolist() == list(range(40))
 
 
-def test_graphs_in_which_figures_differ():
-    """A hand-made case, so that no figure above is trivially equal to another."""
+def test_graphs_in_which_metrics_differ():
+    """A hand-made case, so that no metric above is trivially equal to another."""
     probs = torch.tensor([[0.4, 0.25, 0.35], [0.3, 0.5, 0.2], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]], dtype=torch.float64)
     collector = Collector(GRAPH, risk=0.1)
     collector.add(fg.Posterior(GRAPH, probs.log()), torch.tensor([0, 0, 2, 2]))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from slow_figures import calibration_error
+from slow_metrics import calibration_error
 
 import finegraph as fg
 from finegraph.data.dataset import MISSING

@@ -1,4 +1,4 @@
-"""Figures of retrieval equal slow obvious versions of them."""
+"""Metrics of retrieval equal slow obvious versions of them."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def parents(graph, kind, fine):
 
 
 def slow(graph, features, fine, depths):
-    """All figures, photo by photo and pair by pair."""
+    """All metrics, photo by photo and pair by pair."""
     photos = [number for number in range(len(fine)) if fine[number] != MISSING]
     unit = [features[number] / np.linalg.norm(features[number]) for number in range(len(fine))]
     by_fine, by_kind, by_depth = [], {kind: [] for kind in graph.kinds}, {str(depth): [] for depth in depths}

@@ -147,15 +147,15 @@ class TestComparison:
     def test_means_and_paired_differences(self, runs):
         common = on_common_photos(runs)
         assert baseline_of(common) == 1
-        figures = {figure.name: figure for figure in compare(common, 1)}
-        top = figures["top 1"]
+        metrics = {metric.name: metric for metric in compare(common, 1)}
+        top = metrics["top 1"]
         assert [value.mean for value in top.values] == pytest.approx([run.result.top1 for run in runs])
         difference = top.differences[0]
         assert difference.mean == pytest.approx(runs[0].result.top1 - runs[1].result.top1)
         assert difference.low < difference.mean < difference.high
         assert top.differences[1] is None
-        assert figures["dish"].values[0].mean == pytest.approx(runs[0].result.kinds["dish"])
-        assert figures["negative log-likelihood"].values[1].mean == pytest.approx(runs[1].result.nll)
+        assert metrics["dish"].values[0].mean == pytest.approx(runs[0].result.kinds["dish"])
+        assert metrics["negative log-likelihood"].values[1].mean == pytest.approx(runs[1].result.nll)
 
     def test_photos_that_only_one_run_answered_are_left_out(self, runs, tmp_path):
         fewer = read_run(make_run(tmp_path / "fewer", made_up_graph(), 90, seed=7), "fewer")
@@ -185,7 +185,7 @@ class TestComparison:
         log_prob = runs[0].arrays["log_prob"].copy()
         log_prob[[3, 5]] = -np.inf
         odd = replace(runs[0], arrays={**runs[0].arrays, "log_prob": log_prob})
-        loss = next(figure for figure in compare([odd, runs[1]], 1) if figure.name == "negative log-likelihood")
+        loss = next(metric for metric in compare([odd, runs[1]], 1) if metric.name == "negative log-likelihood")
         assert loss.infinite == (2, 0)
         assert loss.values[0] is None
         assert loss.values[1].mean == pytest.approx(runs[1].result.nll)
@@ -385,17 +385,17 @@ def test_many_runs_look_different_in_print():
 
 
 @pytest.mark.parametrize("fine", [7, 20])
-def test_long_names_leave_room_for_the_figures(tmp_path, monkeypatch, fine):
+def test_long_names_leave_room_for_the_metrics(tmp_path, monkeypatch, fine):
     """A layout that does not fit is a warning, and a warning is an error here."""
-    from finegraph.reports.plots import plot_style as figure_style
-    from finegraph.reports.plots import report_plots as figures
+    from finegraph.reports.plots import plot_style as metric_style
+    from finegraph.reports.plots import report_plots as metrics
     from finegraph.reports.report_page import compared
 
-    monkeypatch.setattr(figure_style, "DPI", 30)
+    monkeypatch.setattr(metric_style, "DPI", 30)
     name = "stir-fried chicken with tofu, bok choy and $broccoli$ @ The Nine Clouds Noodle House {}"
     graph = LabelGraph.from_table({name.format(n): {f"kind of {name}": f"label {name} {n % 3}"} for n in range(fine)})
     both = [
         read_run(make_run(tmp_path / head, graph, 60, seed=seed, head=head), head)
         for seed, head in enumerate(("softmax", "bipartite"))
     ]
-    assert len(figures.draw_figures(compared(both), [], tmp_path).names) == 12
+    assert len(metrics.draw_metrics(compared(both), [], tmp_path).names) == 12

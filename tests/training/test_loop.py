@@ -61,14 +61,14 @@ def test_a_run_that_was_asked_to_stop_goes_on_exactly(manifest, unbroken, tmp_pa
     path = tmp_path / "run"
     for number, step in enumerate(stops):
         tuned = tiny.tune(manifest, path, resume=number > 0, watcher=tiny.asks_at(step), workers=workers)
-        assert tuned.figures is None
+        assert tuned.metrics is None
         # Asked after a step was counted: one more is taken at the most, and none at the end of an epoch.
         assert tiny.last(path).step == (step if step % PER_EPOCH == 0 else step + 1)
         assert len(tiny.metrics(path)) == (tiny.last(path).step - 1) // PER_EPOCH
     tuned = tiny.tune(manifest, path, resume=True, workers=workers)
     assert tuned.watcher.notes[-1].startswith("going on from step ")
     tiny.same(path, unbroken)
-    assert tuned.figures == tiny.best(unbroken).state["progress"]["best_figures"]
+    assert tuned.metrics == tiny.best(unbroken).state["progress"]["best_figures"]
 
 
 @pytest.mark.parametrize(("step", "minutes"), [(3, 0.0), (3, 5.0), (5, 0.0), (12, 5.0), (RANDOM.randrange(6, 15), 0.0)])
@@ -102,7 +102,7 @@ def test_resuming_a_finished_run_changes_nothing(manifest, unbroken, tmp_path):
     tiny.tune(manifest, path)
     tuned = tiny.tune(manifest, path, resume=True)
     assert tuned.watcher.losses == []
-    assert tuned.figures is not None
+    assert tuned.metrics is not None
     tiny.same(path, unbroken)
 
 
@@ -128,7 +128,7 @@ def test_the_best_and_the_last_are_kept(manifest, unbroken):
 
 
 @pytest.mark.parametrize(
-    ("figures", "before", "by_top1", "by_nll"),
+    ("metrics", "before", "by_top1", "by_nll"),
     [
         ({"top1": 0.5, "nll": 1.0}, {}, True, True),
         ({"top1": 0.6, "nll": 1.2}, {"top1": 0.5, "nll": 1.0}, True, False),
@@ -140,9 +140,9 @@ def test_the_best_and_the_last_are_kept(manifest, unbroken):
         ({}, {}, True, True),
     ],
 )
-def test_what_is_better(figures, before, by_top1, by_nll):
-    assert is_better(figures, before, "top1") == by_top1
-    assert is_better(figures, before, "nll") == by_nll
+def test_what_is_better(metrics, before, by_top1, by_nll):
+    assert is_better(metrics, before, "top1") == by_top1
+    assert is_better(metrics, before, "nll") == by_nll
 
 
 def test_the_best_may_be_that_of_least_surprise(manifest, tmp_path):
@@ -155,7 +155,7 @@ def test_without_validation_the_last_epoch_is_the_best(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos", per_class=2, val=0)
     tuned = tiny.tune(manifest, tmp_path / "run")
-    assert tuned.figures == {}
+    assert tuned.metrics == {}
     assert tiny.best(tmp_path / "run").step == tiny.last(tmp_path / "run").step
     assert set(tiny.metrics(tmp_path / "run")[0]) == {"epoch", "step", "train_loss", "rate"}
 
@@ -180,7 +180,7 @@ def test_other_photos_are_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"^data: the graph changed since this run began"):
         tiny.tune(manifest, tmp_path / "run", resume=True)
     graph.write_text(text)
-    assert tiny.tune(manifest, tmp_path / "run", resume=True).figures is not None
+    assert tiny.tune(manifest, tmp_path / "run", resume=True).metrics is not None
 
 
 # ---- signals ---------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_a_signal_within_a_step_stops_after_that_step(manifest, unbroken, tmp_pa
     alter = tiny.in_forward(7, lambda network: os.kill(os.getpid(), number))
     before = signal.getsignal(number)
     tuned = tiny.tune(manifest, tmp_path / "run", alter=alter)
-    assert tuned.figures is None
+    assert tuned.metrics is None
     assert tiny.last(tmp_path / "run").step == 7
     assert signal.getsignal(number) == before
     tiny.tune(manifest, tmp_path / "run", resume=True)

@@ -52,7 +52,7 @@ def bad_pixels(network):
         (bad_pixels, "step 9: the loss became NaN or infinite, first in backbone.first"),
         (
             poison("backbone.norm.running_var"),
-            "step 10: the validation figure nll became NaN or infinite, first in backbone.norm",
+            "step 10: the validation metric nll became NaN or infinite, first in backbone.norm",
         ),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_batch_without_a_readable_photo(own_photos, tmp_path):
     tuned = tiny.tune(own_photos, tmp_path / "run", on_bad_file="skip", batch_size=1)
     assert tuned.watcher.losses.count(0.0) == 3 * len(bad)
     assert left_out(tuned.watcher.notes) == bad
-    assert tuned.figures is not None
+    assert tuned.metrics is not None
     rows = tiny.metrics(tmp_path / "run")
     own = [loss for loss in tuned.watcher.losses[:15] if loss]
     assert rows[0]["train_loss"] == pytest.approx(sum(own) / len(own))

@@ -42,7 +42,7 @@ PER_EPOCH = 3
 
 
 def train(log, first, last):
-    """Take steps; the figures follow from the step."""
+    """Take steps; the metrics follow from the step."""
     for step in range(first, last + 1):
         epoch = (step - 1) // PER_EPOCH + 1
         log.step(step, epoch, 1 / step, {"backbone": 0.001 / step, "head": 0.01 / step})
@@ -193,7 +193,7 @@ def test_rows_that_cannot_be_written(run, row, text):
     assert run.metrics_file.read_text() == ""
 
 
-def test_figures_of_a_step_may_not_hide_its_own(run):
+def test_metrics_of_a_step_may_not_hide_its_own(run):
     with MetricLog(run) as log, pytest.raises(InputError, match="other than time, event, step, epoch, got time"):
         log.step(1, 1, 0.5, 0.1, {"time": 3.0})
 

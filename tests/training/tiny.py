@@ -114,7 +114,7 @@ class Tuned:
     """A run that came to its end, or was stopped."""
 
     network: nn.Module
-    figures: dict[str, float] | None
+    metrics: dict[str, float] | None
     folder: RunFolder
     watcher: Watcher
 
@@ -140,7 +140,7 @@ def tune(manifest, path, *, resume=False, watcher=None, ranks=None, alter=None, 
     ranks.wait()
     folder = RunFolder.open(path)
     tuned = tune_all(network, data, make_views(settings, network), settings, ranks, folder, watcher, resume=resume)
-    return Tuned(network, None if tuned is None else tuned.figures, folder, watcher)
+    return Tuned(network, None if tuned is None else tuned.metrics, folder, watcher)
 
 
 def last(path):

@@ -92,7 +92,7 @@ def carry_out(run, ranks):
             alter=act_in(run, ranks),
             **run["settings"],
         )
-        finished = tuned.figures is not None
+        finished = tuned.metrics is not None
         notes = tuned.watcher.notes
     except FinegraphError as error:
         text, notes = f"{type(error).__name__}: {error}", []

@@ -63,7 +63,7 @@ def demo(tmp_path_factory):
     return found
 
 
-def test_the_figures_belong_together(demo):
+def test_the_metrics_belong_together(demo):
     assert demo.photos["train"] == 32
     for one in demo.comparisons:
         softmax, bipartite = (one.results[head].top1 for head in ("softmax", "bipartite"))

@@ -186,7 +186,7 @@ def test_going_on_takes_the_photos_it_began_with(photos, tmp_path):
         paint(photos / "red" / f"{number}.png", COLOURS["red"], random)
     again = train_run(resume_settings(tmp_path / "run", {}), Silent(), run=tmp_path / "run", resume=True)
     assert (again.finished, again.photos, lists(tmp_path / "run")) == (True, 20, before)
-    assert again.figures == plain.figures
+    assert again.metrics == plain.metrics
     assert again.calibration == plain.calibration
 
 

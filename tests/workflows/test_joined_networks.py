@@ -75,7 +75,7 @@ def test_training_gives_a_model_like_any_other(manifest, tmp_path, more):
     assert (model.views.size, model.network.backbone.block_sizes) == (40, (12, 12))
     assert torch.allclose(answers(model, photos_of(manifest)).sum(dim=1), torch.ones(6))
     again = resume_settings(tmp_path / "run", {"network": BOTH})
-    assert train_run(again, Silent(), run=tmp_path / "run", resume=True).figures == result.figures
+    assert train_run(again, Silent(), run=tmp_path / "run", resume=True).metrics == result.metrics
 
 
 def test_the_closed_form_whitens_each_network(fitted):

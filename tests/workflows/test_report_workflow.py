@@ -14,7 +14,7 @@ from finegraph.data.sources import read_samples
 from finegraph.errors import InputError, RunFolderError, UnknownNameError
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.reports.plots import plot_style as figure_style
+from finegraph.reports.plots import plot_style
 from finegraph.reports.run_results import find_evaluation, read_run
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.indexing.similar_photos import FeatureSettings, similar_of_photos
@@ -71,12 +71,12 @@ def test_every_section_is_there(text):
 
 
 @pytest.fixture
-def _coarse_figures(monkeypatch):
-    """Figures of few dots: what they show is the same."""
-    monkeypatch.setattr(figure_style, "DPI", 40)
+def _coarse_plots(monkeypatch):
+    """Plots of few dots: what they show is the same."""
+    monkeypatch.setattr(plot_style, "DPI", 40)
 
 
-FIGURES = [
+PLOTS = [
     f"{name}.{form}"
     for name in ("accuracy", "calibration", "confusion", "examples", "sure", "training")
     for form in ("png", "svg")
@@ -90,11 +90,19 @@ def test_the_same_files_give_the_same_bytes(two, text, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_coarse_figures")
-def test_the_same_files_give_the_same_figures(two, tmp_path):
+@pytest.mark.usefixtures("_coarse_plots")
+def test_the_former_name_of_plots_still_works(two, tmp_path):
+    with pytest.warns(DeprecationWarning, match="figures is called plots now"):
+        written = write_report(two[:1], tmp_path / "r.html", figures=tmp_path / "drawn")
+    assert written.plots
+    assert all(path.startswith(str(tmp_path / "drawn")) for path in written.plots)
+
+
+@pytest.mark.usefixtures("_coarse_plots")
+def test_the_same_files_give_the_same_plots(two, tmp_path):
     for name in ("a", "b"):
-        write_report(two, tmp_path / f"{name}.html", figures=tmp_path / name)
-    for name in FIGURES:
+        write_report(two, tmp_path / f"{name}.html", plots=tmp_path / name)
+    for name in PLOTS:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
 
 
@@ -122,13 +130,13 @@ def test_names_that_are_markup_are_text(tmp_path):
     assert "49" not in re.findall(r"<bdi>(a &amp; b[^<]*)</bdi>", page)[0]
 
 
-@pytest.mark.usefixtures("_coarse_figures")
+@pytest.mark.usefixtures("_coarse_plots")
 @pytest.mark.parametrize(("fine", "kinds", "binary"), [(6, (), 0), (2, (("kind", 2),), 0), (40, (("kind", 35),), 20)])
 def test_graphs_of_many_forms(tmp_path, fine, kinds, binary):
     run = make_run(tmp_path / "run", made_up_graph(fine, kinds, binary), 30, similar=False)
-    write_report([run], tmp_path / "r.html", figures=tmp_path / "figures" if fine == 6 else None)
+    write_report([run], tmp_path / "r.html", plots=tmp_path / "plots" if fine == 6 else None)
     if fine == 6:
-        assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == FIGURES
+        assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == PLOTS
     assert "Similar training photos are left out" in (tmp_path / "r.html").read_text("utf-8")
 
 
@@ -188,11 +196,11 @@ class TestStudy:
         with pytest.raises(RunFolderError, match="the settings of the study cannot be read"):
             write_report([folder])
 
-    def test_its_figures_have_its_title(self, tmp_path):
+    def test_its_plots_have_its_title(self, tmp_path):
         folder = self.make(tmp_path / "s")
         (folder / "study.toml").write_text('title = "Menu in spring"\n')
-        write_report([folder], figures=tmp_path / "figures")
-        assert "Menu in spring: top-1 on test" in (tmp_path / "figures/accuracy-test.svg").read_text("utf-8")
+        write_report([folder], plots=tmp_path / "plots")
+        assert "Menu in spring: top-1 on test" in (tmp_path / "plots/accuracy-test.svg").read_text("utf-8")
 
     def test_times_are_those_of_the_first_way_to_cut_photos(self, tmp_path):
         more = "".join(
@@ -222,10 +230,10 @@ class TestStudy:
         written = write_report([*two, self.make(tmp_path / "amounts")], tmp_path / "r.html")
         assert (written.runs, written.studies) == (("softmax", "bipartite"), ("amounts",))
 
-    def test_its_figures(self, tmp_path):
-        written = write_report([self.make(tmp_path / "amounts")], figures=tmp_path / "figures")
-        assert (tmp_path / "figures/accuracy-test.svg").exists()
-        assert str(tmp_path / "figures/time.png") in written.figures
+    def test_its_plots(self, tmp_path):
+        written = write_report([self.make(tmp_path / "amounts")], plots=tmp_path / "plots")
+        assert (tmp_path / "plots/accuracy-test.svg").exists()
+        assert str(tmp_path / "plots/time.png") in written.plots
 
     def test_a_summary_without_its_columns(self, tmp_path):
         folder = self.make(tmp_path / "s", "head,mean\nsoftmax,1\n")

@@ -88,7 +88,7 @@ def test_it_is_stopped_in_the_middle_and_ends_as_if_it_had_not_been(manifest, tm
     folder = StudyFolder(tmp_path / "parts")
     for cell in plan(study):
         assert (folder.runs / cell.name / "metrics.csv").is_file()
-        assert not (folder.runs / cell.name / "checkpoints").exists()  # a study keeps figures, not networks
+        assert not (folder.runs / cell.name / "checkpoints").exists()  # a study keeps metrics, not networks
 
 
 def test_what_single_photos_show_is_no_part_of_a_study(manifest, tmp_path):

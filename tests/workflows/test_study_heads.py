@@ -62,10 +62,10 @@ def test_every_head_tries_as_many_settings(head, settings):
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_learns(head):
     fitted = fit_study_head(head, GRAPH, ("dish", "place"), TRAIN, VAL, 8)
-    figures = means(measure(fitted.model, TEST, GRAPH, 1))
-    assert figures["top1"] > 0.4  # chance is 0.25
-    assert figures["kind:dish"] > 0.6
-    assert set(figures) == {"top1", "top5", "nll", *(f"kind:{name}" for name in (*GRAPH.kinds, "with"))}
+    metrics = means(measure(fitted.model, TEST, GRAPH, 1))
+    assert metrics["top1"] > 0.4  # chance is 0.25
+    assert metrics["kind:dish"] > 0.6
+    assert set(metrics) == {"top1", "top5", "nll", *(f"kind:{name}" for name in (*GRAPH.kinds, "with"))}
     assert fitted.tried == 8
     assert fitted.converged
     assert fitted.seconds > 0
@@ -153,7 +153,7 @@ def test_kinds_outside_the_set_follow_from_the_fine_labels():
     assert torch.equal(labels["place"], summed.argmax(dim=1))
 
 
-def test_figures_are_those_of_a_slow_loop():
+def test_metrics_are_those_of_a_slow_loop():
     fitted = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 4)
     answer = answer_of(GRAPH, fitted.model.head(TEST.fine), 1)
     found = means(judged(answer, TEST.target, GRAPH))

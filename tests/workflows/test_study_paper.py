@@ -73,7 +73,7 @@ def test_cub(tmp_path):
         in text
     )
     assert {row["kinds"] for row in rows} == {"", "wing", "attributes"}
-    assert "accuracy-test-10views-box.svg" in outcome.figures or "difference-test-10views-box.svg" in outcome.figures
+    assert "accuracy-test-10views-box.svg" in outcome.plots or "difference-test-10views-box.svg" in outcome.plots
 
 
 def test_car_333(tmp_path):

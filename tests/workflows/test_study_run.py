@@ -196,7 +196,7 @@ def test_accuracy_by_how_frequent_classes_are(manifest, tmp_path):
     assert "| head (kinds) | 1 to 5: 2 of 1 | 6 to 10: 8 of 4 |" in text
 
 
-def test_tables_and_figures(whole):
+def test_tables_and_plots(whole):
     _, outcome = whole
     text = (outcome.folder / "tables.md").read_text()
     assert text.startswith("# Squares\n")
@@ -213,7 +213,7 @@ def test_tables_and_figures(whole):
     ):
         assert part in text
     names = {path.name for path in (outcome.folder / "figures").iterdir()}
-    assert names == set(outcome.figures)
+    assert names == set(outcome.plots)
     places = ("test", "test-10views")
     drawn = {f"{what}-{place}" for what in ("accuracy", "difference") for place in places} | {"time"}
     assert names == {f"{name}.{ending}" for name in drawn for ending in ("svg", "png")}
@@ -459,6 +459,6 @@ def test_cells_can_be_left_out(manifest):
         study_of(values_for(manifest, skip=[{"head": ["softmax"]}]))
 
 
-def test_a_figure_that_is_no_number_ends_the_study():
+def test_a_metric_that_is_no_number_ends_the_study():
     with pytest.raises(SettingsError, match=r"nll on test with 1 views is inf"):
         running._rows({("test", 1): {"nll": running.np.array([float("inf")])}}, 0.1, None)

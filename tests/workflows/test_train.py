@@ -58,7 +58,7 @@ def test_tuning_the_head_gives_a_model_that_answers(manifest, tmp_path):
     result = train_run(settings(manifest), watcher, run=tmp_path / "run")
     assert result.finished
     assert result.photos == 35
-    assert set(result.figures) == {"top1", "nll", "kinds.colour"}
+    assert set(result.metrics) == {"top1", "nll", "kinds.colour"}
     assert result.strengths["kind_weight"] == {"colour": 1.0}
     model = fg.load(tmp_path / "run")
     assert set(model.graph.fine) == set(tiny.CLASSES)
@@ -75,14 +75,14 @@ def test_a_second_run_takes_the_stored_features(manifest, tmp_path, monkeypatch)
     first = train_run(settings(manifest), Silent(), run=tmp_path / "one")
     monkeypatch.setattr(tiny.Tiny, "forward", None)
     second = train_run(settings(manifest), Silent(), run=tmp_path / "two")
-    assert second.figures == first.figures
+    assert second.metrics == first.metrics
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_strengths_are_chosen_when_asked(manifest, tmp_path):
     plain = train_run(settings(manifest), Silent(), run=tmp_path / "plain")
     chosen = train_run(settings(manifest, choose=True), Silent(), run=tmp_path / "chosen")
-    assert chosen.figures["nll"] <= plain.figures["nll"] + 1e-6
+    assert chosen.metrics["nll"] <= plain.metrics["nll"] + 1e-6
     kept = train_run(settings(manifest, choose=True, l2=0.5), Silent(), run=tmp_path / "kept")
     assert kept.strengths["l2"] == 0.5
 
@@ -93,7 +93,7 @@ def test_strengths_are_chosen_by_cross_validation_without_validation_photos(mani
     (manifest.parent / "no-val.csv").write_text(text)
     chosen = settings(manifest.parent / "no-val.csv", choose=True, head="softmax")
     result = train_run(chosen, Silent(), run=tmp_path / "run")
-    assert result.figures == {}
+    assert result.metrics == {}
     assert result.strengths["l2"] != TrainSettings().l2
 
 
@@ -102,7 +102,7 @@ def test_tuning_all_keeps_the_best_epoch(manifest, tmp_path):
     whole = settings(manifest, tune="all", epochs=4, batch_size=8, lr=0.05)
     result = train_run(whole, watcher, run=tmp_path / "run")
     best = max(watcher.rows, key=lambda row: row["val_top1"])
-    assert result.figures["top1"] == best["val_top1"]
+    assert result.metrics["top1"] == best["val_top1"]
     with open(tmp_path / "run" / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["val_top1"]) for row in rows] == [row["val_top1"] for row in watcher.rows]
@@ -123,7 +123,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(manifest, tmp_path):
     start = watcher.steps[0] - 1
     assert start in (7, 8)
     assert f"going on from step {start} of 15" in watcher.notes
-    assert result.figures == straight.figures
+    assert result.metrics == straight.metrics
     one, two = (fg.load(tmp_path / name).network.state_dict() for name in ("straight", "broken"))
     assert all(torch.equal(one[name], two[name]) for name in one)
     starts = {name: read_starts(RunFolder(tmp_path / name)) for name in ("straight", "broken")}

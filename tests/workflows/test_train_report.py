@@ -1,4 +1,4 @@
-"""The report at the end of training: the same figures as an evaluation, from what training computed already."""
+"""The report at the end of training: the same metrics as an evaluation, from what training computed already."""
 
 import shutil
 
@@ -67,7 +67,7 @@ def test_the_same_as_an_evaluation_afterwards(manifest, tmp_path):
     first, second = (read_run(tmp_path / "run", "run", name) for name in ("val", again.folder.name))
     assert again.folder.name == "val-2"
     assert first.result == EvaluationResult.read(again.folder / "result.json")
-    assert first.result.top1 == pytest.approx(result.figures["top1"])
+    assert first.result.top1 == pytest.approx(result.metrics["top1"])
     assert first.arrays.keys() == second.arrays.keys()
     for name in first.arrays:
         np.testing.assert_allclose(first.arrays[name], second.arrays[name], atol=1e-5, err_msg=name)
@@ -88,7 +88,7 @@ def test_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path):
     result = train_run(own, watcher, run=tmp_path / "run", report=True)
     assert result.report == str(tmp_path / "run/report.html")
     assert "photos of val" in watcher.stages
-    assert read_run(tmp_path / "run", "run").result.top1 == pytest.approx(result.figures["top1"])
+    assert read_run(tmp_path / "run", "run").result.top1 == pytest.approx(result.metrics["top1"])
     assert "training photos" in watcher.stages
     found = read_run(tmp_path / "run", "run")
     assert found.about["notes"] == [SET]
@@ -218,7 +218,7 @@ def test_a_label_store_that_is_gone(manifest, tmp_path):
 
 
 SET = "These photos also set the temperature, so likelihood and calibration may be a little better than on others."
-CHOSE = "These photos also chose {} in training, so the figures may be better than on photos that had no part in it."
+CHOSE = "These photos also chose {} in training, so the metrics may be better than on photos that had no part in it."
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def held_out(manifest, network, **settings):
     return PhotoDataset(data.val, data.graph, make_views(chosen, network), on_bad_file=chosen.on_bad_file)
 
 
-# ---- figures ---------------------------------------------------------------------------------------------------------
+# ---- metrics ---------------------------------------------------------------------------------------------------------
 
 
-def test_figures_are_means_over_what_is_known():
+def test_metrics_are_means_over_what_is_known():
     random = torch.Generator().manual_seed(2)
     fine = torch.tensor([0, 1, 2, MISSING, 0, 2, MISSING, 1])
     dish = torch.tensor([MISSING, 0, 1, 1, MISSING, MISSING, MISSING, 1])
@@ -55,7 +55,7 @@ def test_figures_are_means_over_what_is_known():
     dishes = posterior.probs("dish").argmax(dim=1).tolist()
     bowls = [GRAPH.labels("bowl")[one] for one in posterior.probs("bowl").argmax(dim=1).tolist()]
     known_bowl = {0: {"p", "q"}, 1: {"q"}}  # the parent of c is not known
-    assert tally.figures(Ranks()) == pytest.approx(
+    assert tally.metrics(Ranks()) == pytest.approx(
         {
             "top1": sum(right) / 6,
             "nll": sum(surprise) / 6,
@@ -65,10 +65,10 @@ def test_figures_are_means_over_what_is_known():
     )
 
 
-def test_figures_of_nothing_are_left_out():
+def test_metrics_of_nothing_are_left_out():
     tally = Tally(("dish", "bowl"))
     tally.add(Posterior(GRAPH, torch.zeros(2, 3)), torch.tensor([MISSING, MISSING]), {"dish": torch.tensor([0, 1])})
-    assert tally.figures(Ranks()) == {"kinds.dish": 0.5}
+    assert tally.metrics(Ranks()) == {"kinds.dish": 0.5}
 
 
 def test_validation_looks_at_each_photo_once(manifest):
@@ -79,13 +79,13 @@ def test_validation_looks_at_each_photo_once(manifest):
     network.backbone.register_forward_pre_hook(lambda module, inputs: seen.append(len(inputs[0])))
     judged = validate(network, photos, Ranks(), 2)
     assert sum(seen) == len(photos) == 10
-    assert set(judged.figures) == {"top1", "nll", "kinds.colour"}
+    assert set(judged.metrics) == {"top1", "nll", "kinds.colour"}
     assert (judged.bad, judged.layer, judged.photos) == ((), None, ())
     assert not network.training
     pixels = torch.stack([photos[number].image for number in range(10)])
     expected = -network(pixels).log_probs()[torch.arange(10), photos.fine].mean()
-    assert judged.figures["nll"] == pytest.approx(expected.item(), rel=1e-5)
-    shares = [validate(network, photos, _Alone(rank, 3), 1).figures["nll"] for rank in range(3)]
+    assert judged.metrics["nll"] == pytest.approx(expected.item(), rel=1e-5)
+    shares = [validate(network, photos, _Alone(rank, 3), 1).metrics["nll"] for rank in range(3)]
     weighted = sum(share * count for share, count in zip(shares, (4, 3, 3), strict=True)) / 10
     assert weighted == pytest.approx(expected.item(), rel=1e-5)
 
@@ -177,8 +177,8 @@ def test_it_learns_and_ends_with_the_best_weights(manifest, tmp_path, recipe, he
         assert torch.equal(tensor, best.tensors[f"network.{name}"]), name
     assert not tuned.network.training
     judged = validate(tuned.network, held_out(manifest, tuned.network), Ranks(), 1)
-    assert judged.figures == pytest.approx(tuned.figures, rel=1e-6)
-    assert tuned.figures["nll"] == min(row["val_nll"] for row in tuned.watcher.rows)
+    assert judged.metrics == pytest.approx(tuned.metrics, rel=1e-6)
+    assert tuned.metrics["nll"] == min(row["val_nll"] for row in tuned.watcher.rows)
 
 
 def test_fixed_statistics_stay(manifest, tmp_path):
@@ -192,7 +192,7 @@ def test_two_networks(manifest, tmp_path):
     tuned = tiny.tune(
         manifest, tmp_path / "run", coarse_network="tiny", coarse_weights="none", epochs=1, laplacian=0.01
     )
-    assert tuned.figures is not None
+    assert tuned.metrics is not None
     assert tuned.network.coarse_backbone is not None
 
 
@@ -206,4 +206,4 @@ def test_a_prior_that_cannot_be_is_refused_before_anything_is_trained(manifest, 
 def test_other_heads_and_graphs(manifest, tmp_path):
     for number, changes in enumerate(({"kinds": []}, {"precision": "bfloat16"}, {"precision": "float64"})):
         tuned = tiny.tune(manifest, tmp_path / f"run {number}", epochs=1, **changes)
-        assert math.isfinite(tuned.figures["nll"]), changes
+        assert math.isfinite(tuned.metrics["nll"]), changes

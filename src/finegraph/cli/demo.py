@@ -74,12 +74,12 @@ def _document(demo: Demo) -> dict[str, object]:
 
 
 def _comparison(one: Comparison) -> dict[str, object]:
-    figures = {
+    metrics = {
         head: {"top1": found.top1, "top5": found.top5, "nll": found.nll, "kinds": found.kinds}
         for head, found in one.results.items()
     }
     gain = {"mean": one.gain.mean, "low": one.gain.low, "high": one.gain.high}
-    return {"split": one.split, "heads": figures, "gain": gain, "fixed": one.fixed, "broken": one.broken}
+    return {"split": one.split, "heads": metrics, "gain": gain, "fixed": one.fixed, "broken": one.broken}
 
 
 def _print(demo: Demo) -> None:
@@ -104,7 +104,7 @@ def _print(demo: Demo) -> None:
 
 
 def _print_comparison(to: Console, one: Comparison) -> None:
-    """The figures of both heads on one split."""
+    """The metrics of both heads on one split."""
     rows = []
     for head, found in one.results.items():
         kinds = [found.kinds[kind] for kind in ("dish", "restaurant")]

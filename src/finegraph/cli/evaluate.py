@@ -80,7 +80,7 @@ def evaluate(
 ) -> None:
     """Say how good a trained model is.
 
-    The figures and the answer to each photo are kept in the run, in evaluations/NAME/result.json and samples.csv.
+    The metrics and the answer to each photo are kept in the run, in evaluations/NAME/result.json and samples.csv.
     """
     from finegraph.model.answering.unknown import DEFAULT_SCORE
     from finegraph.workflows.evaluate import evaluate_run
@@ -126,7 +126,7 @@ def _print(to: Console, found: RunEvaluation) -> None:
     parts += ["10 views each"] * (result.views == 10)
     parts += ["cut to their boxes"] * result.box
     to.print(", ".join(parts))
-    print_table(to, ("figure", "value"), _figures(result), right=(1,))
+    print_table(to, ("metric", "value"), _metrics(result), right=(1,))
     _print_kinds(to, result)
     _print_sure(to, result)
     _print_questions(to, result)
@@ -136,7 +136,7 @@ def _print(to: Console, found: RunEvaluation) -> None:
     if found.gone:
         to.print(f"note: {count(found.gone, 'photo')} that were held out are not there any more")
     if found.trained_on:
-        to.print(f"note: {count(found.trained_on, 'photo')} of these were trained on, so the figures flatter the model")
+        to.print(f"note: {count(found.trained_on, 'photo')} of these were trained on, so the metrics flatter the model")
     to.print(f"kept in {printable(str(found.folder))}")
 
 
@@ -158,8 +158,8 @@ def _next(run: str, found: RunEvaluation, details: bool) -> list[tuple[str, str]
     return [*commands, *model_commands(run)]
 
 
-def _figures(result: EvaluationResult) -> list[tuple[str, str]]:
-    """The figures that are one number."""
+def _metrics(result: EvaluationResult) -> list[tuple[str, str]]:
+    """The metrics that are one number."""
     return [
         ("top 1", _percent(result.top1)),
         ("top 5", _percent(result.top5)),

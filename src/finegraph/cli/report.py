@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,13 +24,14 @@ def report(
         Path | None,
         typer.Option("-o", "--out", metavar="FILE", help="The page; by default report.html in the first folder."),
     ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write figures there too, each as SVG and PNG.")
+    plots: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write plots there too, each as SVG and PNG.")
     ] = None,
     evaluation: Annotated[
         str | None, typer.Option(metavar="NAME", help="The evaluation of each run to show; by default test.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="What stands above the page.")] = None,
+    figures: Annotated[Path | None, typer.Option(hidden=True, help="The former name of --plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Write one HTML page that shows what a model saw.
@@ -40,9 +42,9 @@ def report(
     from finegraph.workflows.report import write_report
 
     with interruptible(f"no page was written, an earlier one is as it was; {AGAIN}"):
-        written = write_report(runs, out, evaluation=evaluation, figures=figures, title=title)
+        written = write_report(runs, out, evaluation=evaluation, plots=plots or figures, title=title)
     if as_json:
-        print_json(written)
+        print_json({**asdict(written), "figures": written.plots})  # `figures` is the former name
     else:
         _print(written)
 
@@ -55,10 +57,8 @@ def _print(written: Report) -> None:
     to.print(printable(f"{' and '.join(parts)}{photos}"))
     for sentence in written.summary:
         to.print(printable(f"- {sentence}"))
-    if written.figures:
-        to.print(
-            f"{count(len(written.figures), 'file')} of figures in {printable(str(Path(written.figures[0]).parent))}"
-        )
+    if written.plots:
+        to.print(f"{count(len(written.plots), 'file')} of plots in {printable(str(Path(written.plots[0]).parent))}")
     for note in written.notes:
         console(stderr=True).print(printable(f"note: {note}"))
     to.print(f"report: {printable(written.path)} ({written.size / 1e6:.1f} MB)")

@@ -47,7 +47,7 @@ def study(
 ) -> None:
     """Compare heads over kinds, amounts of photos and seeds.
 
-    Writes every result, a summary with paired intervals, tables and figures. Running it again goes on where it stopped.
+    Writes every result, a summary with paired intervals, tables and plots. Running it again goes on where it stopped.
     """
     from finegraph.workflows.studies.spec import read_study
 
@@ -131,7 +131,7 @@ def _print(to: Console, read: Study, outcome: StudyOutcome) -> None:
         right = tuple(range(1, len(headings), 2))
         print_table(to, ("head (kinds)", *headings), rows, right=right)
     to.print("better and worse: the 95 % interval of the paired difference leaves 0 out; cannot tell: it holds 0")
-    to.print(f"report.html, tables.md, figures and all results: {printable(str(outcome.folder))}")
+    to.print(f"report.html, tables.md, plots and all results: {printable(str(outcome.folder))}")
 
 
 def _heading(amount: str) -> str:

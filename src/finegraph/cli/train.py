@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import Field, fields
+from dataclasses import Field, asdict, fields
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -85,7 +85,7 @@ def _train(
             result: TrainResult = train_run(settings, display, run=run, resume=resume, report=report)
     if display.speaks:
         if as_json:
-            print_json(result)
+            print_json({**asdict(result), "figures": result.metrics})  # `figures` is the former name
         else:
             print_result(result, report=report)
     if not result.finished:

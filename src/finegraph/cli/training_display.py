@@ -159,10 +159,10 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
     if not result.finished:
         to.print(f"stopped and saved; go on with: finegraph train --run {printable(quote(result.run))} --resume")
         return
-    if result.figures:
+    if result.metrics:
         rows = [
-            (_NAMES.get(name, name.removeprefix("kinds.")), _figure(name, value))
-            for name, value in result.figures.items()
+            (_NAMES.get(name, name.removeprefix("kinds.")), _metric(name, value))
+            for name, value in result.metrics.items()
         ]
         judged = f"on the {count(result.held_out, 'photo')} held out" if result.held_out else "on validation photos"
         print_table(to, (judged, ""), rows, right=(1,))
@@ -247,7 +247,7 @@ def _next(result: TrainResult) -> list[tuple[str, str]]:
 _NAMES = {"top1": "top-1", "nll": "negative log-likelihood"}
 
 
-def _figure(name: str, value: float) -> str:
+def _metric(name: str, value: float) -> str:
     return f"{value:.4f}" if name == "nll" else f"{value:.1%}"
 
 

@@ -57,7 +57,7 @@ def hold_out(
     Args:
         samples: the photos; those without a fine label are not held out.
         share: the part of each class. None for a fifth of its first hundred photos and a tenth of the others, at least
-            one, but none of a class with fewer than three: the figures of a small class are worth less than its photos.
+            one, but none of a class with fewer than three: the metrics of a small class are worth less than its photos.
         seed: where the chance comes from.
         same: groups of photos that are the same. They stay together too; a group that is more than is held out of a
             class is not held out.

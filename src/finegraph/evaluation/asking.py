@@ -66,7 +66,7 @@ def photos_to_ask(graph: LabelGraph, order: NDArray[np.uint64], fine: Indices) -
 
 
 class QuestionCollector:
-    """Takes in posteriors batch by batch, asks about their photos, and gives the figures.
+    """Takes in posteriors batch by batch, asks about their photos, and gives the metrics.
 
     Args:
         graph: the label graph.
@@ -138,8 +138,8 @@ class QuestionCollector:
         own[:] = -torch.inf
         own[parents.tolist()] = 0.0
 
-    def figures(self) -> Asked | None:
-        """The figures of all photos so far; None where there were none."""
+    def metrics(self) -> Asked | None:
+        """The metrics of all photos so far; None where there were none."""
         settled, right = np.concatenate(self._settled), np.concatenate(self._right)
         photos = len(settled)
         if not photos:

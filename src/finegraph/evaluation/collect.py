@@ -1,6 +1,6 @@
-"""Gathering the figures of an evaluation batch by batch.
+"""Gathering the metrics of an evaluation batch by batch.
 
-A `Collector` takes posteriors and the truth, and keeps of each photo what the figures need: 50 bytes and 9 per kind.
+A `Collector` takes posteriors and the truth, and keeps of each photo what the metrics need: 50 bytes and 9 per kind.
 Probabilities of all fine labels are never kept, so a graph of 100,000 labels needs no more memory than one of ten.
 """
 
@@ -20,8 +20,8 @@ from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError, ShapeError, TargetError
 from finegraph.evaluation import metrics
 from finegraph.evaluation.asking import QuestionCollector
+from finegraph.evaluation.compute_result import compute_result
 from finegraph.evaluation.details import DetailCollector
-from finegraph.evaluation.figures import figures
 from finegraph.evaluation.relations import UNJUDGED, Indices, judge_kind
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
@@ -32,7 +32,7 @@ from finegraph.model.answering.unknown import unknown_scores
 
 
 class Collector:
-    """Takes in posteriors and the truth, and gives the figures.
+    """Takes in posteriors and the truth, and gives the metrics.
 
     Args:
         graph: the label graph.
@@ -175,13 +175,13 @@ class Collector:
         return self._parts[0]
 
     def result(self) -> EvaluationResult:
-        """The figures of all photos so far.
+        """The metrics of all photos so far.
 
         Raises:
             InputError: there were no photos.
         """
-        found = figures(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
-        return found if self._questions is None else replace(found, questions=self._questions.figures())
+        found = compute_result(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
+        return found if self._questions is None else replace(found, questions=self._questions.metrics())
 
 
 def _check_labels(what: str, labels: Tensor, count: int) -> None:

@@ -1,7 +1,7 @@
-"""The figures of an evaluation, each a pure function of small arrays with one row per photo.
+"""The metrics of an evaluation, each a pure function of small arrays with one row per photo.
 
 What is right, wrong or cannot be told comes as 1, 0 and `UNJUDGED`; photos that cannot be judged are left out, and a
-figure over no photo at all is None. Linear in photos x kinds, but for the rank, which looks at every fine label.
+metric over no photo at all is None. Linear in photos x kinds, but for the rank, which looks at every fine label.
 """
 
 from __future__ import annotations

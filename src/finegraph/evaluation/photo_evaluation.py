@@ -1,4 +1,4 @@
-"""Evaluating a classifier on photos: batch after batch through the network, straight into the figures.
+"""Evaluating a classifier on photos: batch after batch through the network, straight into the metrics.
 
 One view of each photo (the centre) or ten, whose probabilities are averaged; with or without its box. A photo that
 cannot be read ends the evaluation or, when asked, is left out, named and counted; it is never replaced by another one.
@@ -22,7 +22,7 @@ from finegraph.evaluation.photo_batches import PhotoOptions, PhotoSettings, Prog
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
-from finegraph.evaluation.unknown_metrics import Scores, choose_threshold, unknown_figures
+from finegraph.evaluation.unknown_metrics import Scores, choose_threshold, unknown_metrics
 from finegraph.graph.faults import first_few
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from finegraph.model.features import Features
@@ -35,7 +35,7 @@ CALIBRATION = "calibration"
 
 
 class Evaluation(NamedTuple):
-    """What an evaluation gives: the figures, and what is known of each photo."""
+    """What an evaluation gives: the metrics, and what is known of each photo."""
 
     result: EvaluationResult
     samples: SampleResults
@@ -119,7 +119,7 @@ def evaluate_photos(
     )
     if rule is not None or others is not None:
         own = collector.samples().unknown
-        result = replace(result, unknown=unknown_figures(rule, score, DEFAULT_KEPT, own, others))
+        result = replace(result, unknown=unknown_metrics(rule, score, DEFAULT_KEPT, own, others))
     box = classifier.views.box if settings.box is None else settings.box
     return Evaluation(replace(result, box=box, bad_photos=tuple(bad)), collector.samples())
 

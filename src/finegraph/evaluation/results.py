@@ -1,6 +1,6 @@
 """The result of an evaluation: one value, one JSON document with a version. docs/evaluation.md explains every name.
 
-All shares are fractions between 0 and 1. A figure over no photo at all is None, in JSON `null`. JSON knows no infinity
+All shares are fractions between 0 and 1. A metric over no photo at all is None, in JSON `null`. JSON knows no infinity
 and no NaN, and neither does a result.
 """
 

@@ -93,7 +93,7 @@ def average_precision(relevant: NDArray[np.bool_]) -> float | None:
 
 
 class _Judge:
-    """The figures so far."""
+    """The metrics so far."""
 
     def __init__(self, graph: LabelGraph, labels: Indices, place: Indices) -> None:
         self.graph, self.labels, self.place = graph, labels, place

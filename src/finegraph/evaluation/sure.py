@@ -89,8 +89,8 @@ def judge_statements(
     return Statements(level, label, probability, right)
 
 
-def sure_figures(graph: LabelGraph, statements: Statements, risk: float) -> Sure:
-    """The figures of judged statements."""
+def sure_metrics(graph: LabelGraph, statements: Statements, risk: float) -> Sure:
+    """The metrics of judged statements."""
     count = len(statements.level)
     stated = statements.level != NOTHING
     judged = int((statements.right != UNJUDGED).sum())

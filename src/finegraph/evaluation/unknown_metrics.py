@@ -75,14 +75,14 @@ def area_under_curve(known: Scores, foreign: Scores) -> float | None:
     return float((below + upto).mean() / (2 * len(known)))
 
 
-def unknown_figures(
+def unknown_metrics(
     rule: UnknownRule | None,
     score: str,
     kept: float,
     known: Mapping[str, Scores],
     foreign: Mapping[str, Scores] | None,
 ) -> Unknown:
-    """The figures of a rule.
+    """The metrics of a rule.
 
     Args:
         rule: the rule; None where no threshold has been chosen, and then only areas can be given.

@@ -1,7 +1,7 @@
 """Several runs on the same photos: which photos all of them answered, and how much they differ.
 
 Differences are paired, photo by photo, so that hard photos cancel; their intervals are a bootstrap over photos with a
-fixed seed. Cost: linear in the photos, and the bootstrap of each figure.
+fixed seed. Cost: linear in the photos, and the bootstrap of each metric.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PER_PHOTO = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One figure of all runs.
+class Metric:
+    """One metric of all runs.
 
     Attributes:
         name: what it is.
@@ -117,30 +117,30 @@ def baseline_of(runs: Sequence[RunResults]) -> int:
     return heads.index("softmax") if "softmax" in heads and len(set(heads)) > 1 else 0
 
 
-def compare(runs: Sequence[RunResults], baseline: int) -> list[Figure]:
-    """The figures of runs that answered the same photos."""
+def compare(runs: Sequence[RunResults], baseline: int) -> list[Metric]:
+    """The metrics of runs that answered the same photos."""
     known = runs[0].arrays["fine"] != MISSING
     in_five = [(run.arrays["rank"] >= 1) & (run.arrays["rank"] <= 5) for run in runs]
-    figures = [
-        _figure("top 1", [_shares(run.right, known) for run in runs], baseline),
-        _figure("top 5", [_shares(each, known) for each in in_five], baseline),
+    metrics = [
+        _metric("top 1", [_shares(run.right, known) for run in runs], baseline),
+        _metric("top 5", [_shares(each, known) for each in in_five], baseline),
     ]
     for kind in dict.fromkeys(kind for run in runs for kind in run.graph.kinds):
-        figures.append(_figure(kind, [kind_shares(run, kind) for run in runs], baseline))
+        metrics.append(_metric(kind, [kind_shares(run, kind) for run in runs], baseline))
     loss = [_losses(run, known) for run in runs]
-    figures.append(_figure("negative log-likelihood", loss, baseline, percent=False, more_is_better=False))
+    metrics.append(_metric("negative log-likelihood", loss, baseline, percent=False, more_is_better=False))
     contrary = [run.arrays["inconsistent"].astype(np.float64) for run in runs]
-    figures.append(_figure("inconsistent answers", contrary, baseline, more_is_better=False))
-    return figures
+    metrics.append(_metric("inconsistent answers", contrary, baseline, more_is_better=False))
+    return metrics
 
 
 Values = NDArray[np.float64] | None
 
 
-def _figure(
+def _metric(
     name: str, values: Sequence[Values], baseline: int, *, percent: bool = True, more_is_better: bool = True
-) -> Figure:
-    """One figure, where NaN stands for photos that cannot be judged."""
+) -> Metric:
+    """One metric, where NaN stands for photos that cannot be judged."""
     means, differences, verdicts = [], [], []
     base = values[baseline]
     infinite = [0 if own is None else int(np.isinf(own).sum()) for own in values]
@@ -154,7 +154,7 @@ def _figure(
             difference = paired_bootstrap_interval(own[both], base[both]) if both.any() else None
         differences.append(difference)
         verdicts.append(None if difference is None else verdict(difference, more_is_better=more_is_better))
-    return Figure(
+    return Metric(
         name=name,
         values=tuple(means),
         differences=tuple(differences),

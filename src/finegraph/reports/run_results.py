@@ -36,7 +36,7 @@ class RunResults:
     Attributes:
         name: what the run is called in the report.
         evaluation: what the evaluation is called.
-        result: its figures.
+        result: its metrics.
         graph: the label graph.
         about: what `details.json` says: model, versions, training photos, notes.
         arrays: what is known of single photos; docs/evaluation.md has every name.

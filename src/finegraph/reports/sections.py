@@ -1,6 +1,6 @@
 """The sections of a report as plain values: what the template of the page fills in.
 
-Figures are drawn here, words are in the template. Long lists are left to the scripts of the page, which have the same
+Metrics are drawn here, words are in the template. Long lists are left to the scripts of the page, which have the same
 numbers. Cost: linear in the photos and labels; charts have a fixed number of points.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
-from finegraph.reports.comparison import Figure, compare, kind_shares, widest_graph
+from finegraph.reports.comparison import Metric, compare, kind_shares, widest_graph
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.page.cards import example_card
@@ -37,21 +37,21 @@ MAX_BAD = 200
 
 def accuracy_section(runs: Sequence[RunResults], baseline: int) -> dict[str, Any]:
     """The accuracy table with intervals and differences."""
-    figures = compare(runs, baseline)
-    kinds = figures[2:-2]
+    metrics = compare(runs, baseline)
+    kinds = metrics[2:-2]
     return {
-        "figures": [_figure_row(figure) for figure in (*figures[:2], *kinds[:MAX_ROWS], *figures[-2:])],
+        "metrics": [_metric_row(metric) for metric in (*metrics[:2], *kinds[:MAX_ROWS], *metrics[-2:])],
         "more_kinds": max(0, len(kinds) - MAX_ROWS),
-        "tiles": [_figure_row(figure) for figure in figures[: 2 + min(3, len(kinds))]],
+        "tiles": [_metric_row(metric) for metric in metrics[: 2 + min(3, len(kinds))]],
         "others": [number for number in range(len(runs)) if number != baseline],
         "changed": [_changed(runs, baseline, number) for number in range(len(runs)) if number != baseline],
-        "plain": [_plain_figures(run) for run in runs],
+        "plain": [_plain_metrics(run) for run in runs],
     }
 
 
-def _figure_row(figure: Figure) -> dict[str, Any]:
+def _metric_row(metric: Metric) -> dict[str, Any]:
     def number(value: float, signed: bool = False) -> str:
-        scaled, digits = (100 * value, 1) if figure.percent else (value, 3)
+        scaled, digits = (100 * value, 1) if metric.percent else (value, 3)
         return signed_text(scaled, digits) if signed else f"{scaled:.{digits}f}"
 
     def interval(one: Interval | None, signed: bool = False) -> dict[str, str] | None:
@@ -60,18 +60,18 @@ def _figure_row(figure: Figure) -> dict[str, Any]:
         return {name: number(getattr(one, name), signed) for name in ("mean", "low", "high")}
 
     return {
-        "name": figure.name,
-        "unit": "%" if figure.percent else "",
-        "values": [interval(one) for one in figure.values],
-        "differences": [interval(one, signed=True) for one in figure.differences],
-        "verdicts": list(figure.verdicts),
-        "less": not figure.more_is_better,
-        "infinite": list(figure.infinite),
+        "name": metric.name,
+        "unit": "%" if metric.percent else "",
+        "values": [interval(one) for one in metric.values],
+        "differences": [interval(one, signed=True) for one in metric.differences],
+        "verdicts": list(metric.verdicts),
+        "less": not metric.more_is_better,
+        "infinite": list(metric.infinite),
     }
 
 
-def _plain_figures(run: RunResults) -> dict[str, str]:
-    """Figures without an interval, of all photos that the run was evaluated on."""
+def _plain_metrics(run: RunResults) -> dict[str, str]:
+    """Metrics without an interval, of all photos that the run was evaluated on."""
     result = run.result
     shares = {
         "mean over classes": result.mean_per_class,

@@ -96,12 +96,12 @@ def _is_sure(run: RunResults) -> NDArray[np.bool_]:
 
 
 def _how_good(runs: Sequence[RunResults], baseline: int, other: int, known: NDArray[np.bool_]) -> str:
-    figures = {figure.name: figure for figure in compare(runs, baseline)}
-    top = figures["top 1"]
+    metrics = {metric.name: metric for metric in compare(runs, baseline)}
+    top = metrics["top 1"]
     value, split = top.values[other], runs[other].result.split
     photos = f"the {counted(int(known.sum()), 'photo')}" + (f" of {apart(split)}" if split else "")
     kind = telling_kind(runs[other])
-    about = None if kind is None else figures[kind].values[other]
+    about = None if kind is None else metrics[kind].values[other]
     told = "" if about is None else f"“{apart(kind or '')}” for {percent_with_range(about)}"
     if value is None:
         opening = (

@@ -1,6 +1,6 @@
 """The training loop, on one screen.
 
-Each step takes one batch; at the end of an epoch the network is validated, a row of figures is written, and all is
+Each step takes one batch; at the end of an epoch the network is validated, a row of metrics is written, and all is
 saved. It can be stopped at any step and goes on from there as if nothing had happened, to the last bit.
 """
 
@@ -117,7 +117,7 @@ class _Training:
         return self.progress.step == (self.progress.epochs + 1) * self.per_epoch
 
     def _end_epoch(self, request: StopRequest) -> bool:
-        """Validate, write a row of figures, save; returns whether to stop."""
+        """Validate, write a row of metrics, save; returns whether to stop."""
         run, progress = self.run, self.progress
         if not progress.loss_count:
             raise DataError(
@@ -136,20 +136,20 @@ class _Training:
         return run.ranks.any(request.asked)
 
     def _add_row(self, judged: Judgement) -> None:
-        """End an epoch with its figures."""
+        """End an epoch with its metrics."""
         run, progress = self.run, self.progress
-        for name, value in judged.figures.items():
+        for name, value in judged.metrics.items():
             if not math.isfinite(value):
-                raise non_finite(progress.step, f"the validation figure {name}", judged.layer, judged.photos)
+                raise non_finite(progress.step, f"the validation metric {name}", judged.layer, judged.photos)
         progress.epochs += 1
         rate = set_rates(self.optimizer, rate_factor(self.recipe, progress.step - 1, self.per_epoch))
         row = {"epoch": progress.epochs, "step": progress.step, "train_loss": progress.loss_sum / progress.loss_count}
-        figures = {f"val_{name}": value for name, value in judged.figures.items()}
-        row.update(rate=rate, **figures, seconds=progress.seconds)
+        metrics = {f"val_{name}": value for name, value in judged.metrics.items()}
+        row.update(rate=rate, **metrics, seconds=progress.seconds)
         progress.loss_sum, progress.loss_count = 0.0, 0
-        best = is_better(judged.figures, progress.best_figures, run.settings.best_by)
+        best = is_better(judged.metrics, progress.best_figures, run.settings.best_by)
         if best:
-            progress.best_epoch, progress.best_figures = progress.epochs, dict(judged.figures)
+            progress.best_epoch, progress.best_figures = progress.epochs, dict(judged.metrics)
         if self.log is not None:
             self.log.epoch(row)
             run.watcher.epoch(row)

@@ -114,7 +114,7 @@ class TrainSettings:
     fixed_statistics: bool | None = _setting(None, "keep the batch statistics of the pretrained network")
     auxiliary: bool = _setting(True, "train GoogLeNet's auxiliary branches too; without them, they need no weights")
     best_by: Literal["top1", "nll"] = _setting(
-        "top1", "which validation figure says which epoch is best; the other decides between equals"
+        "top1", "which validation metric says which epoch is best; the other decides between equals"
     )
 
     # How to run. None of these changes what is learnt, up to rounding.

@@ -14,7 +14,7 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 
-Figures = Mapping[str, float]
+Metrics = Mapping[str, float]
 
 
 class Watcher(Protocol):
@@ -23,8 +23,8 @@ class Watcher(Protocol):
     def step(self, done: int, total: int, loss: float, rate: float) -> None:
         """A step was taken."""
 
-    def epoch(self, row: Figures) -> None:
-        """An epoch ended with these figures."""
+    def epoch(self, row: Metrics) -> None:
+        """An epoch ended with these metrics."""
 
     def note(self, text: str) -> None:
         """Something worth a line happened."""
@@ -35,13 +35,13 @@ class Judgement:
     """How good a network is on validation photos, over all processes.
 
     Attributes:
-        figures: by name, with that of `best_by`.
+        metrics: by name, with that of `best_by`.
         bad: the photos that could not be read.
-        layer: where figures are NaN or infinite, the first layer that is so.
+        layer: where metrics are NaN or infinite, the first layer that is so.
         photos: and the files that it happened with.
     """
 
-    figures: Figures
+    metrics: Metrics
     bad: tuple[ImageFileError, ...] = ()
     layer: str | None = None
     photos: tuple[str, ...] = ()
@@ -84,14 +84,14 @@ class Run:
     watcher: Watcher
 
 
-def is_better(figures: Figures, before: Figures, best_by: Literal["top1", "nll"]) -> bool:
-    """Whether an epoch is better than the best one before; the other figure decides between equals.
+def is_better(metrics: Metrics, before: Metrics, best_by: Literal["top1", "nll"]) -> bool:
+    """Whether an epoch is better than the best one before; the other metric decides between equals.
 
     Small validation sets give the same accuracy again and again, so the first epoch to reach it should not win.
     """
     if best_by not in before:
         return True
-    if best_by not in figures:
+    if best_by not in metrics:
         return False
-    one, two = ((each["top1"], -each["nll"]) for each in (figures, before))
+    one, two = ((each["top1"], -each["nll"]) for each in (metrics, before))
     return one > two if best_by == "top1" else one[::-1] > two[::-1]

@@ -1,7 +1,7 @@
 """From nothing to a result: a menu is drawn, two heads learn it, and both are judged on photos that they never saw.
 
-The photos are drawn, so the figures say how the method behaves on this menu, not how much it helps on real photos. All
-figures are computed in the run. Nothing is needed from elsewhere; the cost is that of the network on some 1,300 photos.
+The photos are drawn, so the metrics say how the method behaves on this menu, not how much it helps on real photos. All
+metrics are computed in the run. Nothing is needed from elsewhere; the cost is that of the network on some 1,300 photos.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Comparison:
 
     Attributes:
         split: its name.
-        results: the figures of each head.
+        results: the metrics of each head.
         gain: how much more often the bipartite head is right than softmax, over the same photos.
         fixed: photos that only the bipartite head has right.
         broken: photos that only softmax has right.

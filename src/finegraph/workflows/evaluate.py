@@ -62,10 +62,10 @@ class RunEvaluation:
 
     Attributes:
         folder: the folder of the evaluation.
-        result: the figures.
+        result: the metrics.
         calibration: what was fitted, where something was.
         saved: whether the model was saved with it.
-        trained_on: how many of the photos the model was trained on; the figures are that much better than they should.
+        trained_on: how many of the photos the model was trained on; the metrics are that much better than they should.
         held_out: whether these are the photos that training held out, where the source has no split of them.
         gone: how many of those are not there any more.
         fitted_before: what the model's temperature and threshold were fitted on before, as the model says; None where

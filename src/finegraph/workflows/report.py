@@ -1,4 +1,4 @@
-"""Writing the report of runs and studies: one HTML file, and figures for print.
+"""Writing the report of runs and studies: one HTML file, and plots for print.
 
 A plain function from names to a dataclass; nothing is printed here. It reads result files alone. The same files give
 the same bytes. Cost: seconds for some thousand photos.
@@ -7,6 +7,7 @@ the same bytes. Cost: seconds for some thousand photos.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,8 @@ class Report:
         studies: the studies in it, by name.
         photos: how many photos it shows.
         summary: the sentences that it opens with; none of studies alone.
-        figures: the files of figures.
-        notes: what is odd about the figures, such as characters that no font has.
+        plots: the files of plots.
+        notes: what is odd about the plots, such as characters that no font has.
     """
 
     path: str
@@ -42,7 +43,7 @@ class Report:
     runs: tuple[str, ...]
     studies: tuple[str, ...]
     photos: int
-    figures: tuple[str, ...]
+    plots: tuple[str, ...]
     summary: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -52,8 +53,9 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     evaluation: str | None = None,
-    figures: str | os.PathLike[str] | None = None,
+    plots: str | os.PathLike[str] | None = None,
     title: str | None = None,
+    figures: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Write the report of runs, studies or both.
 
@@ -61,13 +63,17 @@ def write_report(
         runs: run folders, model folders with evaluations, or study folders. Two or more runs are compared.
         out: the file, which is replaced where it exists; by default `report.html` in the first folder.
         evaluation: the evaluation of each run to show; by default `test`.
-        figures: a folder to write figures to, each as SVG and PNG.
+        plots: a folder to write plots to, each as SVG and PNG.
         title: what stands above the page.
+        figures: the former name of `plots`.
 
     Raises:
         RunFolderError: a folder is no run or study, has no evaluation, or a file cannot be written.
         InputError: the runs cannot be compared.
     """
+    if figures is not None:
+        warnings.warn("figures is called plots now", DeprecationWarning, stacklevel=2)
+        plots = figures if plots is None else plots
     if not runs:
         raise InputError("expected at least one run or study to report on")
     if len({Path(each).absolute() for each in runs}) < len(runs):
@@ -78,7 +84,7 @@ def write_report(
     together = compared(found) if found else None
     page = report_page(found, studies, title).encode("utf-8", "backslashreplace")
     path = Path(runs[0]) / DEFAULT_NAME if out is None else Path(out)
-    drawn, notes = _figures(found, studies, Path(figures)) if figures is not None else ([], [])
+    drawn, notes = _plots(found, studies, Path(plots)) if plots is not None else ([], [])
     try:
         make_folder(path.absolute().parent)
         write_over(path, page)
@@ -91,7 +97,7 @@ def write_report(
         studies=tuple(study.name for study in studies),
         photos=len(together.runs[0].photos) if together else 0,
         summary=() if together is None else _sentences(together),
-        figures=tuple(drawn),
+        plots=tuple(drawn),
         notes=tuple(notes),
     )
 
@@ -112,13 +118,13 @@ def _names(folders: Sequence[Path]) -> list[str]:
     ]
 
 
-def _figures(runs: Sequence[RunResults], studies: Sequence[StudyResults], folder: Path) -> tuple[list[str], list[str]]:
-    """Write the figures; their names, and notes."""
-    from finegraph.reports.plots.report_plots import draw_figures
+def _plots(runs: Sequence[RunResults], studies: Sequence[StudyResults], folder: Path) -> tuple[list[str], list[str]]:
+    """Write the plots; their names, and notes."""
+    from finegraph.reports.plots.report_plots import draw_plots
 
     try:
         make_folder(folder)
-        drawn = draw_figures(compared(runs) if runs else None, studies, folder)
+        drawn = draw_plots(compared(runs) if runs else None, studies, folder)
         return [str(folder / name) for name in drawn.names], drawn.notes
     except OSError as error:
-        raise RunFolderError(f"{folder}: the figures cannot be written: {reason_of(error)}") from error
+        raise RunFolderError(f"{folder}: the plots cannot be written: {reason_of(error)}") from error

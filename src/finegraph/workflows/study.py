@@ -1,4 +1,4 @@
-"""Running a study: the photos, then cell after cell, then summary, tables and figures.
+"""Running a study: the photos, then cell after cell, then summary, tables and plots.
 
     plan -> features, once -> for each cell that is not done: draw, fit, measure, keep -> summary
 
@@ -57,7 +57,7 @@ class StudyOutcome:
         total: how many there are.
         summary: means, intervals and differences; None where it is not finished.
         about: what was compared on what.
-        figures: the files of the figures.
+        plots: the files of the plots.
     """
 
     folder: Path
@@ -66,7 +66,7 @@ class StudyOutcome:
     total: int
     summary: Summary | None
     about: dict[str, Any]
-    figures: tuple[str, ...] = ()
+    plots: tuple[str, ...] = ()
 
 
 def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) -> StudyOutcome:
@@ -128,8 +128,8 @@ def _finish(
     frequency = by_frequency(results, data)
     folder.write_table("frequency.csv", FREQUENCY_COLUMNS, frequency)
     write_text(str(folder.path / "tables.md"), tables_text(study, about, summary, frequency))
-    folder.figures.mkdir(exist_ok=True)
-    figures = draw_study(summary.rows, folder.figures, title=study.title or study.data, note=note)
+    folder.plots.mkdir(exist_ok=True)
+    plots = draw_study(summary.rows, folder.plots, title=study.title or study.data, note=note)
     write_report([folder.path])
     return StudyOutcome(
         folder=folder.path,
@@ -138,7 +138,7 @@ def _finish(
         total=len(results),
         summary=summary,
         about=about,
-        figures=tuple(figures),
+        plots=tuple(plots),
     )
 
 

@@ -75,7 +75,7 @@ class TrainResult:
         validated_on: the split to validate on, or `val` for photos that were held out; None where there are none.
         held_out: how many photos were held out of those to train on, where there is no split to validate on.
         to_evaluate: a split to evaluate on, `test` or else what was validated on; None where there is none.
-        figures: on the validation photos, before calibration; empty where there are none.
+        metrics: on the validation photos, before calibration; empty where there are none.
         calibration: what was fitted on the validation photos and is saved with the model; None where nothing was.
         calibration_fault: why nothing could be fitted, where there are validation photos.
         strengths: what the head was fitted with, where the head alone was tuned.
@@ -92,7 +92,7 @@ class TrainResult:
     validated_on: str | None
     held_out: int
     to_evaluate: str | None
-    figures: dict[str, float]
+    metrics: dict[str, float]
     calibration: CalibrationFit | None
     calibration_fault: str | None
     strengths: dict[str, Any] | None
@@ -203,7 +203,7 @@ def _train(
     """Train, calibrate, and save the model; returns the rest of the result, the model where it is new, and features."""
     views = make_views(settings, network)
     model, known = None, None
-    result: dict[str, Any] = {"model": None, "finished": True, "figures": {}, "strengths": None, "bad": []}
+    result: dict[str, Any] = {"model": None, "finished": True, "metrics": {}, "strengths": None, "bad": []}
     bad: dict[str, str] = {}
     if settings.tune == "head":
         tuned = tune_head(network, data, views, settings, ranks, _stages(watcher, ranks))
@@ -212,7 +212,7 @@ def _train(
                 watcher.note(note)
             if not tuned.converged:
                 watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
-            result.update(figures=tuned.figures, strengths=tuned.strengths, bad=[str(error) for error in tuned.bad])
+            result.update(metrics=tuned.metrics, strengths=tuned.strengths, bad=[str(error) for error in tuned.bad])
             bad = {error.path: error.reason for error in tuned.bad}
             known = tuned.known
     else:
@@ -220,7 +220,7 @@ def _train(
         trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
         result["finished"] = trained is not None
         if trained is not None:
-            result.update(figures=trained.figures, bad=list(trained.bad))
+            result.update(metrics=trained.metrics, bad=list(trained.bad))
             bad = dict.fromkeys(trained.bad, "it could not be read")
     result["model"] = str(folder.model) if result["finished"] else None
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
@@ -334,7 +334,7 @@ def _about(
         "photos": len(data.train),
         PHOTOS_DIGEST: photos_digest(data.train),
         "settings": settings.to_dict(),
-        "figures": {f"val_{name}": value for name, value in result["figures"].items()},
+        "metrics": {f"val_{name}": value for name, value in result["metrics"].items()},
         "strengths": result["strengths"] or {},
         **({BAD_TRAINING: unread} if unread else {}),
     }

@@ -17,8 +17,8 @@ from finegraph.graph import LabelGraph
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.nn.network import Network, NetworkDesign
 
-FIGURES = ("metrics", "figures")
-"""The entries of the facts with measured figures."""
+METRICS = ("metrics", "figures")
+"""The entries of the facts with metrics; `figures` is the former name."""
 SETTINGS = "settings"
 """The entry of the facts with the settings of the training, which stand at the end of the card."""
 _MAX_FINE = 40
@@ -58,7 +58,7 @@ def model_card(
         f"## What it recognises\n\n{_recognises(graph)}",
         f"## How to use it\n\n{_usage(graph)}",
         f"## How it was trained\n\n{_training(network.design, views, about)}",
-        f"## Measured figures\n\n{_figures(about)}",
+        f"## Metrics\n\n{_metrics(about)}",
         f"## How sure it is\n\n{_sureness(temperature, unknown)}",
         "## Limits\n\n" + _LIMITS.format(unknown=_NO_RULE if unknown is None else _RULE),
     ]
@@ -122,19 +122,19 @@ def _training(design: NetworkDesign, views: ViewSettings, about: Mapping[str, An
         "head": heads.get(design.head, design.head),
         "photos": f"{views.resize} pixels, {shape}; the network sees {views.size} x {views.size}"
         + ("; cut to the box first" if views.box else ""),
-        **{name: value for name, value in about.items() if name not in (*FIGURES, SETTINGS)},
+        **{name: value for name, value in about.items() if name not in (*METRICS, SETTINGS)},
     }
     return _table(facts)
 
 
-def _figures(about: Mapping[str, Any]) -> str:
-    figures = {name: about[name] for name in FIGURES if about.get(name)}
-    if not figures:
+def _metrics(about: Mapping[str, Any]) -> str:
+    metrics = {name: about[name] for name in METRICS if about.get(name)}
+    if not metrics:
         return (
             "None were saved with this model. Measure it on photos that it was not trained on: "
             "`finegraph evaluate FOLDER --data PHOTOS`."
         )
-    parts = [value if isinstance(value, Mapping) else {name: value} for name, value in figures.items()]
+    parts = [value if isinstance(value, Mapping) else {name: value} for name, value in metrics.items()]
     return _table({name: value for part in parts for name, value in part.items()})
 
 

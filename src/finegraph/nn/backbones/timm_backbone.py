@@ -1,7 +1,7 @@
 """Any network of timm, where timm imports.
 
 timm needs torchvision, which must be built for the installed torch; so both are optional, and imported only when a
-name like `timm:resnet18` asks for them. Features, preprocessing and the name of the last layer are timm's own figures.
+name like `timm:resnet18` asks for them. Features, preprocessing and the name of the last layer are timm's own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from finegraph.reports.page.page_pictures import page_pictures, training_picture
 from finegraph.reports.run_results import RunResults
 
 MAX_KINDS = 400
-"""Answers of more kinds than this are left out of the page; the figures of all kinds are in its tables."""
+"""Answers of more kinds than this are left out of the page; the metrics of all kinds are in its tables."""
 MAX_PARTS = 6
 """How many parts of an explanation are kept; the rest is one part more."""
 _SHOWN = 0.005

@@ -52,7 +52,7 @@ class _Sheet:
         self.figure.text(left / self.width, 1.0 - top / self.height, text, va="top", **options)
 
 
-def example_figure(found: Compared) -> Any:
+def example_plot(found: Compared) -> Any:
     """Two photos of each sort; None where there are none."""
     base, other = found.runs[found.baseline], found.runs[found.other]
     shown = [other] if base is other else [base, other]

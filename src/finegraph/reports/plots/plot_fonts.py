@@ -1,4 +1,4 @@
-"""Fonts for the names in figures, whatever they are written in.
+"""Fonts for the names in plots, whatever they are written in.
 
 Figures are drawn with one font that every installation has. It knows Latin, Greek, Cyrillic, Hebrew and Arabic letters,
 but no Chinese, Japanese or Korean ones. Where names need more, the fonts of the system are looked through, those that
@@ -50,7 +50,7 @@ class Fonts:
         shown = ", ".join(f"{letter} (U+{ord(letter):04X})" for letter in self.missing[:3])
         count = f"{len(self.missing):,} characters" if len(self.missing) > 1 else "a character"
         return (
-            f"the figures have boxes in place of {count} that no installed font has: {shown}"
+            f"the plots have boxes in place of {count} that no installed font has: {shown}"
             f"{' and so on' if len(self.missing) > 3 else ''}; install {_advice(self.missing)} and draw them again. "
             "The page shows them in any browser that has such a font"
         )

@@ -1,4 +1,4 @@
-"""How the static figures look, and how they are written.
+"""How the static plots look, and how they are written.
 
 Runs differ in colour (a palette that colour-blind people can tell apart), in marker, in line and in hatching, so that
 they can be told apart in grey too. Names are text: nothing in them is a formula.
@@ -65,7 +65,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **o
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def save_figure(figure: Any, folder: Path, name: str, dpi: int = DPI) -> list[str]:
+def save_plot(figure: Any, folder: Path, name: str, dpi: int = DPI) -> list[str]:
     """Write a figure in both forms, without dates; the names of the files."""
     names = []
     for form, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):

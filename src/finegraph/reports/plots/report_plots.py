@@ -1,4 +1,4 @@
-"""The static figures of a report, for print: each as SVG and PNG, from the same numbers as the page.
+"""The static plots of a report, for print: each as SVG and PNG, from the same numbers as the page.
 
     training          photos per label
     examples          the paper's panels: photos, coarse labels, answers of each run, similar training photos
@@ -8,7 +8,7 @@
     sure              wrong answers against photos with an answer
 
 Colours are of a palette that colour-blind people can tell apart; lightness, markers and lines differ too, so that the
-figures can be read in grey. The same results give the same bytes. Cost: a second or two.
+plots can be read in grey. The same results give the same bytes. Cost: a second or two.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from finegraph.reports.comparison import compare, widest_graph
 from finegraph.reports.curves import fine_curve, sure_curve
 from finegraph.reports.orders import order_by_coarse, order_by_confusion
 from finegraph.reports.plots import plot_style as figure_style
-from finegraph.reports.plots.example_plot import example_figure
+from finegraph.reports.plots.example_plot import example_plot
 from finegraph.reports.plots.plot_fonts import fonts_for, without_glyph_warnings
-from finegraph.reports.plots.plot_style import BAR, STYLE, look_of, new_figure, run_name, save_figure, short, wrapped
+from finegraph.reports.plots.plot_style import BAR, STYLE, look_of, new_figure, run_name, save_plot, short, wrapped
 from finegraph.reports.plots.study_plots import draw_study
 from finegraph.reports.report_page import Compared
 from finegraph.reports.run_results import RunResults
@@ -47,8 +47,8 @@ class Drawn(NamedTuple):
     notes: list[str]
 
 
-def draw_figures(found: Compared | None, studies: Sequence[StudyResults], folder: Path) -> Drawn:
-    """Draw all figures into a folder, which exists; files of the same names are replaced."""
+def draw_plots(found: Compared | None, studies: Sequence[StudyResults], folder: Path) -> Drawn:
+    """Draw all plots into a folder, which exists; files of the same names are replaced."""
     from matplotlib import rc_context
 
     names: list[str] = []
@@ -58,17 +58,17 @@ def draw_figures(found: Compared | None, studies: Sequence[StudyResults], folder
         notes += [] if fonts.note is None else [fonts.note]
         shown = found.runs[found.other]
         with rc_context({**STYLE, "font.family": list(fonts.families)}), without_glyph_warnings():
-            figures = {
+            plots = {
                 "training": _training(shown),
-                "examples": example_figure(found),
+                "examples": example_plot(found),
                 "accuracy": _accuracy(found),
                 "confusion": _confusion(shown),
                 "calibration": _calibration(found.runs),
                 "sure": _sure(found.runs),
             }
-            for name, figure in figures.items():
+            for name, figure in plots.items():
                 if figure is not None:
-                    names += save_figure(figure, folder, name, figure_style.DPI)
+                    names += save_plot(figure, folder, name, figure_style.DPI)
     for number, study in enumerate(studies):
         own = folder if not number else folder / f"study-{number + 1}"
         own.mkdir(exist_ok=True)
@@ -89,7 +89,7 @@ def _texts(found: Compared) -> Iterator[str]:
 
 
 def _study_row(text: dict[str, str], numbers: dict[str, float | None]) -> dict[str, Any]:
-    """A row as the figures of studies take it."""
+    """A row as the plots of studies take it."""
     return {**text, **numbers, "views": int(text["views"] or 1), "box": text["box"] == "yes"}
 
 
@@ -137,12 +137,12 @@ def _training(run: RunResults) -> Any:
 
 def _accuracy(found: Compared) -> Any:
     """Top 1, top 5 and the first kinds with intervals, a bar per run."""
-    figures = [one for one in compare(found.runs, found.baseline) if one.percent and one.more_is_better][:8]
+    metrics = [one for one in compare(found.runs, found.baseline) if one.percent and one.more_is_better][:8]
     figure, axes = new_figure(6.4, 2.3)
     axis = axes[0, 0]
     width = 0.8 / len(found.runs)
     for number, run in enumerate(found.runs):
-        for place, one in enumerate(figures):
+        for place, one in enumerate(metrics):
             value = one.values[number]
             if value is not None:
                 axis.bar(
@@ -157,7 +157,7 @@ def _accuracy(found: Compared) -> Any:
                     error_kw={"elinewidth": 0.8, "capsize": 2},
                     label=run_name(run, 110) if not place else None,
                 )
-    _label_ticks(axis, [one.name for one in figures], 96)
+    _label_ticks(axis, [one.name for one in metrics], 96)
     axis.set_ylabel("right, %")
     axis.set_ylim(0, 102)
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=4)

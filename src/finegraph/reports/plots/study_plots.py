@@ -1,4 +1,4 @@
-"""The figures of a study, from the rows of its summary: SVG for pages, PNG for everything else.
+"""The plots of a study, from the rows of its summary: SVG for pages, PNG for everything else.
 
     accuracy-SPLIT      top-1 against the amount of photos, a column per set of kinds, with intervals; below, the paired
                         differences to softmax, whose intervals are much smaller
@@ -6,7 +6,7 @@
     time                what a fit, and a step of 128 photos, takes at the largest amount: the last layer and the loss
 
 Heads differ in colour (a palette that colour-blind people can tell apart), in marker, in line and in lightness, so the
-figures can be read in grey. Where a split was measured in several ways (ten views, box) each has a figure of its own.
+plots can be read in grey. Where a split was measured in several ways (ten views, box) each has a plot of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _STYLE: Any = {
 def draw_study(
     rows: Sequence[Row], folder: Path, *, title: str = "", note: Callable[[str], None] | None = None
 ) -> list[str]:
-    """Draw the figures of a study.
+    """Draw the plots of a study.
 
     Args:
         rows: of its summary, by column.
@@ -297,7 +297,7 @@ def _place_words(split: str, views: int, box: bool) -> str:
 
 
 def _save(figure: Any, folder: Path, name: str) -> list[str]:
-    """Write a figure as SVG and PNG; the same figure gives the same bytes of SVG."""
+    """Write a plot as SVG and PNG; the same plot gives the same bytes of SVG."""
     figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     figure.set_layout_engine("none")  # all has found its place, and finding it again takes as long as drawing
     figure.savefig(folder / f"{name}.png", dpi=300)

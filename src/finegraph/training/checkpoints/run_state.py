@@ -34,7 +34,7 @@ class Progress:
         loss_count: how many samples that are.
         seconds: how long training took so far.
         best_epoch: the best epoch so far; None before the first.
-        best_figures: its validation figures.
+        best_figures: its validation metrics.
         bad_files: photos that could not be read and were reported.
         processes: how many trained.
     """

@@ -65,7 +65,7 @@ class MetricLog:
         epoch: int,
         loss: float,
         rates: float | Mapping[str, float],
-        figures: Mapping[str, float | None] | None = None,
+        metrics: Mapping[str, float | None] | None = None,
     ) -> None:
         """Write down a step.
 
@@ -74,34 +74,34 @@ class MetricLog:
             epoch: the epoch it belongs to.
             loss: its loss.
             rates: the learning rate, or the rates by group.
-            figures: anything else by name.
+            metrics: anything else by name.
         """
-        more = {name: _number(figure) for name, figure in (figures or {}).items()}
+        more = {name: _number(metric) for name, metric in (metrics or {}).items()}
         by_group = rates if isinstance(rates, Mapping) else {"all": rates}
         written = {name: _number(rate) for name, rate in by_group.items()}
         self._event("step", step, epoch, {"loss": _number(loss), "rates": written, **more})
         if self._board is not None:
             drawn = {f"rate/{name}": rate for name, rate in by_group.items()}
-            self._board.draw(step, {"loss": loss, **drawn, **(figures or {})})
+            self._board.draw(step, {"loss": loss, **drawn, **(metrics or {})})
 
     def epoch(self, row: Mapping[str, float | None]) -> None:
         """Write down an epoch: a row of `metrics.csv` and a line of the log.
 
         Args:
-            row: `epoch`, `step` (the last one of the epoch) and figures by column; the first row says which columns
+            row: `epoch`, `step` (the last one of the epoch) and metrics by column; the first row says which columns
                 there are, and in later ones those that are missing or None stay empty.
 
         Raises:
-            InputError: `epoch` or `step` is missing or does not follow the row before, or a figure has no column.
+            InputError: `epoch` or `step` is missing or does not follow the row before, or a metric has no column.
         """
         epoch, step = _count(row, "epoch"), _count(row, "step")
-        figures = {name: figure for name, figure in row.items() if name not in ("epoch", "step")}
-        written = {name: _number(figure) for name, figure in figures.items()}
+        metrics = {name: metric for name, metric in row.items() if name not in ("epoch", "step")}
+        written = {name: _number(metric) for name, metric in metrics.items()}
         now = self._now()
         self._table.add(epoch, step, now, written)
         self._event("epoch", step, epoch, written, now)
         if self._board is not None:
-            self._board.draw(step, {f"epoch/{name}": figure for name, figure in figures.items()})
+            self._board.draw(step, {f"epoch/{name}": metric for name, metric in metrics.items()})
 
     def note(self, text: str, *, step: int, epoch: int | None = None) -> None:
         """Write down anything worth knowing later.
@@ -163,7 +163,7 @@ class MetricLog:
         own = {"time": now or self._now(), "event": event, "step": step, "epoch": epoch}
         clash = sorted(own.keys() & more.keys())
         if clash:
-            raise InputError(f"expected names of figures other than {', '.join(own)}, got {', '.join(clash)}")
+            raise InputError(f"expected names of metrics other than {', '.join(own)}, got {', '.join(clash)}")
         self._log.add(json.dumps({**own, **more}, ensure_ascii=False, allow_nan=False))
 
 
@@ -183,14 +183,14 @@ class _Board:
         self._folder = run.tensorboard
         self._writer: Any = None
 
-    def draw(self, step: int, figures: Mapping[str, float | None]) -> None:
-        """Add figures to the curves of the same names."""
+    def draw(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Add metrics to the curves of the same names."""
         if self._writer is None:
             # Its readers forget what an interrupted run wrote from this step on.
             self._writer = self._make(str(self._folder), purge_step=self.purge_step)
-        for name, figure in figures.items():
-            if figure is not None:
-                self._writer.add_scalar(name, float(figure), step)
+        for name, metric in metrics.items():
+            if metric is not None:
+                self._writer.add_scalar(name, float(metric), step)
 
     def flush(self) -> None:
         """Write out what waits in memory."""
@@ -204,11 +204,11 @@ class _Board:
             self._writer = None
 
 
-def _number(figure: float | None) -> float | int | str | None:
-    """A figure as it is written; JSON has no NaN and no infinities, so these are text."""
-    if figure is None or (isinstance(figure, int) and not isinstance(figure, bool)):
-        return figure
-    number = float(figure)
+def _number(metric: float | None) -> float | int | str | None:
+    """A metric as it is written; JSON has no NaN and no infinities, so these are text."""
+    if metric is None or (isinstance(metric, int) and not isinstance(metric, bool)):
+        return metric
+    number = float(metric)
     return number if math.isfinite(number) else str(number)
 
 

@@ -1,7 +1,7 @@
 """`metrics.csv`: one row per epoch, in columns that stay the same for the whole run.
 
-`epoch`, `step` and `time` come first, then the figures of the first row in their order. Later rows have the same
-figures; one that was not computed is an empty cell. Numbers are written so that they read back to the last bit.
+`epoch`, `step` and `time` come first, then the metrics of the first row in their order. Later rows have the same
+metrics; one that was not computed is an empty cell. Numbers are written so that they read back to the last bit.
 Nothing here needs torch.
 """
 
@@ -37,31 +37,31 @@ class MetricTable:
         self._last_step = max((int(row[1]) for row in rows), default=0)
         self._lines = LineFile(path)
 
-    def add(self, epoch: int, step: int, time: str, figures: Mapping[str, float | int | str | None]) -> None:
+    def add(self, epoch: int, step: int, time: str, metrics: Mapping[str, float | int | str | None]) -> None:
         """Add the row of an epoch.
 
         Args:
             epoch: the epoch.
             step: its last step, after that of the row before.
             time: when it ended.
-            figures: by column.
+            metrics: by column.
 
         Raises:
-            InputError: a figure has no column, or the step is not after that of the row before.
+            InputError: a metric has no column, or the step is not after that of the row before.
             RunFolderError: the row cannot be written.
         """
         if step <= self._last_step:
             raise InputError(f"expected a step after {self._last_step}, that of the last row, got {step}; rewind first")
         if not self._header:
-            header = _header(figures)
+            header = _header(metrics)
             self._lines.add(_csv_line(header))
             self._header = header
-        by_column = {defused(name): figure for name, figure in figures.items()}
+        by_column = {defused(name): metric for name, metric in metrics.items()}
         columns = self._header[len(OWN_COLUMNS) :]
         for name in by_column:
             if name not in columns:
                 raise unknown_name("column", name, columns, f"of {self.path.name}, whose columns never change")
-        cells = ["" if (figure := by_column.get(name)) is None else str(figure) for name in columns]
+        cells = ["" if (metric := by_column.get(name)) is None else str(metric) for name in columns]
         self._lines.add(_csv_line([str(epoch), str(step), time, *cells]))
         self._last_step = step
 
@@ -100,13 +100,13 @@ def _parsed(cell: str, path: Path) -> float:
         raise RunFolderError(f"{path}: expected a number, got {cell!r}; restore the file") from None
 
 
-def _header(figures: Mapping[str, object]) -> list[str]:
+def _header(metrics: Mapping[str, object]) -> list[str]:
     """The first line; labels of users may be in it, so no cell may look like a formula."""
-    header = [*OWN_COLUMNS, *(defused(name) for name in figures)]
+    header = [*OWN_COLUMNS, *(defused(name) for name in metrics)]
     bad = [name for name in header[len(OWN_COLUMNS) :] if header.count(name) > 1 or len(name.splitlines()) != 1]
     if bad:
         raise InputError(
-            f"expected names of figures that differ from each other and from {', '.join(OWN_COLUMNS)}, "
+            f"expected names of metrics that differ from each other and from {', '.join(OWN_COLUMNS)}, "
             f"each one line of text, got {bad[0]!r}"
         )
     return header

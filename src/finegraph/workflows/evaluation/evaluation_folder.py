@@ -1,6 +1,6 @@
 """The folder of one evaluation in a run.
 
-    RUN/evaluations/NAME/result.json        the figures; docs/evaluation.md has every name
+    RUN/evaluations/NAME/result.json        the metrics; docs/evaluation.md has every name
                          samples.csv        what was answered to each photo
                          calibration.json   what was fitted, where something was
                          graph.json, details.json, *.safetensors   what a report needs; see report_details.py

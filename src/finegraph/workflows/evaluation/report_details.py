@@ -58,7 +58,7 @@ PHOTOS_DIGEST = "photos_digest"
 
 @dataclass(frozen=True, kw_only=True)
 class FoundDetails:
-    """All that is written beside the figures: JSON values, arrays, and sets of pictures by name."""
+    """All that is written beside the metrics: JSON values, arrays, and sets of pictures by name."""
 
     about: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -80,7 +80,7 @@ def gather_details(
     data: TrainingData | None = None,
     known: TrainingFeatures | None = None,
 ) -> FoundDetails:
-    """Everything that a report needs beside the figures.
+    """Everything that a report needs beside the metrics.
 
     Args:
         classifier: what was evaluated.
@@ -226,7 +226,7 @@ def _chosen_by(settings: TrainSettings, about: Mapping[str, Any], samples: Sampl
     notes = []
     if what:
         notes.append(
-            f"{which} also chose {what} in training, so the figures may be better than on photos that had no part "
+            f"{which} also chose {what} in training, so the metrics may be better than on photos that had no part "
             "in it."
         )
     if about.get(CALIBRATION, {}).get("split") == (settings.val_split or DEFAULT_VAL):

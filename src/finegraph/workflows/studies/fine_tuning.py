@@ -1,7 +1,7 @@
 """The cells of a study with tune = "all": each trains a whole network, by the code of `finegraph train`.
 
 A cell has a run folder while it is trained, so that a study which is stopped goes on in the middle of a cell. When the
-cell is measured, its checkpoints go: a study keeps figures, not models. Each head has one setting, its recipe, and the
+cell is measured, its checkpoints go: a study keeps metrics, not models. Each head has one setting, its recipe, and the
 epoch that was best on the validation photos.
 """
 

@@ -33,7 +33,7 @@ from finegraph.workflows.studies.photo_sets import Part
 from finegraph.workflows.studies.timing import batch_of, head_loss, softmax_loss, step_milliseconds
 
 _TOLERANCE = 1e-3
-"""As in `finegraph train`: ten times nearer takes twice as long and changes no figure."""
+"""As in `finegraph train`: ten times nearer takes twice as long and changes no metric."""
 _USUAL = 28
 _STRONGEST, _WEAKEST = 0.3, 0.0003
 _WEAKEST_SOFTMAX = 0.0001

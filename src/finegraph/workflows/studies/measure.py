@@ -1,4 +1,4 @@
-"""The figures of a cell: one value per photo first, so that means, intervals and pairs all come from the same numbers.
+"""The metrics of a cell: one value per photo first, so that means, intervals and pairs all come from the same numbers.
 
 top1, top5      1 where the true fine label is the first, or among the first five, else 0
 nll             minus the log probability of the true fine label

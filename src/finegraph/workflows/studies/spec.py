@@ -63,7 +63,7 @@ class Study:
     seeds: tuple[int, ...] = (0,)
     """A draw of photos for each; in TOML a list, or how many."""
     title: str = ""
-    """What stands over tables and figures."""
+    """What stands over tables and plots."""
     tune: str = "head"
     """head: the last layer on stored features; all: the whole network."""
     settings: int = 28

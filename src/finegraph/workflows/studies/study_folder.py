@@ -4,7 +4,7 @@
     data.json        what identifies the photos and the graph
     cells/*.json     one file per cell that is done, with its own checksum: the truth of which the rest is made
     results.csv      one row per cell, split, number of views and metric; results.json has the same and all about it
-    summary.*        means, intervals and differences to softmax; tables.md and figures/ are made of it
+    summary.*        means, intervals and differences to softmax; tables.md and figures/ (plots) are made of it
     runs/            with tune = "all": the training runs of cells
 
 A cell is written in one step, after it is done: a study that is killed has whole cells and nothing else. A file that
@@ -86,8 +86,8 @@ class StudyFolder:
         return self.path / "runs"
 
     @property
-    def figures(self) -> Path:
-        """The figures."""
+    def plots(self) -> Path:
+        """The plots; the folder keeps its first name, `figures`."""
         return self.path / "figures"
 
     def lock(self) -> FolderLock:

@@ -25,11 +25,11 @@ class TunedAll:
     """What training the whole network gave.
 
     Attributes:
-        figures: of the best epoch on the validation photos; empty where there are none.
+        metrics: of the best epoch on the validation photos; empty where there are none.
         bad: the photos that could not be read.
     """
 
-    figures: dict[str, float]
+    metrics: dict[str, float]
     bad: tuple[str, ...]
 
 

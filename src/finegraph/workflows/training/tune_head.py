@@ -34,7 +34,7 @@ from finegraph.workflows.training.validation import Tally
 Stage = Callable[[str], Callable[[int, int], None]]
 """Given the name of a stage, such as "features", who is told how far it is."""
 _TOLERANCE = 1e-3
-"""How near to its minimum a fit ends, as a share; ten times nearer takes twice as long and changes no figure."""
+"""How near to its minimum a fit ends, as a share; ten times nearer takes twice as long and changes no metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class TunedHead:
 
     Attributes:
         strengths: what the head was fitted with, by name.
-        figures: on the validation photos; empty where there are none.
+        metrics: on the validation photos; empty where there are none.
         iterations: how many steps the fit took.
         converged: whether it came to a minimum.
         bad: the photos that could not be read.
@@ -52,7 +52,7 @@ class TunedHead:
     """
 
     strengths: dict[str, Any]
-    figures: dict[str, float]
+    metrics: dict[str, float]
     iterations: int
     converged: bool
     bad: tuple[ImageFileError, ...]
@@ -104,7 +104,7 @@ def tune_head(
         fitted = _fit_by_descent(network, train, val, settings, scales)
     return TunedHead(
         strengths=fitted.strengths,
-        figures={} if val is None else figures_of(network, val),
+        metrics={} if val is None else metrics_of(network, val),
         iterations=fitted.iterations,
         converged=fitted.converged,
         bad=(*train.bad, *(() if val is None else val.bad)),
@@ -202,11 +202,11 @@ def _targets(samples: Samples, fit: FitSettings, graph: LabelGraph) -> tuple[Ten
     return fine, {name: labels for name, labels in kinds.items() if weights[name] > 0}
 
 
-def figures_of(network: Network, features: Features) -> dict[str, float]:
-    """The validation figures of a network whose features are known."""
+def metrics_of(network: Network, features: Features) -> dict[str, float]:
+    """The validation metrics of a network whose features are known."""
     tally = Tally(network.graph.kinds)
     fine, kinds = targets_of(features.samples, network.graph)
     with torch.inference_mode():
         posterior = network.of_features(features.fine, features.coarse)
     tally.add(posterior, fine, kinds)
-    return tally.figures(Ranks())
+    return tally.metrics(Ranks())

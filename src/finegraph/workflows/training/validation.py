@@ -1,4 +1,4 @@
-"""The figures that training watches: few, quick, and exact over several processes.
+"""The metrics that training watches: few, quick, and exact over several processes.
 
 They are sums and counts, so that processes can each look at their share of the photos and add up. Everything else that
 can be measured belongs to evaluation.
@@ -47,7 +47,7 @@ class Tally:
     def _count(self, place: int, values: Tensor) -> None:
         self.numbers[place] += torch.tensor([float(values.double().sum()), float(len(values))], dtype=torch.float64)
 
-    def figures(self, ranks: Ranks) -> dict[str, float]:
+    def metrics(self, ranks: Ranks) -> dict[str, float]:
         """The means over all processes: accuracies as shares, and the negative log-likelihood in nats."""
         ranks.sum([self.numbers])
         return {
@@ -94,4 +94,4 @@ def validate(
     if len(errors) == len(dataset):
         raise DataError(f"none of the {len(dataset):,} validation photos can be read; the first: {errors[0]}")
     layer, photos = next((one for _, one in found if one is not None), (None, []))
-    return Judgement(tally.figures(ranks), errors, layer, tuple(photos))
+    return Judgement(tally.metrics(ranks), errors, layer, tuple(photos))

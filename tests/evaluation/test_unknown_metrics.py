@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from finegraph.errors import InputError
-from finegraph.evaluation.unknown_metrics import area_under_curve, choose_threshold, unknown_figures
+from finegraph.evaluation.unknown_metrics import area_under_curve, choose_threshold, unknown_metrics
 from finegraph.model.answering.unknown import UnknownRule
 
 
@@ -49,9 +49,9 @@ KNOWN = {"log_prob": np.arange(20.0), "entropy": np.zeros(20)}
 FOREIGN = {"log_prob": np.array([5.0, 16.5, 17.5, 30.0]), "entropy": np.ones(4)}
 
 
-class TestFigures:
+class TestMetrics:
     def test_all_of_them(self):
-        found = unknown_figures(UnknownRule("log_prob", 17.0, 0.95), "entropy", 0.5, KNOWN, FOREIGN)
+        found = unknown_metrics(UnknownRule("log_prob", 17.0, 0.95), "entropy", 0.5, KNOWN, FOREIGN)
         assert (found.score, found.threshold, found.kept, found.photos) == ("log_prob", 17.0, 0.95, 4)
         assert found.known_kept == 0.9
         assert (found.detected, found.false_positive_rate) == (0.5, 0.5)
@@ -60,12 +60,12 @@ class TestFigures:
         assert found.auroc_by_score == {"log_prob": found.auroc, "entropy": 1.0}
 
     def test_without_threshold(self):
-        found = unknown_figures(None, "log_prob", 0.95, KNOWN, FOREIGN)
+        found = unknown_metrics(None, "log_prob", 0.95, KNOWN, FOREIGN)
         assert (found.threshold, found.known_kept, found.detected, found.false_positive_rate) == (None,) * 4
         assert (found.kept, found.fpr_at_kept) == (0.95, 0.75)
         assert found.auroc is not None
 
     def test_without_foreign_photos(self):
-        found = unknown_figures(UnknownRule("log_prob", 17.0, 0.95), "log_prob", 0.95, KNOWN, None)
+        found = unknown_metrics(UnknownRule("log_prob", 17.0, 0.95), "log_prob", 0.95, KNOWN, None)
         assert (found.known_kept, found.photos, found.detected, found.auroc) == (0.9, 0, None, None)
         assert (found.fpr_at_kept, found.auroc_by_score) == (None, {})

@@ -1,4 +1,4 @@
-"""The figures of an evaluation by obvious loops over photos; they share no code with the package.
+"""The metrics of an evaluation by obvious loops over photos; they share no code with the package.
 
 Everything is a plain list: probabilities of fine labels and of each kind, true fine labels (None where not known),
 photo labels, and per kind the set of parents of each fine label (empty where unknown).
@@ -23,8 +23,8 @@ def truth_of_kind(photo, kind, parents):
     return parents[kind][photo["fine"]] if photo["fine"] is not None else set()
 
 
-def figures(photos, parents, fine_count):
-    """All figures. A photo has probs, kinds (kind -> probs), fine, seen (kind -> label), sure (kind, label) or None."""
+def metrics(photos, parents, fine_count):
+    """All metrics. A photo has probs, kinds (kind -> probs), fine, seen (kind -> label), sure (kind, label) or None."""
     kinds = list(parents)
     labelled = [photo for photo in photos if photo["fine"] is not None]
     found = {"photos": len(photos), "labelled": len(labelled)}

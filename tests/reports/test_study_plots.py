@@ -1,4 +1,4 @@
-"""The figures of a study: which there are, that they can be told apart, and that the same rows give the same file."""
+"""The plots of a study: which there are, that they can be told apart, and that the same rows give the same file."""
 
 from itertools import combinations
 from xml.etree import ElementTree
@@ -37,7 +37,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("figures")
+    folder = tmp_path_factory.mktemp("plots")
     return folder, draw_study(ROWS, folder, title="A menu")
 
 

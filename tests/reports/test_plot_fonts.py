@@ -34,7 +34,7 @@ def make_font(path, family, letters):
 
 @pytest.fixture
 def install(monkeypatch, tmp_path):
-    """Install fonts for a test; at first there are those alone that come with the figures."""
+    """Install fonts for a test; at first there are those alone that come with the plots."""
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda *_, **__: [])
     own = [entry for entry in font_manager.fontManager.ttflist if "mpl-data" in entry.fname]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
@@ -62,25 +62,25 @@ def test_a_font_that_was_installed_since_is_found(install):
 @pytest.mark.usefixtures("install")
 def test_what_to_install_is_said():
     note = fonts_for(["麻婆豆腐"]).note
-    assert note.startswith("the figures have boxes in place of 4 characters that no installed font has: 婆 (U+5A46), ")
+    assert note.startswith("the plots have boxes in place of 4 characters that no installed font has: 婆 (U+5A46), ")
     assert "install Noto Sans CJK (the package fonts-noto-cjk on Debian and Ubuntu) and draw them again" in note
     assert "a character that no installed font has: ꦲ (U+A9B2); install the Noto fonts of these" in fonts_for("ꦲ").note
     assert "fonts-noto-cjk" in fonts_for("한ꦲ").note
 
 
 @pytest.mark.usefixtures("install")
-def test_figures_with_boxes_say_it_once_and_warn_of_nothing(tmp_path, monkeypatch):
+def test_plots_with_boxes_say_it_once_and_warn_of_nothing(tmp_path, monkeypatch):
     """A raw warning would be an error here."""
     monkeypatch.setattr(figure_style, "DPI", 30)
     graph = LabelGraph.from_table({f"麻婆豆腐 {n}": {"菜 $x$": f"مكان {n % 2}"} for n in range(4)})
-    written = write_report([make_run(tmp_path / "run", graph, 24)], figures=tmp_path / "figures")
+    written = write_report([make_run(tmp_path / "run", graph, 24)], plots=tmp_path / "plots")
     assert len(written.notes) == 1
     assert "5 characters" in written.notes[0]
 
 
-def test_figures_use_the_font_that_has_the_letters(install, tmp_path, monkeypatch):
+def test_plots_use_the_font_that_has_the_letters(install, tmp_path, monkeypatch):
     monkeypatch.setattr(figure_style, "DPI", 30)
     install("Some Sans", "麻婆豆腐")
     graph = LabelGraph.from_table({f"麻婆豆腐 {n}": {"dish": f"d{n % 2}"} for n in range(4)})
-    written = write_report([make_run(tmp_path / "run", graph, 24)], figures=tmp_path / "figures")
+    written = write_report([make_run(tmp_path / "run", graph, 24)], plots=tmp_path / "plots")
     assert written.notes == ()

@@ -1,4 +1,4 @@
-"""From what is known of each photo to the figures of an evaluation. Linear in photos x kinds, and a sort per kind."""
+"""From what is known of each photo to the metrics of an evaluation. Linear in photos x kinds, and a sort per kind."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from finegraph.evaluation.calibration_error import calibration
 from finegraph.evaluation.relations import UNJUDGED
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
-from finegraph.evaluation.sure import sure_figures
+from finegraph.evaluation.sure import sure_metrics
 from finegraph.graph import LabelGraph
 
 
-def figures(
+def compute_result(
     graph: LabelGraph, samples: SampleResults, risk: float, *, temperature: float = 1.0, views: int = 1
 ) -> EvaluationResult:
-    """The figures of photos.
+    """The metrics of an evaluation.
 
     Args:
         graph: the label graph.
@@ -52,5 +52,5 @@ def figures(
         class_photos={label: count for label, (_, count) in classes.items()},
         nll=metrics.negative_log_likelihood(samples.log_prob),
         calibration=calibrations,
-        sure=sure_figures(graph, samples.statements, risk),
+        sure=sure_metrics(graph, samples.statements, risk),
     )
