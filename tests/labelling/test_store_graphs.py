@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from finegraph import LabelGraph
 from finegraph.errors import EmptyGraphError, GraphError, InputError, UnknownNameError
-from finegraph.graph.formats.json_writer import graph_from_json
-from finegraph.graph.graph_files import graph_from_csv
+from finegraph.graph.graph_files import graph_from_csv, graph_from_json
 from finegraph.labelling import AddFine, AddKind, LabelStore, MergeLabels, PhotoLabel, RemoveFine
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.label_studio import parse_tasks

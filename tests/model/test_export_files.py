@@ -13,7 +13,7 @@ import tiny_classifier
 from finegraph import LabelGraph, __version__
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import ExportError, MissingExtraError
-from finegraph.graph.formats.json_writer import graph_from_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.export import export_names as names
 from finegraph.model.export import network_nodes, onnx_file, runners
 from finegraph.model.export.export_check import LIMIT, compare

@@ -478,7 +478,7 @@ def test_what_killed_savings_left_is_removed_and_others_are_not(saved):
     for path in (old, new, foreign):
         path.mkdir()
         (path / "model.safetensors").write_bytes(b"half")
-    with replacing._locked(new):  # another process saves into it
+    with replacing.locked_folder(new):  # another process saves into it
         model.save(folder)
         assert sorted(os.listdir(folder.parent)) == sorted(["model", new.name, foreign.name])
     replacing.remove_leftovers(folder)
@@ -489,7 +489,7 @@ def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
     """A process is killed between two files of a model; whoever saves next finds no trace of it."""
     model, folder = saved
     program = (
-        "import os, signal, sys; from pathlib import Path; from finegraph.model.folder import replacing\n"
+        "import os, signal, sys; from pathlib import Path; from finegraph.files import folder_swap as replacing\n"
         "replacing._sync = lambda folder: os.kill(os.getpid(), signal.SIGKILL)\n"
         "replacing.replace_folder(Path(sys.argv[1]), {'a': b'half'})"
     )

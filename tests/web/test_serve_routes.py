@@ -9,7 +9,7 @@ from PIL import Image
 import tiny_classifier as tiny
 from finegraph.errors import DataError
 from finegraph.graph import LabelGraph
-from finegraph.graph.formats.json_writer import graph_from_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve.model_routes import matching
 from finegraph.web.serve.pictures import PhotoPlace, SamplePhotos, Thumbnails

@@ -473,7 +473,7 @@ def _unflatten(values: Any, graph: LabelGraph) -> Posterior:
 
 
 def _graph_from_context(text: Any) -> LabelGraph:
-    from finegraph.graph.formats.json_writer import graph_from_json
+    from finegraph.graph.graph_files import graph_from_json
 
     return graph_from_json(text)
 
