@@ -37,10 +37,18 @@ DRILLS = {
 """Files of tests that start processes and kill them, compile, or run whole commands: not for the edit loop."""
 
 
+PAGES = ("page", "phone")
+"""Fixtures that tests ask for by a parameter."""
+
+
 def pytest_collection_modifyitems(items):
-    """Mark what `make test-fast` leaves out: browsers and database servers by their fixtures, drills by their files."""
+    """Mark what `make test-fast` leaves out.
+
+    Browsers are known by fixtures or by parameters that name one, database servers by fixtures, drills by their files.
+    """
     for item in items:
-        if "browser" in item.fixturenames:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if "browser" in item.fixturenames or any(isinstance(value, str) and value in PAGES for value in values):
             item.add_marker(pytest.mark.browser)
         if "postgres" in item.fixturenames:
             item.add_marker(pytest.mark.database)

@@ -1,6 +1,7 @@
 """`finegraph report`, as one types it."""
 
 import json
+import sys
 
 from reports.made_up_runs import made_up_graph, make_run
 
@@ -39,6 +40,18 @@ def test_the_former_flag_of_plots_still_works(finegraph, tmp_path, monkeypatch):
     help_text = finegraph("report", "--help").out
     assert "--plots" in help_text
     assert "--figures" not in help_text
+
+
+def test_without_matplotlib_plots_are_refused_and_the_page_is_not(finegraph, tmp_path, monkeypatch):
+    run = make_run(tmp_path / "menu", made_up_graph(), 20)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = finegraph("report", run, "--plots", tmp_path / "plots")
+    assert done.code != 0
+    assert 'which is not installed; install it with `pip install "finegraph[plots]"`' in done.err
+    assert not (tmp_path / "plots").exists()
+    assert not (run / "report.html").exists()
+    assert finegraph("report", run).code == 0
+    assert (run / "report.html").is_file()
 
 
 def test_what_is_missing_is_said(finegraph, tmp_path):

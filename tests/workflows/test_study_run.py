@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+import sys
 import tomllib
 from collections import defaultdict
 from xml.etree import ElementTree
@@ -219,6 +220,21 @@ def test_tables_and_plots(whole):
     assert names == {f"{name}.{ending}" for name in drawn for ending in ("svg", "png")}
     for name in drawn:
         ElementTree.parse(outcome.folder / "figures" / f"{name}.svg")
+
+
+def test_without_matplotlib_a_study_has_no_figures_until_it_is_there(manifest, tmp_path, monkeypatch):
+    study = study_of(values_for(manifest, heads=["softmax"], amounts=[1], seeds=1))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "matplotlib", None)
+        watcher = Silent()
+        outcome = run_study(study, tmp_path / "study", watcher)
+    assert outcome.finished
+    assert outcome.figures == ()
+    assert "figures for print need matplotlib" in watcher.notes[-1]
+    assert (outcome.folder / "report.html").is_file()
+    again = Silent()
+    assert run_study(study, tmp_path / "study", again).figures
+    assert again.begun == ["summary"]
 
 
 def test_a_study_that_stopped_goes_on_and_ends_the_same(whole, manifest, tmp_path):

@@ -18,6 +18,7 @@ _WEB = ("fastapi", "uvicorn", "python-multipart", "prometheus-client")
 EXTRAS = {
     "sklearn": (("scikit-learn",), "BipartiteClassifier, as scikit-learn has it"),
     "serve": ((*_WEB, "segno"), "the web page and API"),
+    "plots": (("matplotlib",), "plots for print, of reports and studies"),
     "search": (("faiss-cpu",), "search by image"),
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "features several times as fast, and exporting models"),
     "track": (("tensorboard",), "logs for TensorBoard while training"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from finegraph.errors import InputError, RunFolderError
 from finegraph.files.durable import make_folder, reason_of, write_over
+from finegraph.reports.plots.plot_style import need_matplotlib
 from finegraph.reports.report_page import Compared, compared, report_page
 from finegraph.reports.run_results import RunResults, read_run
 from finegraph.reports.study_results import StudyResults, is_study, read_study
@@ -70,10 +71,13 @@ def write_report(
     Raises:
         RunFolderError: a folder is no run or study, has no evaluation, or a file cannot be written.
         InputError: the runs cannot be compared.
+        MissingExtraError: plots are asked for, and matplotlib is not installed.
     """
     if figures is not None:
         warnings.warn("figures is called plots now", DeprecationWarning, stacklevel=2)
         plots = figures if plots is None else plots
+    if plots is not None:
+        need_matplotlib()
     if not runs:
         raise InputError("expected at least one run or study to report on")
     if len({Path(each).absolute() for each in runs}) < len(runs):

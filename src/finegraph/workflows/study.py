@@ -21,6 +21,7 @@ import torch
 from finegraph._version import __version__
 from finegraph.errors import SettingsError
 from finegraph.graph.formats.text_file import write_text
+from finegraph.reports.plots.plot_style import WITHOUT_MATPLOTLIB, has_matplotlib
 from finegraph.reports.plots.study_plots import draw_study
 from finegraph.training.loop import Watcher
 from finegraph.workflows.report import write_report
@@ -128,8 +129,12 @@ def _finish(
     frequency = by_frequency(results, data)
     folder.write_table("frequency.csv", FREQUENCY_COLUMNS, frequency)
     write_text(str(folder.path / "tables.md"), tables_text(study, about, summary, frequency))
-    folder.plots.mkdir(exist_ok=True)
-    plots = draw_study(summary.rows, folder.plots, title=study.title or study.data, note=note)
+    plots: list[str] = []
+    if has_matplotlib():
+        folder.plots.mkdir(exist_ok=True)
+        plots = draw_study(summary.rows, folder.plots, title=study.title or study.data, note=note)
+    else:  # hours of computing are not lost for them
+        note(f"{WITHOUT_MATPLOTLIB}, and start the study again: nothing is computed twice")
     write_report([folder.path])
     return StudyOutcome(
         folder=folder.path,

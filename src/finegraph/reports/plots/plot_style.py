@@ -1,17 +1,20 @@
 """How the static plots look, and how they are written.
 
 Runs differ in colour (a palette that colour-blind people can tell apart), in marker, in line and in hatching, so that
-they can be told apart in grey too. Names are text: nothing in them is a formula.
+they can be told apart in grey too. Names are text: nothing in them is a formula. Figures need matplotlib, which the
+page of a report does without.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import textwrap
 import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from finegraph.errors import MissingExtraError
 from finegraph.files.durable import write_over
 from finegraph.graph.drawing.text_width import shorten
 from finegraph.reports.run_results import RunResults
@@ -30,6 +33,26 @@ STYLE: Any = {
     "svg.hashsalt": "finegraph",
     "hatch.linewidth": 0.5,
 }
+
+
+WITHOUT_MATPLOTLIB = (
+    'figures for print need matplotlib, which is not installed; install it with `pip install "finegraph[figures]"`'
+)
+
+
+def has_matplotlib() -> bool:
+    """Whether figures can be drawn here."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def need_matplotlib() -> None:
+    """Raise where no figures can be drawn.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    if not has_matplotlib():
+        raise MissingExtraError(WITHOUT_MATPLOTLIB)
 
 
 class Look(NamedTuple):

@@ -26,7 +26,17 @@ from finegraph.reports.orders import order_by_coarse, order_by_confusion
 from finegraph.reports.plots import plot_style as figure_style
 from finegraph.reports.plots.example_plot import example_plot
 from finegraph.reports.plots.plot_fonts import fonts_for, without_glyph_warnings
-from finegraph.reports.plots.plot_style import BAR, STYLE, look_of, new_figure, run_name, save_plot, short, wrapped
+from finegraph.reports.plots.plot_style import (
+    BAR,
+    STYLE,
+    look_of,
+    need_matplotlib,
+    new_figure,
+    run_name,
+    save_plot,
+    short,
+    wrapped,
+)
 from finegraph.reports.plots.study_plots import draw_study
 from finegraph.reports.report_page import Compared
 from finegraph.reports.run_results import RunResults
@@ -48,7 +58,12 @@ class Drawn(NamedTuple):
 
 
 def draw_plots(found: Compared | None, studies: Sequence[StudyResults], folder: Path) -> Drawn:
-    """Draw all plots into a folder, which exists; files of the same names are replaced."""
+    """Draw all plots into a folder, which exists; files of the same names are replaced.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    need_matplotlib()
     from matplotlib import rc_context
 
     names: list[str] = []
