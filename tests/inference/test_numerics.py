@@ -190,3 +190,30 @@ def test_chunks_with_weighted_and_plain_kinds_side_by_side_are_exact(chunk):
     expected = answers(graph, fine.double(), coarse.double(), target, GraphTensors(graph, Strategy(weights=False)))
     for name, value in answers(graph, fine, coarse, target, tensors).items():
         assert largest_error(value, expected[name]) <= 1e-5, name
+
+
+@pytest.mark.parametrize("dense_kinds", [0, 4])
+@pytest.mark.parametrize("by", ["rows", "columns"])
+def test_no_sample_depends_on_how_many_others_there_are(by, dense_kinds):
+    graph = menu_sized_graph(25, 4)
+    tensors = GraphTensors(graph, Strategy(by=by, dense_kinds=dense_kinds, blocks=False))
+    generator = torch.Generator().manual_seed(5)
+    fine = torch.randn(40, len(graph), generator=generator)
+    coarse = torch.randn(40, tensors.coarse_count, generator=generator)
+    together = fg.Posterior(graph, fine, coarse, tensors=tensors).marginals()
+    for count in (1, 2, 3, 7, 16, 19, 33):
+        some = fg.Posterior(graph, fine[-count:], coarse[-count:], tensors=tensors).marginals()
+        assert torch.equal(some.fine, together.fine[-count:])
+        assert torch.equal(some.coarse, together.coarse[-count:])
+
+
+def test_mixed_rows_of_a_sample_do_not_depend_on_others():
+    weights = np.random.default_rng(1).dirichlet(np.ones(40), size=30)
+    table = {f"fine {i}": {"part": {f"part {j}": float(w) for j, w in enumerate(row)}} for i, row in enumerate(weights)}
+    graph = fg.LabelGraph.from_table(table)
+    tensors = GraphTensors(graph, Strategy(weights=True))
+    fine, coarse = torch.randn(2, 24, 40, generator=torch.Generator().manual_seed(6))
+    together = fg.Posterior(graph, fine[:, :30], coarse, tensors=tensors).log_probs()
+    for row in range(24):
+        alone = fg.Posterior(graph, fine[row : row + 1, :30], coarse[row : row + 1], tensors=tensors).log_probs()
+        assert torch.equal(alone[0], together[row])

@@ -76,6 +76,20 @@ def at_least_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]
     return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
 
 
+TILE = 16
+"""Matrix products work on tiles of rows. The last, incomplete tile may go through another kernel, which rounds
+differently; with a multiple of so many rows there is none."""
+
+
+def whole_tiles(rows: Float[Tensor, "*kind batch column"]) -> Float[Tensor, "*kind batch_and_padding column"]:
+    """The rows and as many of zeros as fill the last tile: in products, no row then depends on how many there are.
+
+    Programs that are compiled or exported for any number of rows are left alone.
+    """
+    missing = 0 if torch.compiler.is_compiling() else -rows.shape[-2] % TILE
+    return torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """A context in which matrix products keep their precision, also inside autocast."""
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()

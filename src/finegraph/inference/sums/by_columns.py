@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from finegraph.inference.numerics import Constants
+from finegraph.inference.numerics import Constants, whole_tiles
 from finegraph.inference.sums.interface import GroupedSums, gathered_sum, largest_size, top_score
 from finegraph.inference.sums.layout import GroupLayout, KindGroups
 from finegraph.inference.sums.strategy import Strategy, choose_columns
@@ -155,15 +155,28 @@ class ColumnTables(Constants):
         if self.has_dense:
             chosen = groups.index_select(1, self.dense_columns)
             if self.block is None:
-                total = out = torch.addmm(fine, chosen, self.matrix_of(fine.dtype), out=out)
+                total = out = self._add_product(fine, chosen, out)
             else:
-                parts.append((chosen @ self.matrix_of(fine.dtype), self.block))
+                parts.append(((whole_tiles(chosen) @ self.matrix_of(fine.dtype))[: len(chosen)], self.block))
         scratch = torch.empty_like(fine) if parts else None
         for scores, place in parts:
             # gather runs on all threads, index_select on one
             found = torch.gather(scores, 1, place.expand(len(scores), -1), out=scratch)
             total = out = torch.add(total, found, out=out)
         return total
+
+    def _add_product(
+        self,
+        fine: Float[Tensor, "batch fine"],
+        dense: Float[Tensor, "batch dense"],
+        out: Float[Tensor, "batch fine"] | None,
+    ) -> Float[Tensor, "batch fine"]:
+        """Fine scores plus those of the groups of the dense kinds."""
+        whole = whole_tiles(dense)
+        if whole is dense:
+            return torch.addmm(fine, dense, self.matrix_of(fine.dtype), out=out)
+        total = torch.addmm(whole_tiles(fine), whole, self.matrix_of(fine.dtype))[: len(fine)]
+        return total if out is None else out.copy_(total)
 
     def to_groups(
         self,

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.graph import Kind
-from finegraph.inference.numerics import Constants
+from finegraph.inference.numerics import Constants, whole_tiles
 from finegraph.inference.sums.interface import GraphSums, GroupedSums
 from finegraph.inference.sums.targets import KindColumns, Targets
 
@@ -84,7 +84,7 @@ class WeightStack(Constants):
     def to_fine(self, labels: Float[Tensor, "kind batch label"]) -> Float[Tensor, "kind batch fine"]:
         """For each fine label the weighted sum over the labels."""
         if self.width > _FEW_LABELS:
-            return torch.bmm(labels, self.weight)
+            return torch.bmm(whole_tiles(labels), self.weight)[:, : labels.shape[1]]
         # Matrix products over so few labels are slower than sums.
         out = labels[:, :, :1] * self.weight[:, :1]
         for label in range(1, self.width):
