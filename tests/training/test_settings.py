@@ -6,9 +6,10 @@ import math
 import pytest
 
 from finegraph.errors import SettingsError, UnknownNameError
+from finegraph.nn.backbones.build import member_names
 from finegraph.training.recipes import RECIPES, Recipe
 from finegraph.training.records.run_folder import RunFolder
-from finegraph.training.settings import TrainSettings, read_settings, setting_type
+from finegraph.training.settings import QUALITIES, TrainSettings, read_settings, setting_type
 
 ALL = {one.name: one for one in dataclasses.fields(TrainSettings)}
 
@@ -156,3 +157,15 @@ def test_what_may_change_is_nothing_that_is_learnt():
     free = {name for name, one in ALL.items() if one.metadata["free"]}
     # Photos and graph may lie elsewhere; their digests say whether they are the same.
     assert free == {"data", "graph", "device", "threads", "workers", "checkpoint_minutes", "cache", "tensorboard"}
+
+
+def test_a_quality_stands_for_networks():
+    resolved = [TrainSettings(quality=quality).resolve() for quality in QUALITIES]
+    assert [one.network.count("+") for one in resolved] == [0, 1, 2]
+    assert resolved[0] == TrainSettings().resolve()
+    assert {one.quality for one in resolved} == {None}  # what is written down is the network, whatever it comes to mean
+    assert [member_names(one.network) for one in resolved]  # all are there
+    again = TrainSettings.from_dict({**resolved[1].to_dict(), "quality": "balanced"})
+    assert again.resolve() == resolved[1]
+    with pytest.raises(SettingsError, match=r"quality: best is the network .*, and network is vgg16; give one"):
+        TrainSettings(quality="best", network="vgg16")

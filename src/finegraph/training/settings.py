@@ -21,6 +21,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from finegraph.errors import SettingsError, near_paths, refuse_unknown
 from finegraph.training.recipes import RECIPES, Recipe
 
+DEFAULT_NETWORK = "efficientnet_lite0"
+QUALITIES = {
+    "fast": DEFAULT_NETWORK,
+    "balanced": "efficientnet_lite0+efficientnet_lite2",
+    "best": "efficientnet_lite0+efficientnet_lite1+efficientnet_lite2",
+}
+"""The networks of each quality; what each costs and gains is in docs/results.md."""
+
 
 def _setting(
     default: Any, about: str, *, free: bool = False, least: float | None = None, below: float | None = None
@@ -59,7 +67,11 @@ class TrainSettings:
 
     # The network.
     network: str = _setting(
-        "efficientnet_lite0", "the network: efficientnet_lite0..2, alexnet, googlenet, vgg16, timm:NAME"
+        DEFAULT_NETWORK,
+        "the network: efficientnet_lite0..2, alexnet, googlenet, vgg16, timm:NAME, or several joined by +",
+    )
+    quality: Literal["fast", "balanced", "best"] | None = _setting(
+        None, "one, two or three networks side by side, instead of network; more see more and take longer"
     )
     coarse_network: str | None = _setting(None, "a second network for the coarse labels (BGL_m)")
     weights: str = _setting("default", "the network's first weights: default (ImageNet), none, or a file")
@@ -133,6 +145,11 @@ class TrainSettings:
     def __post_init__(self) -> None:
         for one in fields(self):
             object.__setattr__(self, one.name, _checked(one.name, getattr(self, one.name), one.metadata))
+        if self.quality is not None and self.network not in (DEFAULT_NETWORK, QUALITIES[self.quality]):
+            raise SettingsError(
+                f"quality: {self.quality} is the network {QUALITIES[self.quality]}, and network is {self.network}; "
+                "give one of the two"
+            )
         if self.head == "softmax" and self.coarse_network is not None:
             raise SettingsError(
                 "coarse_network: a softmax head has no coarse scores; leave it out, or use head bipartite"
@@ -150,13 +167,16 @@ class TrainSettings:
         return cls(**values)
 
     def resolve(self) -> TrainSettings:
-        """The same settings with what the recipe says filled in; a softmax head learns the fine labels alone."""
+        """The same settings with what the recipe says filled in, and the network instead of a quality.
+
+        A softmax head learns the fine labels alone.
+        """
         values = dataclasses.asdict(RECIPES[self.recipe])
         if self.head == "softmax":
             values["kind_weight"] = 0.0
-        return dataclasses.replace(
-            self, **{name: value for name, value in values.items() if getattr(self, name) is None}
-        )
+        missing = {name: value for name, value in values.items() if getattr(self, name) is None}
+        network = self.network if self.quality is None else QUALITIES[self.quality]
+        return dataclasses.replace(self, **missing, network=network, quality=None)
 
     def numbers(self) -> Recipe:
         """The numbers of fine-tuning: those of the recipe, where these settings do not say otherwise."""

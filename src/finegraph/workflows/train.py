@@ -269,8 +269,8 @@ def resume_settings(run: str | os.PathLike[str], given: dict[str, Any]) -> Train
         SettingsError: a setting differs, and would change what is learnt.
         RunFolderError: there is no such run.
     """
-    saved = TrainSettings.from_dict(RunFolder.open(run).read_config(), f"{os.fspath(run)}/config.toml")
-    asked = with_whole_paths(TrainSettings.from_dict({**saved.to_dict(), **given}))
+    saved = TrainSettings.from_dict(RunFolder.open(run).read_config(), f"{os.fspath(run)}/config.toml").resolve()
+    asked = with_whole_paths(TrainSettings.from_dict({**saved.to_dict(), **given}).resolve())
     changed = saved.changed(asked)
     if changed:
         listed = "; ".join(f"{name} was {getattr(saved, name)!r}, now {getattr(asked, name)!r}" for name in changed)
