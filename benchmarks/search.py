@@ -195,7 +195,9 @@ def fill(
     """An index of vectors, with made-up paths; a tenth and a thousandth of the photos have labels of their own."""
     graph: LabelGraph = classifier.graph
     size = classifier.network.backbone.feature_size
-    with IndexWriter.create(folder, model=model_entry(classifier), graph=graph, feature_size=size, way=way) as writer:
+    with IndexWriter.create(
+        folder, model=model_entry(classifier), graph=graph, feature_size=size, method=way
+    ) as writer:
         if directions is not None:
             writer.set_projection(directions, 1.0)
         start = 0

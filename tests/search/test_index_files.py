@@ -45,7 +45,7 @@ def test_joined_parts_fill_kinds_that_one_of_them_lacks():
 
 
 def test_the_state_comes_back(tmp_path):
-    with new_writer(tmp_path / "index", way="approximate") as writer:
+    with new_writer(tmp_path / "index", method="approximate") as writer:
         writer.add(columns(40))
         writer.remove([Place(writer.state.segments[0].file.name, row) for row in (0, 8, 39)])
         writer.finish()
@@ -69,7 +69,7 @@ def test_a_bit_per_removed_photo():
 @pytest.mark.parametrize("noun", ["segment", "lists", "graph"])
 @pytest.mark.parametrize("harm", ["flip", "cut", "gone"])
 def test_damage_is_found_and_named(tmp_path, noun, harm):
-    make(tmp_path / "index", columns(50), way="approximate")
+    make(tmp_path / "index", columns(50), method="approximate")
     path = next((tmp_path / "index").glob(f"{noun}*"))
     data = path.read_bytes()
     if harm == "flip":
@@ -128,8 +128,8 @@ def test_one_writer_at_a_time(tmp_path):
 
 
 def test_wrong_arguments(tmp_path):
-    with pytest.raises(InputError, match="way: expected one of auto, exact, approximate, got 'fast'"):
-        new_writer(tmp_path / "index", way="fast")
+    with pytest.raises(InputError, match="method: expected one of auto, exact, approximate, got 'fast'"):
+        new_writer(tmp_path / "index", method="fast")
     with new_writer(tmp_path / "index") as writer:
         with pytest.raises(InputError, match=r"expected vectors of 16 numbers, got \(8,\)"):
             writer.add(columns(2, size=8))

@@ -103,9 +103,9 @@ def test_recall_counts_equal_photos_as_equal():
 
 def test_the_way_is_chosen_by_size(tmp_path, monkeypatch):
     monkeypatch.setattr(writer_file, "MAX_EXACT", 50)
-    assert make(tmp_path / "few", columns(50)).way == "exact"
-    assert make(tmp_path / "many", columns(51)).way == "approximate"
-    assert make(tmp_path / "exact", columns(51), way="exact").way == "exact"
+    assert make(tmp_path / "few", columns(50)).method == "exact"
+    assert make(tmp_path / "many", columns(51)).method == "approximate"
+    assert make(tmp_path / "exact", columns(51), method="exact").method == "exact"
     with new_writer(tmp_path / "grown") as writer:
         writer.add(columns(40, seed=0))
         writer.finish()
@@ -117,14 +117,14 @@ def test_the_way_is_chosen_by_size(tmp_path, monkeypatch):
 
 def test_photos_that_come_later_are_found_and_removed_ones_are_not(tmp_path):
     first, later = columns(60, seed=0), columns(30, seed=1)
-    make(tmp_path / "index", first, way="approximate")
+    make(tmp_path / "index", first, method="approximate")
     with IndexWriter(tmp_path / "index") as writer:
         segment = writer.state.segments[0].file.name
         writer.remove([Place(segment, row) for row in range(0, 60, 2)])
         writer.add(later)
         lists = writer.state.lists
     index = Index.open(tmp_path / "index")
-    assert (index.way, index.state.lists) == ("approximate", lists)
+    assert (index.method, index.state.lists) == ("approximate", lists)
     for part, rows in ((later, range(30)), (first, range(1, 60, 2))):
         for row in rows:
             assert index.search(part.vectors[row], 1)[0][0].path == part.paths[row]
@@ -151,7 +151,7 @@ def test_merging_into_several_segments_keeps_every_photo(tmp_path, monkeypatch):
 
 
 def test_threads_get_the_same_answers(tmp_path):
-    index = make(tmp_path / "index", columns(300), way="approximate")
+    index = make(tmp_path / "index", columns(300), method="approximate")
     queries = columns(40, seed=5).vectors.astype(np.float32)
     alone = [index.search(query, 5, where={"restaurant": "B"}, per_label=2) for query in queries]
     with ThreadPoolExecutor(8) as pool:

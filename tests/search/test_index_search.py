@@ -18,7 +18,7 @@ QUERIES = columns(6, seed=9).vectors.astype(np.float32)
 
 @pytest.fixture(scope="module", params=["exact", "approximate"])
 def index(request, tmp_path_factory):
-    return make(tmp_path_factory.mktemp(request.param) / "index", *PARTS, way=request.param)
+    return make(tmp_path_factory.mktemp(request.param) / "index", *PARTS, method=request.param)
 
 
 def passes(row, where, where_not, guessed):
@@ -90,7 +90,7 @@ def test_filters_are_exact(index, options, count):
     for query, hits in zip(QUERIES, index.search(QUERIES, count, **options), strict=True):
         expected = slow(query, count, **options)
         assert len(hits) == len(expected)
-        if index.way == "exact" or count == 300:
+        if index.method == "exact" or count == 300:
             compare(hits, expected)
 
 
@@ -99,7 +99,7 @@ def test_at_most_so_many_of_each_label(index, per_label):
     for query, hits in zip(QUERIES, index.search(QUERIES, 8, per_label=per_label), strict=True):
         expected = slow(query, 8, per_label=per_label)
         assert len(hits) == len(expected)
-        if index.way == "exact":
+        if index.method == "exact":
             compare(hits, expected)
 
 

@@ -54,14 +54,14 @@ def columns(count, seed=0, *, size=SIZE, prefix="photo", unlabelled=0.2, foreign
     )
 
 
-def new_writer(folder, *, size=SIZE, way="auto"):
+def new_writer(folder, *, size=SIZE, method="auto"):
     """A new index, to be written to."""
-    return IndexWriter.create(folder, model=MODEL, graph=GRAPH, feature_size=size, way=way)
+    return IndexWriter.create(folder, model=MODEL, graph=GRAPH, feature_size=size, method=method)
 
 
-def make(folder, *parts, way="auto"):
+def make(folder, *parts, method="auto"):
     """An index of some photos, complete and open."""
-    with new_writer(folder, way=way) as writer:
+    with new_writer(folder, method=method) as writer:
         for part in parts:
             writer.add(part)
         writer.finish()

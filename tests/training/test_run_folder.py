@@ -289,8 +289,8 @@ def test_a_run_of_which_something_came_is_never_forgotten(tmp_path):
     with run.lock():
         run.write_config({"seed": 0})
         run.log_file.write_text("{}\n")
-        run.forget_if_nothing_came_of_it()
+        run.remove_if_unused()
         assert run.config_file.is_file()
         run.log_file.unlink()
-        run.forget_if_nothing_came_of_it()
+        run.remove_if_unused()
     assert not run.path.exists()

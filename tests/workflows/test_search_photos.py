@@ -101,7 +101,7 @@ def test_by_name(place):
     result = search_index(
         place / "index", [file], labels=[LABELS[4]], count=4, where=["restaurant=B", "dish!=kung pao"], per_label=3
     )
-    assert (result.photos, result.way, result.where, result.where_not) == (
+    assert (result.photos, result.method, result.where, result.where_not) == (
         20, "exact", {"restaurant": ("B",)}, {"dish": ("kung pao",)},
     )  # fmt: skip
     by_photo, by_label = result.queries

@@ -6,6 +6,7 @@ of them is named by its path, `./add`.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,11 +75,19 @@ def make(
         raise typer.BadParameter("--exact and --approximate exclude each other")
     from finegraph.workflows.index import make_index
 
-    way = "exact" if exact else "approximate" if approximate else "auto"
+    method = "exact" if exact else "approximate" if approximate else "auto"
     options: dict[str, Any] = {"on_bad_file": on_bad_file}
     with interruptible(_KEPT), progress("photos") as told:
         report = make_index(
-            model, photos, output, way=way, project=project, split=split, workers=workers, progress=told, **options
+            model,
+            photos,
+            output,
+            method=method,
+            project=project,
+            split=split,
+            workers=workers,
+            progress=told,
+            **options,
         )
     _print_report(report, as_json)
 
@@ -207,7 +216,7 @@ def _print_report(report: IndexReport, as_json: bool) -> None:
 def _print_facts(facts: IndexFacts, as_json: bool) -> None:
     """What is in an index."""
     if as_json:
-        print_json(facts)
+        print_json({**asdict(facts), "way": facts.method})  # `way` is the former name
         return
     to = console()
     state = "" if facts.complete else "; making it was interrupted: give the same command again to go on"

@@ -83,7 +83,7 @@ def open_page(
 
     Security(host=host, port=port, token=token).check()  # before anything is made
 
-    def told(address: str) -> None:
+    def on_ready(address: str) -> None:
         if as_json:
             print_json({"address": address, "store": session.store.place, "process": os.getpid()})
             sys.stdout.flush()  # whoever started it may be waiting for this
@@ -94,7 +94,7 @@ def open_page(
         session = open_session(graph, data=data, model=model, database=database, progress=seen)
     with session:
         say(session.notes)
-        serve_label(session, host=host, port=port, token=token, hosts=allow_host or [], told=told)
+        serve_label(session, host=host, port=port, token=token, hosts=allow_host or [], on_ready=on_ready)
 
 
 for _name, _command in label_commands.COMMANDS.items():

@@ -112,7 +112,7 @@ def _print(to: Console, result: SearchResult) -> None:
 def _title(query: PhotoHits, result: SearchResult) -> str:
     """What was searched for."""
     name = query.photo if query.photo is not None else f"photos like {query.label}"
-    return f"{name}: {count(len(query.hits), 'hit')} among {count(result.photos, 'photo')} ({result.way} search)"
+    return f"{name}: {count(len(query.hits), 'hit')} among {count(result.photos, 'photo')} ({result.method} search)"
 
 
 def _row(number: int, hit: Hit) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def serve(
         engine=engine,  # type: ignore[arg-type]  # checked there
     )
 
-    def told(address: str) -> None:
+    def on_ready(address: str) -> None:
         others = reachable(host, urlsplit(address).port or port)[1:]
         if as_json:
             print_json({"address": address, "others": others, "model": str(model), "process": os.getpid()})
@@ -84,4 +84,4 @@ def serve(
                 console().print("Scan it with a phone in the same network. It holds the token: keep it private.")
         sys.stdout.flush()  # whoever started it may be waiting for this line
 
-    serve_model(settings, told)
+    serve_model(settings, on_ready)

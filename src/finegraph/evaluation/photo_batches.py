@@ -100,7 +100,7 @@ def photo_batches(
         samples: the photos.
         settings: how they are looked at.
         bad: photos that cannot be read are put here.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
         known: the features of the centre of these photos, where they were computed already; no file is read then.
 
     Raises:
@@ -126,7 +126,7 @@ def photo_batches(
             batch_size=settings.batch_size,
             on_bad_file=settings.on_bad_file,
             engine=settings.engine,
-            progress=Told(progress, len(samples)).part(start),
+            progress=JoinedProgress(progress, len(samples)).part(start),
         )
         yield from _batches(classifier, part, features, settings.views, size, start, bad)
 
@@ -171,7 +171,7 @@ def numbers_read(samples: Samples, read: Samples) -> Int[Tensor, " batch"]:
     return torch.tensor(found, dtype=torch.int64)
 
 
-class Told:
+class JoinedProgress:
     """Tells of the progress of several loops as if they were one."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:

@@ -18,7 +18,7 @@ from finegraph.errors import DataError
 from finegraph.evaluation.asking import QuestionCollector, photos_to_ask
 from finegraph.evaluation.collect import Collector
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photo_batches import PhotoOptions, PhotoSettings, Progress, Told, photo_batches
+from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, Progress, photo_batches
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
@@ -77,7 +77,7 @@ def evaluate_photos(
         foreign: photos of none of the classes, to see how many of them are found.
         details: takes in what a report shows of single photos.
         questions: how many questions to ask about a photo at the most, to see how many settle it; 0 for none.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
         known: the features of the centre of each photo, where they were computed already.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
 
@@ -107,13 +107,13 @@ def evaluate_photos(
         details=details,
         questions=asking,
     )
-    told = Told(progress, len(samples) + (0 if foreign is None else len(foreign)))
+    joined = JoinedProgress(progress, len(samples) + (0 if foreign is None else len(foreign)))
     bad: list[BadPhoto] = []
-    for batch in photo_batches(classifier, samples, settings, bad, told.part(0), known):
+    for batch in photo_batches(classifier, samples, settings, bad, joined.part(0), known):
         seen = {name: labels[batch.numbers] for name, labels in kinds.items()}
         collector.add(batch.posterior, fine[batch.numbers], seen, batch.numbers)
     result = collector.result()
-    others = None if foreign is None else foreign_scores(classifier, foreign, settings, bad, told.part(len(samples)))
+    others = None if foreign is None else foreign_scores(classifier, foreign, settings, bad, joined.part(len(samples)))
     rule = (
         classifier.unknown if classifier.unknown is not None and classifier.unknown.holds_for(settings.views) else None
     )
@@ -141,7 +141,7 @@ def calibrate_photos(
         samples: photos of known classes; those without a fine label count for the threshold only.
         score: the score of unknown photos, one of `UNKNOWN_SCORES`.
         kept: the share of photos of known classes that the threshold is to keep.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
         known: the features of the centre of each photo, where they were computed already.
         **options: how photos are looked at; see `PhotoSettings`.
 

@@ -34,7 +34,7 @@ _held: dict[tuple[int, int], int] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LockWords:
+class LockMessages:
     """What the errors of a lock say."""
 
     noun: str
@@ -52,22 +52,22 @@ class FolderLock:
 
     Args:
         folder: the folder.
-        words: what errors say, and of which type they are.
+        messages: what errors say, and of which type they are.
 
     Raises:
-        FinegraphError: of the type in `words`: a living process has it, or the folder cannot be written.
+        FinegraphError: of the type in `messages`: a living process has it, or the folder cannot be written.
     """
 
-    def __init__(self, folder: Path, words: LockWords) -> None:
-        self._words = words
+    def __init__(self, folder: Path, messages: LockMessages) -> None:
+        self._messages = messages
         self.path = folder / LOCK_FILE
         self._process = os.getpid()
         self._released = False
         try:
             self._handle, self._key = self._take()
         except OSError as error:
-            raise words.error(
-                f"{folder}: cannot be locked for {words.purpose}: {reason_of(error)}; the folder must be writable"
+            raise messages.error(
+                f"{folder}: cannot be locked for {messages.purpose}: {reason_of(error)}; the folder must be writable"
             ) from error
 
     def release(self) -> None:
@@ -144,9 +144,9 @@ class FolderLock:
             who = f"process {holder['pid']}"
             if holder.get("host") != socket.gethostname():
                 who += f" on {holder.get('host')}"
-        return self._words.error(
-            f"{self.path.parent}: this {self._words.noun} is in use by {who}; wait for it or stop it"
-            f"{self._words.instead} (if that process is gone, remove {self.path})"
+        return self._messages.error(
+            f"{self.path.parent}: this {self._messages.noun} is in use by {who}; wait for it or stop it"
+            f"{self._messages.instead} (if that process is gone, remove {self.path})"
         )
 
 

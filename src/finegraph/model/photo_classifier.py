@@ -222,7 +222,7 @@ class PhotoClassifier:
             on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts its `ImageFileError` in the
                 place of its prediction.
             batch_size: how many photos go through the network together.
-            progress: is told how many of how many photos are done.
+            progress: called with the number of photos done and the total.
 
         Returns:
             A prediction for one photo, or a list with one for each, in order.

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ from finegraph.search.array_file import AGAIN, FileEntry
 
 STATE, GRAPH = "index.json", "graph.json"
 FORMAT, VERSION = "finegraph.index", 1
-Way = Literal["auto", "exact", "approximate"]
-WAYS = ("auto", "exact", "approximate")
+METHODS = ("auto", "exact", "approximate")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +110,7 @@ class IndexState:
         graph: the file of the label graph.
         feature_size: the size of the model's feature.
         dimensions: the size of the stored vectors.
-        way: how it is searched: exactly, approximately, or by how many photos there are.
+        method: how it is searched: exactly, approximately, or by how many photos there are.
         projection: to fewer dimensions.
         lists: of the approximate search.
         segments: the photos.
@@ -125,7 +124,7 @@ class IndexState:
     graph: FileEntry
     feature_size: int
     dimensions: int
-    way: str = "auto"
+    method: str = "auto"
     projection: ProjectionEntry | None = None
     lists: ListsEntry | None = None
     segments: tuple[SegmentEntry, ...] = ()
@@ -165,12 +164,14 @@ class IndexState:
             plain[name] = None if plain[name] is None else asdict(plain[name])
         plain["segments"] = [segment.to_dict() for segment in self.segments]
         plain["roots"] = list(self.roots)
+        plain["way"] = plain.pop("method")  # its name in the file, which stays
         return {"format": FORMAT, "version": VERSION, "finegraph": __version__, **plain}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> IndexState:
         """From the form of `to_dict`."""
         values = {name: value for name, value in content.items() if name not in ("format", "version", "finegraph")}
+        values["method"] = values.pop("way")
         values["model"] = ModelEntry(**values["model"])
         values["graph"] = FileEntry(**values["graph"])
         for name, kind in (("projection", ProjectionEntry), ("lists", ListsEntry)):

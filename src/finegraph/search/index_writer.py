@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from finegraph.data.samples import Box
 from finegraph.errors import IndexFolderError, InputError
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale
-from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockMessages
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.search.array_file import ENDING, write_arrays, write_bytes
 from finegraph.search.index_state import (
     GRAPH,
+    METHODS,
     STATE,
-    WAYS,
     IndexState,
     ListsEntry,
     ModelEntry,
@@ -48,7 +48,7 @@ MERGED_ROWS = 65536
 """How many photos a merged segment holds at the most."""
 _FEW = 8
 """So many small segments may stay as they are."""
-_WORDS = LockWords(noun="index", purpose="writing", instead="", error=IndexFolderError)
+_WORDS = LockMessages(noun="index", purpose="writing", instead="", error=IndexFolderError)
 _OWN = ("segment-", "lists-", "projection-")
 Identity = tuple[str, Box | None]
 """What a photo is known by."""
@@ -94,7 +94,7 @@ class IndexWriter:
         model: ModelEntry,
         graph: LabelGraph,
         feature_size: int,
-        way: str = "auto",
+        method: str = "auto",
     ) -> IndexWriter:
         """Make an index without photos.
 
@@ -103,13 +103,13 @@ class IndexWriter:
             model: what makes the vectors.
             graph: its label graph.
             feature_size: the size of its feature.
-            way: "exact", "approximate", or "auto" for exact up to 200,000 photos.
+            method: "exact", "approximate", or "auto" for exact up to 200,000 photos.
 
         Raises:
             IndexFolderError: something is there already, or it cannot be written.
         """
-        if way not in WAYS:
-            raise InputError(f"way: expected one of {', '.join(WAYS)}, got {way!r}")
+        if method not in METHODS:
+            raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
         path = Path(folder)
         with _written(path):
             make_folder(path)
@@ -121,7 +121,9 @@ class IndexWriter:
                 entry = write_bytes(path / GRAPH, canonical_json(graph).encode("utf-8"))
                 write_state(
                     path,
-                    IndexState(model=model, graph=entry, feature_size=feature_size, dimensions=feature_size, way=way),
+                    IndexState(
+                        model=model, graph=entry, feature_size=feature_size, dimensions=feature_size, method=method
+                    ),
                 )
         return cls(path)
 
@@ -249,7 +251,7 @@ class IndexWriter:
 
     def _wants_lists(self) -> bool:
         count = self.state.photos
-        return count > 0 and (self.state.way == "approximate" or (self.state.way == "auto" and count > MAX_EXACT))
+        return count > 0 and (self.state.method == "approximate" or (self.state.method == "auto" and count > MAX_EXACT))
 
     def _make_lists(self, entries: Sequence[SegmentEntry]) -> ListsEntry:
         """Lists of the photos that are there; photos that were removed are in none."""

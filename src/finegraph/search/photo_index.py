@@ -8,6 +8,7 @@ files once.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,12 +85,18 @@ class Index:
         return len(self.table)
 
     def __repr__(self) -> str:
-        return f"Index({str(self.folder)!r}, {len(self)} photos, {self.state.dimensions} dimensions, {self.way})"
+        return f"Index({str(self.folder)!r}, {len(self)} photos, {self.state.dimensions} dimensions, {self.method})"
+
+    @property
+    def method(self) -> str:
+        """How it is searched: "exact" or "approximate"."""
+        return "approximate" if self._nearest.lists else "exact"
 
     @property
     def way(self) -> str:
-        """How it is searched: "exact" or "approximate"."""
-        return "approximate" if self._nearest.lists else "exact"
+        """The former name of `method`."""
+        warnings.warn("Index.way is called Index.method now", DeprecationWarning, stacklevel=2)
+        return self.method
 
     def is_current(self) -> bool:
         """Whether nothing was changed since it was opened; nearly always this is one look at the time of a file."""

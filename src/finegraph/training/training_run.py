@@ -72,7 +72,7 @@ class Run:
         validation: how the network is judged between epochs; None to do without, then the last epoch is the best.
         folder: where to save and to log.
         ranks: this process among the others.
-        watcher: who is told.
+        watcher: receives the progress.
     """
 
     network: Network

@@ -52,13 +52,14 @@ def no_signals_here() -> contextlib.suppress:
     return contextlib.suppress(NotImplementedError, ValueError, RuntimeError)
 
 
-async def run_until_stopped(server: Server, listener: socket.socket, told: Callable[[str], None]) -> None:
+async def run_until_stopped(server: Server, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
     """Serve until told to stop.
 
     Args:
         server: what answers.
         listener: where it listens.
-        told: is told the address once it does; where it listens on all of the machine, one that others reach it by.
+        on_ready: called with the address once the server answers; if it listens on all addresses, one that others
+            reach.
     """
     loop = asyncio.get_running_loop()
     with no_signals_here():
@@ -69,5 +70,5 @@ async def run_until_stopped(server: Server, listener: socket.socket, told: Calla
         await asyncio.sleep(0.02)
     if server.started:
         host, port = listener.getsockname()[:2]
-        told(reachable(host, port)[0])
+        on_ready(reachable(host, port)[0])
     await serving

@@ -32,7 +32,7 @@ def check_data(
             set labels its photos and its classes (CUB), the graph of its classes.
         table: where to write all findings as CSV. Only an earlier table of that kind is replaced.
         workers: how many threads decode.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         DataError: the source cannot be read. Bad photos are not raised but returned.

@@ -98,7 +98,7 @@ def run_demo(out: str | os.PathLike[str], watcher: TrainWatcher, size: str = "sm
 
     Args:
         out: a new folder; photos that an interrupted demo left there are taken.
-        watcher: is told how it goes.
+        watcher: receives the progress.
         size: of the menu.
 
     Raises:

@@ -21,7 +21,7 @@ from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
 from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photo_batches import PhotoOptions, Told
+from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions
 from finegraph.evaluation.photo_evaluation import (
     CALIBRATION,
     DEFAULT_KEPT,
@@ -131,7 +131,7 @@ def evaluate_run(
         device: where the network computes; by default on a GPU if there is one.
         details: whether to keep what a report shows of single photos too: labels, explanations, small pictures.
         retrieval: whether to judge how good the features are for search too; see `judge_retrieval`.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.
@@ -173,14 +173,14 @@ def evaluate_run(
     targets_of(evaluated, classifier.graph)  # labels that the graph does not have show now, not after the calibration
     if foreign is not None:
         refuse_known(foreign, classifier)
-    told = Told(progress, sum(len(part) for part in (fitted_on, evaluated, foreign) if part is not None))
+    joined = JoinedProgress(progress, sum(len(part) for part in (fitted_on, evaluated, foreign) if part is not None))
     options = PhotoOptions(
         views=views, box=box, workers=workers, on_bad_file=on_bad_file, engine=engine, cache=place.cache
     )
     judged = judged_retrieval(classifier, evaluated, options) if retrieval else None
     fit = None
     if fitted_on is not None:
-        fit = calibrate_photos(classifier, fitted_on, score=score, kept=kept, progress=told.part(0), **options)
+        fit = calibrate_photos(classifier, fitted_on, score=score, kept=kept, progress=joined.part(0), **options)
         classifier = calibrated(classifier, fit, str(calibrate))
     start = 0 if fitted_on is None else len(fitted_on)
     collector = DetailCollector(classifier.graph, draw_order(evaluated)) if details else None
@@ -191,7 +191,7 @@ def evaluate_run(
         foreign=foreign,
         details=collector,
         questions=questions,
-        progress=told.part(start),
+        progress=joined.part(start),
         **options,
     )
     about = {"model": os.fspath(run), "data": source, "split": split}
@@ -199,7 +199,7 @@ def evaluate_run(
     stem = default_name(split, views, box, fit is not None)
     kept_details = None
     if collector is not None:
-        kept_details = _details(place, classifier, collector, found, evaluated, workers, engine, told.more())
+        kept_details = _details(place, classifier, collector, found, evaluated, workers, engine, joined.more())
     folder = write_evaluation(place.evaluations, name, stem, found, evaluated, classifier, fit, kept_details)
     if save_calibration:
         classifier.save(place.model)

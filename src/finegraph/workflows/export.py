@@ -107,7 +107,7 @@ def export_model(
         output: the file: `.onnx` for ONNX, `.pt2` for a program of `torch.export`. An earlier file is replaced.
         check: photos, or folders of photos, to compare the file with the model on; by default some of those that the
             run was trained with, or drawn pictures where there are none.
-        progress: is told how many of how many photos are compared.
+        progress: called with the number of photos compared and the total.
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.

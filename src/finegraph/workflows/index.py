@@ -91,7 +91,7 @@ def make_index(
     photos: Sequence[str | os.PathLike[str]],
     folder: str | os.PathLike[str],
     *,
-    way: str = "auto",
+    method: str = "auto",
     project: int | None = None,
     split: str | None = None,
     on_bad_file: OnBadFile = "error",
@@ -106,14 +106,14 @@ def make_index(
         model: a model folder or a run folder.
         photos: files, folders, or sources of data; see `read_photos`.
         folder: where the index is to be.
-        way: "exact", "approximate", or "auto" for exact up to 200,000 photos.
+        method: "exact", "approximate", or "auto" for exact up to 200,000 photos.
         project: to how many dimensions vectors are projected; None for those of the feature.
         split: only photos of this part of the data; None for all.
         on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and named ("skip").
         workers: how many threads work on photos.
         engine: what computes features; see `extract_features`.
         device: where the network computes; by default on a GPU if there is one.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         IndexFolderError: there is an index already, or it cannot be written.
@@ -128,13 +128,13 @@ def make_index(
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
     entry = model_entry(classifier, model)
     if (Path(folder) / STATE).exists():
-        _refuse_finished(Path(folder), way, project)
+        _refuse_finished(Path(folder), method, project)
         writer = IndexWriter(folder)
     else:
         size = classifier.network.backbone.feature_size
         if project is not None:
             check_projection(min(len(samples), SAMPLE), size, project)
-        writer = IndexWriter.create(folder, model=entry, graph=classifier.graph, feature_size=size, way=way)
+        writer = IndexWriter.create(folder, model=entry, graph=classifier.graph, feature_size=size, method=method)
     with writer:
         refuse_other_model(writer.folder, writer.state, entry)
         writer.add_roots(roots_of(photos))
@@ -185,7 +185,7 @@ def add_photos(
         workers: how many threads work on photos.
         engine: what computes features.
         device: where the network computes.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         IndexFolderError: there is no index, another model made it, or it cannot be written.
@@ -338,14 +338,15 @@ class _Job:
         )
 
 
-def _refuse_finished(folder: Path, way: str, project: int | None) -> None:
+def _refuse_finished(folder: Path, method: str, project: int | None) -> None:
     """Raise where an index cannot be gone on with: it is complete, or was begun with other settings."""
     state: IndexState = read_state(folder)
     if state.complete:
         raise IndexFolderError(f"{folder}: there is an index already; add photos to it, or choose another folder")
     wanted = state.dimensions if state.projection is not None else None
-    if state.way != way or ((state.segments or state.projection) and wanted != project):
+    if state.method != method or ((state.segments or state.projection) and wanted != project):
         raise IndexFolderError(
-            f"{folder}: making this index was interrupted, and it was begun with other settings (way {state.way!r}, "
-            f"projection to {wanted or 'no fewer'} dimensions); go on with these, or remove the folder and begin again"
+            f"{folder}: making this index was interrupted, and it was begun with other settings (method "
+            f"{state.method!r}, projection to {wanted or 'no fewer'} dimensions); go on with these, or remove the "
+            "folder and begin again"
         )

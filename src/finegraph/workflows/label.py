@@ -170,7 +170,7 @@ def open_session(
         data: a source of photos; see `finegraph.data.read_samples`.
         model: a run folder or a model folder, for suggestions; it needs photos.
         database: the URL of the database to use in place of the file beside the graph.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         GraphFileError: the graph file has faults.

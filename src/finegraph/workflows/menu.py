@@ -25,12 +25,12 @@ from finegraph.data.menu import SPLITS, Menu
 from finegraph.data.menu.photo_writer import is_whole, write_photos
 from finegraph.errors import DataError, InputError
 from finegraph.files.durable import is_temporary, reason_of, remove_stale
-from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockMessages
 from finegraph.graph.formats.text_file import write_text
 
 DRAWINGS = 1
 """Goes up whenever photos of the same seed come out otherwise."""
-_WORDS = LockWords(noun="menu", purpose="drawing", instead=", or choose another folder", error=DataError)
+_WORDS = LockMessages(noun="menu", purpose="drawing", instead=", or choose another folder", error=DataError)
 _MARK, _PHOTOS, _GRAPH, _MANIFEST = "menu.json", "photos", "graph.csv", "images.csv"
 
 
@@ -80,7 +80,7 @@ def write_menu(
         size: `small` or `full`.
         seed: another seed makes another menu.
         workers: how many processes draw; by default one per core.
-        progress: is told how many of how many photos are there.
+        progress: called with the number of photos there and the total.
 
     Raises:
         DataError: the folder holds other things, or another menu, or cannot be written.

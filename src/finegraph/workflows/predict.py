@@ -71,7 +71,7 @@ def predict_photos(
         risk: how often the sure answer may be wrong.
         questions: how many questions to offer that would help most; 0 for none.
         on_bad_file: whether a photo that cannot be read ends it all ("error") or is left out and listed ("skip").
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.

@@ -60,7 +60,7 @@ class SearchResult:
         index: the folder, as it was given.
         photos: how many photos are in it.
         complete: whether all photos that it was made of are in; False where its making was interrupted.
-        way: how it was searched, "exact" or "approximate".
+        method: how it was searched, "exact" or "approximate".
         same: the kinds in which labels were to be the same.
         other: the kinds in which they were to differ.
         where: what the labels of the photos were to be.
@@ -72,7 +72,7 @@ class SearchResult:
     index: str
     photos: int
     complete: bool
-    way: str
+    method: str
     same: tuple[str, ...]
     other: tuple[str, ...]
     where: dict[str, tuple[str, ...]]
@@ -86,7 +86,8 @@ class SearchResult:
             "index": self.index,
             "photos": self.photos,
             "complete": self.complete,
-            "way": self.way,
+            "method": self.method,
+            "way": self.method,  # the former name
             "same": list(self.same),
             "other": list(self.other),
             "where": {kind: list(labels) for kind, labels in self.where.items()},
@@ -223,7 +224,7 @@ def search_index(
         index=os.fspath(folder),
         photos=len(index),
         complete=index.state.complete,
-        way=index.way,
+        method=index.method,
         same=tuple(same),
         other=tuple(other),
         where=passed,

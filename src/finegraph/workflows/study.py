@@ -76,7 +76,7 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
     Args:
         study: what to compare; see `read_study`.
         out: the folder; one where the same study was begun is gone on with.
-        watcher: is told how it goes.
+        watcher: receives the progress.
 
     Raises:
         SettingsError: the study does not go with its data, or another one was begun in the folder.

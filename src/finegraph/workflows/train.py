@@ -114,7 +114,7 @@ def train_run(
 
     Args:
         settings: what to train on what; see `resume_settings` for those of a run that goes on.
-        watcher: is told how it goes, in the process that speaks.
+        watcher: receives the progress, in the process that speaks.
         run: the run folder; by default a new one in `runs`, named after the data.
         resume: whether the run exists and goes on.
         report: whether to judge the model on its validation photos at the end, and to write the report of that. A
@@ -152,7 +152,7 @@ def train_run(
                 result, model, known = _train(quick, network, data, folder, ranks, device, watcher, resume, split)
             except FinegraphError:
                 if ranks.first and not resume:
-                    folder.forget_if_nothing_came_of_it()
+                    folder.remove_if_unused()
                 raise
         ranks.wait()
     if report and result["finished"] and ranks.first and split is not None:

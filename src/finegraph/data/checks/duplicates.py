@@ -70,7 +70,7 @@ def same_photos(
     Args:
         paths: the files.
         workers: how many threads decode.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
     """
     files = list(dict.fromkeys(paths))
     read: list[Path] = []

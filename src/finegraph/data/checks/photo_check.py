@@ -90,7 +90,7 @@ def check_samples(
     Args:
         samples: the photos.
         graph: the labels to compare with; by default labels are not compared.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
         workers: how many threads decode.
         max_pixels: photos with more pixels count as bad.
     """

@@ -67,7 +67,7 @@ def compare(
         graph: the label graph.
         images: (batch, height, width, 3) what both are asked about.
         photos: what the images are called.
-        progress: is told how many of how many images are done.
+        progress: called with the number of images done and the total.
     """
     random = np.random.default_rng(0)
     worst: dict[tuple[str, bool], Difference] = {}

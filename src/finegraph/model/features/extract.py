@@ -84,7 +84,7 @@ def extract_features(
         on_bad_file: "error" raises on the first photo that cannot be read, "skip" goes on without it.
         engine: "onnx", "torch", or "auto" for ONNX Runtime where it is installed and can run the network. Their
             features differ by rounding only, so what one of them stored serves the other.
-        progress: told how many photos are done, and how many there are.
+        progress: called with the number of photos done and the total.
 
     Raises:
         ImageFileError: a photo that cannot be read, when that is an error.

@@ -191,7 +191,7 @@ class RunFolder:
             ) from error
         return lock
 
-    def forget_if_nothing_came_of_it(self) -> None:
+    def remove_if_unused(self) -> None:
         """Remove the folder of a run that holds nothing but what it began with, so that its name can be used again."""
         if {name for name in os.listdir(self.path) if not _is_leftover(name)} <= {_CONFIG, _STARTS, _LABELS, _PHOTOS}:
             shutil.rmtree(self.path)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from finegraph.errors import RunFolderError
-from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockWords
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockMessages
 
 __all__ = ["LOCK_FILE", "RunLock"]
 
-_WORDS = LockWords(noun="run", purpose="training", instead=", or train under another name", error=RunFolderError)
+_WORDS = LockMessages(noun="run", purpose="training", instead=", or train under another name", error=RunFolderError)
 
 
 class RunLock(FolderLock):

@@ -33,7 +33,7 @@ def serve_label(
     port: int = 8377,
     token: str | None = None,
     hosts: Sequence[str] = (),
-    told: Callable[[str], None] = print_address,
+    on_ready: Callable[[str], None] = print_address,
 ) -> None:
     """Serve the labelling page of a session until the process is asked to stop.
 
@@ -43,7 +43,7 @@ def serve_label(
         port: the port to listen on; 0 for any that is free.
         token: what every request must bring.
         hosts: further names under which the server is reached, such as that of a proxy before it.
-        told: is called with the address once the server answers.
+        on_ready: called with the address once the server answers.
 
     Raises:
         InputError: a public address without a token, a token that is easily guessed, or an address that is taken.
@@ -67,7 +67,7 @@ def serve_label(
         )
         gc.collect()
         gc.freeze()  # a sweep over what is loaded by now, all of it needed, would let an edit wait 150 ms at times
-        asyncio.run(run_until_stopped(Server(config), listener, told))
+        asyncio.run(run_until_stopped(Server(config), listener, on_ready))
     finally:
         gc.unfreeze()
         listener.close()

@@ -55,7 +55,7 @@ class Batcher:
     Args:
         threads: how many batches go through the network at once.
         batch_size: how many photos are in a batch at the most.
-        told: is called with the size of each batch, for statistics.
+        on_batch: called with the size of each batch, for statistics.
         first: is called in each thread before its first batch, such as to let the model take the memory it will need.
     """
 
@@ -63,10 +63,10 @@ class Batcher:
         self,
         threads: int,
         batch_size: int,
-        told: Callable[[int], None] = lambda size: None,
+        on_batch: Callable[[int], None] = lambda size: None,
         first: Callable[[], None] = lambda: None,
     ) -> None:
-        self._threads, self._batch_size, self._told, self._first = threads, batch_size, told, first
+        self._threads, self._batch_size, self._on_batch, self._first = threads, batch_size, on_batch, first
         self._waiting: deque[tuple[Job, asyncio.Future[Done]]] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -109,7 +109,7 @@ class Batcher:
             _LOG.exception("the model failed before its first photo; photos are tried all the same")
         while batch := self._take():
             try:
-                self._told(len(batch))
+                self._on_batch(len(batch))
                 found = _outcomes([job for job, _ in batch])
             except Exception as error:
                 found = [error] * len(batch)

@@ -36,12 +36,12 @@ _OTHER_FILES = 200
 """How many files a server needs beside its connections."""
 
 
-def serve(settings: ServeSettings, told: Callable[[str], None] = lambda address: None) -> None:
+def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda address: None) -> None:
     """Load the model and serve it until the process is told to stop.
 
     Args:
         settings: see there.
-        told: is called with the address once the server answers.
+        on_ready: called with the address once the server answers.
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.
@@ -57,7 +57,7 @@ def serve(settings: ServeSettings, told: Callable[[str], None] = lambda address:
             _LOG.warning(model.note)
         index = PhotoIndex.open_for(settings.index, model)
         state = ServerState(settings, model, index)
-        asyncio.run(_run(make_server(state), state, listener, told))
+        asyncio.run(_run(make_server(state), state, listener, on_ready))
     finally:
         listener.close()
 
@@ -100,7 +100,7 @@ def make_server(state: ServerState) -> Server:
     )
 
 
-async def _run(server: Server, state: ServerState, listener: socket.socket, told: Callable[[str], None]) -> None:
+async def _run(server: Server, state: ServerState, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
     """Serve until told to stop; a hang-up loads the model again."""
     loop = asyncio.get_running_loop()
     reloads: set[asyncio.Task[bool]] = set()
@@ -112,4 +112,4 @@ async def _run(server: Server, state: ServerState, listener: socket.socket, told
 
     with no_signals_here():
         loop.add_signal_handler(signal.SIGHUP, reload)
-    await run_until_stopped(server, listener, told)
+    await run_until_stopped(server, listener, on_ready)

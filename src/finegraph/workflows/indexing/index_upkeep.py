@@ -38,7 +38,7 @@ class IndexFacts:
         feature_size: the size of the model's feature.
         dimensions: the size of the stored vectors.
         projection_recall: the share of the ten nearest photos that the projection keeps; None without one.
-        way: what was asked for: auto, exact or approximate.
+        method: what was asked for: auto, exact or approximate.
         lists: how many lists the approximate search has; 0 where the search is exact.
         probes: how many of them it looks through.
         approximate_recall: the share of the ten nearest photos that it finds; None where the search is exact.
@@ -58,7 +58,7 @@ class IndexFacts:
     feature_size: int
     dimensions: int
     projection_recall: float | None
-    way: str
+    method: str
     lists: int
     probes: int
     approximate_recall: float | None
@@ -175,7 +175,7 @@ def describe_index(folder: str | os.PathLike[str]) -> IndexFacts:
         feature_size=state.feature_size,
         dimensions=state.dimensions,
         projection_recall=None if state.projection is None else state.projection.recall,
-        way=state.way,
+        method=state.method,
         lists=0 if lists is None else lists.count,
         probes=0 if lists is None else lists.probes,
         approximate_recall=None if lists is None else lists.recall,
@@ -191,7 +191,7 @@ def check_index(
     Args:
         folder: the index.
         photos: whether to read the photos too.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         IndexFolderError: there is no index at all.

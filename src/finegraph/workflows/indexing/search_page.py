@@ -20,7 +20,7 @@ from finegraph.workflows.search import PhotoHits, SearchResult
 SIDE = 300
 """Pixels of the longer side of a small picture."""
 _MAX_KINDS = 4
-_PAGE = Path(__file__).parents[1] / "search" / "page"
+_PAGE = Path(__file__).parents[2] / "search" / "page"
 
 
 def write_search_page(result: SearchResult, path: str | os.PathLike[str]) -> None:
@@ -50,7 +50,7 @@ def search_page(result: SearchResult) -> str:
 
 def _about(result: SearchResult) -> str:
     """What was asked, in words."""
-    parts = [f"{result.photos:,} photos in {result.index}, {result.way} search"]
+    parts = [f"{result.photos:,} photos in {result.index}, {result.method} search"]
     parts += [f"the same {kind}" for kind in result.same]
     parts += [f"another {kind}" for kind in result.other]
     parts += [f"{kind} is {' or '.join(labels)}" for kind, labels in result.where.items()]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.evaluation.photo_batches import Told, numbers_read
+from finegraph.evaluation.photo_batches import JoinedProgress, numbers_read
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -58,7 +58,7 @@ class FeatureSettings:
         cache: the folder; None for that of the user.
         threads: how many photos are worked on at the same time.
         engine: what computes; see `extract_features`.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
     """
 
     cache: str | None
@@ -131,7 +131,7 @@ def similar_of_photos(
             threads=settings.threads,
             engine=settings.engine,
             on_bad_file="skip",
-            progress=Told(settings.progress, total).part(start),
+            progress=JoinedProgress(settings.progress, total).part(start),
         )
         return numbers_read(photos, found.samples).numpy().astype(np.int32), found.fine.numpy()
 

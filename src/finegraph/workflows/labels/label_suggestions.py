@@ -64,7 +64,7 @@ def make_suggestions(
         store: where they are kept.
         model: a run folder or a model folder; its labels are matched with those of the store by name.
         samples: the photos of the classes.
-        progress: is told how many of how many photos are done.
+        progress: called with the number of photos done and the total.
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.

@@ -26,7 +26,7 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.studies.grid import Cell
 from finegraph.workflows.studies.head_fits import answer_of
 from finegraph.workflows.studies.measure import PerPhoto, joined, judged
-from finegraph.workflows.studies.photo_sets import StudyData, Told
+from finegraph.workflows.studies.photo_sets import Stage, StudyData
 from finegraph.workflows.studies.spec import Study
 from finegraph.workflows.studies.study_folder import StudyFolder
 from finegraph.workflows.train import choose_device
@@ -64,7 +64,7 @@ def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str
 
 
 def fine_tune(
-    study: Study, data: StudyData, cell: Cell, samples: Samples, folder: StudyFolder, watcher: Watcher, told: Told
+    study: Study, data: StudyData, cell: Cell, samples: Samples, folder: StudyFolder, watcher: Watcher, stage: Stage
 ) -> tuple[dict[tuple[str, int], PerPhoto], float | None, dict[str, str]]:
     """Train the network of a cell and measure it.
 
@@ -97,7 +97,7 @@ def fine_tune(
     classifier = PhotoClassifier(network.to("cpu", torch.float32), views)
     bad = dict.fromkeys(tuned.bad, "it could not be read")
     measured = {
-        (split, count): _measure(classifier, part, data, study, count, split, told, bad)
+        (split, count): _measure(classifier, part, data, study, count, split, stage, bad)
         for split, part in data.splits.items()
         for count in study.views
     }
@@ -118,7 +118,7 @@ def _measure(
     study: Study,
     views: int,
     split: str,
-    told: Told,
+    stage: Stage,
     bad: dict[str, str],
 ) -> PerPhoto:
     """What a trained network gets right; photos that cannot be read are put into `bad`."""
@@ -129,7 +129,7 @@ def _measure(
     target, _ = targets_of(samples, data.graph)
     found = []
     for batch in photo_batches(
-        classifier, samples, options, unread, lambda done, total: told(f"photos of {split}", done, total)
+        classifier, samples, options, unread, lambda done, total: stage(f"photos of {split}", done, total)
     ):
         with torch.inference_mode():
             answer = answer_of(data.graph, batch.posterior, views)

@@ -34,8 +34,8 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.studies.spec import ALL, EVERY_KIND, TEST, Study
 from finegraph.workflows.training.training_data import make_views
 
-Told = Callable[[str, int, int], None]
-"""Is told the name of a stage, how much of it is done, and of how much."""
+Stage = Callable[[str, int, int], None]
+"""Is stage the name of a stage, how much of it is done, and of how much."""
 MENUS = ("small", "full")
 _TEST_SEED = 1
 """Another than that of photos held out to choose settings on: the two have nothing to do with each other."""
@@ -115,7 +115,7 @@ class StudyData:
         return Samples(kept, self.train.source, self.train.notes)
 
 
-def read_study_data(study: Study, told: Told) -> StudyData:
+def read_study_data(study: Study, stage: Stage) -> StudyData:
     """List the photos of a study and read its graph.
 
     Raises:
@@ -125,7 +125,7 @@ def read_study_data(study: Study, told: Told) -> StudyData:
         MissingExtraError: the weights of a network are not installed.
     """
     _check_networks(study)
-    source, graph_file = _source(study, told)
+    source, graph_file = _source(study, stage)
     samples = _with_test(read_samples(source).without_kinds(), study)  # what a photo shows is no part of a study
     graph = source_graph(source) if graph_file is None else LabelGraph.read(graph_file)
     sets = {name: _members(name, wanted, graph) for name, wanted in study.kinds.items()}
@@ -215,7 +215,7 @@ def _digest(parts: Iterable[Samples]) -> str:
     return digest.hexdigest()
 
 
-def _source(study: Study, told: Told) -> tuple[str, str | None]:
+def _source(study: Study, stage: Stage) -> tuple[str, str | None]:
     """Where the photos and the graph file are; the drawn menu is made in the cache folder, once."""
     layout, mark, size = study.data.partition(":")
     if layout != "menu" or not mark:
@@ -226,7 +226,7 @@ def _source(study: Study, told: Told) -> tuple[str, str | None]:
 
     folder = Path(default_cache_folder()) / f"menu-{size}-{DRAWINGS}"
     if not (folder / "images.csv").is_file():
-        write_menu(folder, size=size, progress=lambda done, total: told("drawing photos", done, total))
+        write_menu(folder, size=size, progress=lambda done, total: stage("drawing photos", done, total))
     return str(folder / "images.csv"), study.graph or str(folder / "graph.csv")
 
 
@@ -270,7 +270,7 @@ def study_network(study: Study, graph: LabelGraph) -> tuple[Network, ViewSetting
     return network, make_views(TrainSettings(data=study.data, size=study.size), network)
 
 
-def study_features(study: Study, data: StudyData, box: bool, told: Told) -> StudyFeatures:
+def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> StudyFeatures:
     """The features of all photos of a study."""
     network, views = study_network(study, data.graph)
     views = replace(views, box=box)
@@ -284,7 +284,7 @@ def study_features(study: Study, data: StudyData, box: bool, told: Told) -> Stud
             views,
             view="centre" if count == 1 else "ten",
             on_bad_file=cast(Literal["error", "skip"], study.on_bad_file),
-            progress=lambda done, total: told(f"features of {what}", done, total),
+            progress=lambda done, total: stage(f"features of {what}", done, total),
         )
         notes.extend(found.notes)
         bad.update((error.path, error.reason) for error in found.bad)

@@ -55,7 +55,7 @@ def calibrate_trained(
         split: what the validation photos are called; None where there are none.
         judged: their features, where they are known.
         device: where the network computes.
-        stage: is told how many of how many photos are done, by the name of the stage.
+        stage: called with the number of photos done and the total, by the name of the stage.
 
     Raises:
         ImageFileError: a validation photo cannot be read any more, where that is an error.

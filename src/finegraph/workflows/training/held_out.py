@@ -60,7 +60,7 @@ def new_parts(
         samples: all photos of the source.
         settings: of the run.
         ranks: this process among the others; the first one opens the photos and all get its answer.
-        progress: is told how many of how many photos are compared.
+        progress: called with the number of photos compared and the total.
 
     Raises:
         UnknownNameError: there is no such split.

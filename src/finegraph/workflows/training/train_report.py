@@ -62,7 +62,7 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
     Args:
         trained: the model.
         device: where the network computes.
-        stage: is told how many of how many photos are done, by the name of the stage.
+        stage: called with the number of photos done and the total, by the name of the stage.
 
     Returns:
         The page; None where there are no validation photos.
