@@ -90,13 +90,13 @@ def check_commands(folder: Path) -> None:
     called("--version")
     assert "train" in called("--help")
     called("graph", "check", menu)
-    assert "finegraph[figures]" in called("doctor")
+    assert "finegraph[plots]" in called("doctor")
     called("train", folder / "photos", "--run", run, "--size", "64")
     assert (run / "report.html").is_file(), "training ends with a report"
     called("predict", run, folder / "photos" / "red" / "0.png")
     called("report", run, "-o", folder / "report.html")
-    refused = called("report", run, "--figures", folder / "figures", code=3)
-    assert "finegraph[figures]" in refused, refused
+    refused = called("report", run, "--plots", folder / "plots", code=3)
+    assert "finegraph[plots]" in refused, refused
     refused = called("serve", run, code=3)
     assert "finegraph[serve]" in refused, refused
 

@@ -222,18 +222,18 @@ def test_tables_and_plots(whole):
         ElementTree.parse(outcome.folder / "figures" / f"{name}.svg")
 
 
-def test_without_matplotlib_a_study_has_no_figures_until_it_is_there(manifest, tmp_path, monkeypatch):
+def test_without_matplotlib_a_study_has_no_plots_until_it_is_there(manifest, tmp_path, monkeypatch):
     study = study_of(values_for(manifest, heads=["softmax"], amounts=[1], seeds=1))
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "matplotlib", None)
         watcher = Silent()
         outcome = run_study(study, tmp_path / "study", watcher)
     assert outcome.finished
-    assert outcome.figures == ()
-    assert "figures for print need matplotlib" in watcher.notes[-1]
+    assert outcome.plots == ()
+    assert "plots for print need matplotlib" in watcher.notes[-1]
     assert (outcome.folder / "report.html").is_file()
     again = Silent()
-    assert run_study(study, tmp_path / "study", again).figures
+    assert run_study(study, tmp_path / "study", again).plots
     assert again.begun == ["summary"]
 
 

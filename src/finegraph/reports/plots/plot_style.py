@@ -36,17 +36,17 @@ STYLE: Any = {
 
 
 WITHOUT_MATPLOTLIB = (
-    'figures for print need matplotlib, which is not installed; install it with `pip install "finegraph[figures]"`'
+    'plots for print need matplotlib, which is not installed; install it with `pip install "finegraph[plots]"`'
 )
 
 
 def has_matplotlib() -> bool:
-    """Whether figures can be drawn here."""
+    """Whether plots can be drawn here."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def need_matplotlib() -> None:
-    """Raise where no figures can be drawn.
+    """Raise where no plots can be drawn.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
