@@ -20,6 +20,7 @@
     ├── CheckpointError             a checkpoint that cannot be saved, or that is damaged (`.damaged`) or cannot be read
     ├── RunFolderError              a run folder that is taken, missing, in use, or cannot be written
     ├── ModelFolderError            a model folder that is damaged, of another version, or may not be written
+    │   └── LessonError             the lessons of a model cannot be kept or are damaged; `.reason`
     ├── IndexFolderError            a search index that is missing, damaged, in use, or of another model
     ├── ExportError                 an exported file that cannot be made or written, or that answers differently
     ├── NonFiniteError              training met NaN or infinity; names the step, the layer and the photos
@@ -194,6 +195,18 @@ class RunFolderError(FinegraphError):
 
 class ModelFolderError(FinegraphError):
     """A model folder that cannot be read, is damaged or of another version, or that may not be written."""
+
+
+class LessonError(ModelFolderError):
+    """The lessons of a model cannot be read or written, or are damaged.
+
+    Attributes:
+        reason: what is wrong, without the place.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class IndexFolderError(FinegraphError):

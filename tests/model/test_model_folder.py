@@ -279,7 +279,7 @@ def test_card_is_for_people_and_may_be_edited(saved):
 def test_future_version(saved):
     edit(saved[1], version=VERSION + 1, finegraph="9.0", more={"new": True})
     with pytest.raises(
-        ModelFolderError, match=r"saved by a newer finegraph \('9\.0'\), in version 3 .*Update finegraph$"
+        ModelFolderError, match=r"saved by a newer finegraph \('9\.0'\), in version 4 .*Update finegraph$"
     ):
         fg.load(saved[1])
 
@@ -287,9 +287,9 @@ def test_future_version(saved):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 0}, "expected version 1 to 2 of the format, got 0"),
-        ({"version": True}, "expected version 1 to 2 of the format, got True"),
-        ({"version": "1"}, "expected version 1 to 2 of the format, got '1'"),
+        ({"version": 0}, "expected version 1 to 3 of the format, got 0"),
+        ({"version": True}, "expected version 1 to 3 of the format, got True"),
+        ({"version": "1"}, "expected version 1 to 3 of the format, got '1'"),
         ({"format": "other"}, "expected the format 'finegraph.model', got 'other'"),
         ({"colour": 1}, r"expected the entries format, .*; colour unknown"),
         ({"temperature": 0}, "the entries have not the form of version 1"),
@@ -383,7 +383,7 @@ def test_foreign_preprocessing(saved, change):
     change(content)
     path.write_text(json.dumps(content), encoding="utf-8")
     edit(saved[1])
-    with pytest.raises(ModelFolderError, match=r"preprocessing\.json: the entries have not the form of version 1"):
+    with pytest.raises(ModelFolderError, match=r"preprocessing\.json: the entries do not fit the network"):
         fg.load(saved[1])
 
 

@@ -171,13 +171,8 @@ def calibrated(classifier: PhotoClassifier, fit: CalibrationFit, split: str) -> 
         "nll_before": temperature.nll_before,
         "nll_after": temperature.nll_after,
     }
-    return PhotoClassifier(
-        classifier.network,
-        classifier.views,
-        temperature=temperature.temperature,
-        unknown=fit.unknown,
-        about={**classifier.about, CALIBRATION: facts},
-    )
+    about = {**classifier.about, CALIBRATION: facts}
+    return classifier.with_calibration(temperature.temperature, fit.unknown, about)
 
 
 def foreign_scores(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -29,6 +30,10 @@ from finegraph.model.answering.predictions import Prediction, PredictionSettings
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.model_reader import read_model
 from finegraph.model.folder.model_writer import write_model
+from finegraph.model.teaching.class_statistics import ClassStatistics
+from finegraph.model.teaching.lesson import MAX_PHOTOS, Lesson, check_id, check_person
+from finegraph.model.teaching.taught_photos import taught_photos
+from finegraph.model.teaching.teaching import Teaching
 from finegraph.nn.network import Network
 
 VIEWS_AT_ONCE = 32
@@ -59,6 +64,7 @@ class PhotoClassifier:
         unknown: when a photo is called unknown; None where no rule was chosen. It judges the posterior without
             temperature and evidence, so it holds whatever these are.
         about: facts for the model card, as JSON can hold them: data, sizes, settings, metrics.
+        statistics: what the head was fitted from in closed form, so that lessons can be added; None for other heads.
 
     Example:
         >>> from finegraph.nn.network import build_network
@@ -76,6 +82,7 @@ class PhotoClassifier:
         temperature: float = 1.0,
         unknown: UnknownRule | None = None,
         about: Mapping[str, Any] | None = None,
+        statistics: ClassStatistics | None = None,
     ) -> None:
         """Put the parts together; `load` makes them of a folder. See the attributes."""
         if not isinstance(temperature, int | float) or not (0.0 < temperature < math.inf):
@@ -83,6 +90,8 @@ class PhotoClassifier:
         self.network, self.views, self.temperature = network, views, float(temperature)
         self.unknown = unknown
         self.about = dict(about or {})
+        self.statistics = statistics
+        self._teaching: Teaching | None = None
 
     @property
     def graph(self) -> LabelGraph:
@@ -103,8 +112,11 @@ class PhotoClassifier:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save it as a model folder, in one step; an earlier model there is replaced, anything else is left alone.
 
+        Lessons are saved along, so that each can still be forgotten. Those to come are kept where it was loaded from.
+
         Raises:
-            ModelFolderError: the folder cannot be written, or holds something else.
+            ModelFolderError: the folder cannot be written, or holds something else, or a model with lessons that this
+                one does not know.
         """
         write_model(
             folder,
@@ -113,6 +125,8 @@ class PhotoClassifier:
             temperature=self.temperature,
             unknown=self.unknown,
             about=self.about,
+            statistics=self.statistics,
+            teaching=self._teaching,
         )
 
     @classmethod
@@ -130,7 +144,122 @@ class PhotoClassifier:
         target = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device is None else device
         network = parts.network.to(target, memory_format=torch.channels_last)  # type: ignore[call-overload]
         network.eval().requires_grad_(False)
-        return cls(network, parts.views, temperature=parts.temperature, unknown=parts.unknown, about=parts.about)
+        model = cls(network, parts.views, temperature=parts.temperature, unknown=parts.unknown, about=parts.about)
+        if parts.teaching is not None:
+            model.statistics, model._teaching = parts.teaching.statistics, parts.teaching
+        return model
+
+    def with_calibration(
+        self, temperature: float, unknown: UnknownRule | None, about: Mapping[str, Any]
+    ) -> PhotoClassifier:
+        """The same classifier with another temperature, another rule for unknown photos, and other facts."""
+        model = PhotoClassifier(
+            self.network,
+            self.views,
+            temperature=temperature,
+            unknown=unknown,
+            about=about,
+            statistics=self.statistics,
+        )
+        model._teaching = self._teaching
+        return model
+
+    # ---- lessons ----------------------------------------------------------------------------------------------------
+
+    @property
+    def lessons(self) -> tuple[Lesson, ...]:
+        """What it was taught, in order, also what was forgotten."""
+        return () if self._teaching is None else self._teaching.lessons
+
+    @property
+    def teaching(self) -> Teaching:
+        """Its lessons and where they are kept.
+
+        Raises:
+            InputError: it cannot be taught.
+        """
+        if self._teaching is not None:
+            return self._teaching
+        if self.statistics is not None:
+            raise InputError("lessons are kept in the folder of a model: save this one, load it, and teach that")
+        raise InputError(
+            "this model cannot be taught: lessons add to the statistics of a head that was fitted in closed form, and "
+            "this one has none; train it again with fit = prototypes"
+        )
+
+    def teach(
+        self,
+        label: str,
+        photos: Photo | Iterable[Photo] = (),
+        *,
+        parents: Mapping[str, object] | None = None,
+        person: str = "",
+        lesson_id: str | None = None,
+    ) -> Lesson:
+        """Learn what photos show, at once and for good: the lesson is in the model folder when this returns.
+
+        It is an update of class means, no training, and exact: as many photos taught one by one give the head that
+        fitting them with the others at once would, with the same scaling and strengths.
+
+        Args:
+            label: the fine label. It may be new; then say which coarse labels it has.
+            photos: what shows it. A new label may do without: what its parents tell is known of it then.
+            parents: the coarse labels of a new label by kind, written as for `LabelGraph.from_table`; `{}` for none.
+            person: who teaches.
+            lesson_id: tells the lesson from others, so that it can be sent again without being counted twice; by
+                default a new one.
+
+        Raises:
+            InputError: the model cannot be taught this.
+            GraphError: the parents cannot be meant.
+            ImageFileError: a photo cannot be read.
+            LessonError: the lesson cannot be kept; nothing has changed.
+        """
+        teaching = self.teaching
+        name = check_id(secrets.token_hex(8) if lesson_id is None else lesson_id)
+        check_person(person)
+        listed = [photos] if is_one_photo(photos) else list(photos)  # type: ignore[arg-type]
+        if len(listed) > MAX_PHOTOS:
+            raise InputError(f"photos: expected at most {MAX_PHOTOS} in one lesson, got {len(listed)}")
+        if all(one.id != name for one in teaching.lessons):
+            teaching.check(label, parents, with_photos=bool(listed))  # before the network looks at all photos
+        with self._asking():
+            found = taught_photos(self.network, self.views, listed)
+        lesson = teaching.teach(label, found, parents=parents, person=person, lesson_id=name)
+        self._follow()
+        return lesson
+
+    def forget(self, lesson_id: str, *, person: str = "") -> Lesson:
+        """Take a lesson back, as if it had never been taught.
+
+        Raises:
+            InputError: there is no such lesson.
+            LessonError: it cannot be written down; nothing has changed.
+        """
+        lesson = self.teaching.forget(lesson_id, person=check_person(person))
+        self._follow()
+        return lesson
+
+    def refresh(self) -> bool:
+        """Take up what others taught this model folder since; whether there was anything. Costs a look at a file.
+
+        Raises:
+            LessonError: the lessons are damaged or cannot be read.
+        """
+        if self._teaching is None:
+            return False
+        changed = self._teaching.refresh()
+        self._follow()
+        return changed
+
+    def _follow(self) -> None:
+        """Take over the head that follows from the lessons.
+
+        The network is another one then: answers that are being given go on with the one that they began with.
+        """
+        head = self.teaching.head
+        if head is not self.network.head:
+            self.network = self.network.with_head(head.to(self.device).requires_grad_(False)).eval()
 
     # ---- the posterior ----------------------------------------------------------------------------------------------
 

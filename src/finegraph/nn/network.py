@@ -133,6 +133,11 @@ class Network(nn.Module):
         name = None if scaling is None else "whitened_blocks" if isinstance(scaling, BlockScaling) else "whitened"
         self.design = replace(self.design, scaling=name)
 
+    def with_head(self, head: BipartiteHead | SoftmaxHead) -> Network:
+        """A network of the same backbones and scaling with another head of the same kind; this one stays as it is."""
+        network = Network(self.design, self.backbone, head, self.coarse_backbone, self.scaling)
+        return network.train(self.training)
+
     def forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
         """The posterior of each photo."""
         return self.of_features(*self.features(pixels))

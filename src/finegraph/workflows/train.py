@@ -202,7 +202,7 @@ def _train(
 ) -> tuple[dict[str, Any], CalibratedModel | None, TrainingFeatures | None]:
     """Train, calibrate, and save the model; returns the rest of the result, the model where it is new, and features."""
     views = make_views(settings, network)
-    model, known = None, None
+    model, known, statistics = None, None, None
     result: dict[str, Any] = {"model": None, "finished": True, "metrics": {}, "strengths": None, "bad": []}
     bad: dict[str, str] = {}
     if settings.tune == "head":
@@ -214,7 +214,7 @@ def _train(
                 watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
             result.update(metrics=tuned.metrics, strengths=tuned.strengths, bad=[str(error) for error in tuned.bad])
             bad = {error.path: error.reason for error in tuned.bad}
-            known = tuned.known
+            known, statistics = tuned.known, tuned.statistics
     else:
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
         trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
@@ -226,7 +226,7 @@ def _train(
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
         # A model that is there already may have been calibrated since.
         about = _about(settings, data, result, bad)
-        classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about)
+        classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about, statistics=statistics)
         judged = None if known is None else known.judged
         stage = _stages(watcher, ranks)
         model = calibrate_trained(classifier, data, settings, split, judged, device, stage)

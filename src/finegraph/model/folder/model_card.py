@@ -15,6 +15,7 @@ from typing import Any
 from finegraph.data.transforms import ViewSettings
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.unknown import UnknownRule
+from finegraph.model.teaching.lesson import Lesson
 from finegraph.nn.network import Network, NetworkDesign
 
 METRICS = ("metrics", "figures")
@@ -46,6 +47,8 @@ def model_card(
     temperature: float,
     unknown: UnknownRule | None,
     about: Mapping[str, Any],
+    *,
+    lessons: Sequence[Lesson] = (),
 ) -> str:
     """The text of the card, in Markdown."""
     graph = network.graph
@@ -58,6 +61,7 @@ def model_card(
         f"## What it recognises\n\n{_recognises(graph)}",
         f"## How to use it\n\n{_usage(graph)}",
         f"## How it was trained\n\n{_training(network.design, views, about)}",
+        *([f"## What it was taught\n\n{_taught(lessons)}"] if lessons else []),
         f"## Metrics\n\n{_metrics(about)}",
         f"## How sure it is\n\n{_sureness(temperature, unknown)}",
         "## Limits\n\n" + _LIMITS.format(unknown=_NO_RULE if unknown is None else _RULE),
@@ -125,6 +129,21 @@ def _training(design: NetworkDesign, views: ViewSettings, about: Mapping[str, An
         **{name: value for name, value in about.items() if name not in (*METRICS, SETTINGS)},
     }
     return _table(facts)
+
+
+def _taught(lessons: Sequence[Lesson]) -> str:
+    holding = [one for one in lessons if not one.forgotten]
+    photos = sum(len(one.photos) for one in holding)
+    named = list(dict.fromkeys(one.label for one in holding))
+    new = list(dict.fromkeys(one.label for one in holding if one.parents is not None))
+    lines = [
+        f"Since it was fitted, {_count(len(holding), 'lesson')} with {_count(photos, 'photo')} of "
+        f"{_count(len(named), 'label')}, when this card was written: {_names(named, _MAX_FINE)}.",
+        *([f"New among them: {_names(new, _MAX_FINE)}."] if new else []),
+        "All lessons are in `lessons.jsonl`; `finegraph teach FOLDER --list` shows them. The metrics below are from "
+        "before.",
+    ]
+    return "\n\n".join(lines)
 
 
 def _metrics(about: Mapping[str, Any]) -> str:

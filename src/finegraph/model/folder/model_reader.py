@@ -1,14 +1,17 @@
 """The model folder: what it holds, and how it is read.
 
-    config.json          format and version, the design of the network, temperature, rule for unknown photos, facts for
-                         the card, and the size and SHA-256 of the other files; a checksum of all this
-    model.safetensors    the weights
-    preprocessing.json   how photos are cut and scaled, and how each backbone turns pixels into numbers
-    graph.json           the label graph
-    README.md            a card for people; not read
+    config.json              format and version, the design of the network, temperature, rule for unknown photos, facts
+                             for the card, and the size and SHA-256 of the other files; a checksum of all this
+    model.safetensors        the weights
+    preprocessing.json       how photos are cut and scaled, and how each backbone turns pixels into numbers
+    graph.json               the label graph
+    statistics.safetensors   of a head that was fitted in closed form: counts and sums that lessons add to
+    lessons.jsonl, .json     what the model was taught since (teaching/lesson.py); they grow, the other files stay
+    README.md                a card for people; not read
 
 Version 2 is version 1 with networks that are joined from several: the design names them, and their preprocessing stands
-below that of the whole. Models of one network are written as version 1, which older finegraphs read.
+below that of the whole. Models of one network are written as version 1, which older finegraphs read. Version 3 has
+statistics, so it can be taught; older finegraphs would not see its lessons.
 
 Only JSON and tensors are read, nothing that could run code. Every file is checked against its digest before it is used,
 so damage is found and never loaded. Whatever is wrong raises `ModelFolderError` with the file and what to do. Cost: one
@@ -37,20 +40,26 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, find_model
+from finegraph.model.teaching.class_statistics import ClassStatistics
+from finegraph.model.teaching.teaching import LOG, Teaching, taught_graph
 from finegraph.nn.backbones import Backbone
 from finegraph.nn.backbones.build import PLUS, TIMM
 from finegraph.nn.backbones.joined import JoinedBackbone
 from finegraph.nn.backbones.preprocessing import Preprocessing
 from finegraph.nn.network import Network, NetworkDesign, build_network
 
-VERSION = 2
+VERSION = 3
 """The newest version that is read; all before it are read too."""
 WEIGHTS, PREPROCESSING, GRAPH, CARD = "model.safetensors", "preprocessing.json", "graph.json", "README.md"
 CHECKED = (WEIGHTS, PREPROCESSING, GRAPH)
 """The files whose digests stand in the config."""
+STATISTICS = "statistics.safetensors"
 FILES = (CONFIG, *CHECKED, CARD)
+OPTIONAL_FILES = (STATISTICS, f"{LOG}.jsonl", f"{LOG}.json")
 ENTRIES = ("format", "version", "finegraph", "design", "temperature", "unknown", "about", "files", "checksum")
 """The entries of the config, in order."""
+STATISTICS_ENTRY = "statistics"
+"""The further entry of version 3: the strengths of the fit."""
 _AGAIN = "copy the folder again from where it was made, or train again"
 _MAX_NAMES = 3
 _MEMBERS = "members"
@@ -65,16 +74,21 @@ class ModelParts:
     temperature: float
     unknown: UnknownRule | None
     about: dict[str, Any]
+    teaching: Teaching | None = None
 
 
 def read_model_graph(folder: str | os.PathLike[str]) -> LabelGraph:
-    """The label graph of a model folder, or of the model of a run folder; no weights are read.
+    """The label graph of a model folder, or of the model of a run folder, with what was taught; no weights are read.
 
     Raises:
         ModelFolderError: there is no model, or its graph is damaged.
     """
     path = find_model(folder)
-    return _read_graph(path / GRAPH, _read_checked(path / GRAPH, _read_config(path / CONFIG)["files"]))
+    config = _read_config(path / CONFIG)
+    graph = _read_graph(path / GRAPH, _read_checked(path / GRAPH, config["files"]))
+    if STATISTICS_ENTRY not in config:
+        return graph
+    return taught_graph(path, graph, config["files"][STATISTICS]["sha256"])
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelParts:
@@ -98,7 +112,24 @@ def read_model(folder: str | os.PathLike[str]) -> ModelParts:
         raise ModelFolderError(f"{path / CONFIG}: {error}; {_AGAIN}") from error
     views = _set_preprocessing(network, path / PREPROCESSING, data[PREPROCESSING])
     _load(network, path / WEIGHTS, data[WEIGHTS])
-    return ModelParts(network, views, float(config["temperature"]), unknown, config["about"])
+    teaching = _read_teaching(path, config, network)
+    if teaching is not None:
+        network = network.with_head(teaching.head)
+    return ModelParts(network, views, float(config["temperature"]), unknown, config["about"], teaching)
+
+
+def _read_teaching(path: Path, config: Mapping[str, Any], network: Network) -> Teaching | None:
+    """The statistics of the fit and the lessons since; None for models that cannot be taught."""
+    if STATISTICS_ENTRY not in config:
+        return None
+    data = _read_checked(path / STATISTICS, config["files"])
+    try:
+        statistics = ClassStatistics.from_parts(load_tensors(data), config[STATISTICS_ENTRY], network.graph)
+        if statistics.sums.shape[1] != network.head.features:
+            raise InputError(f"expected {network.head.features} features, got {statistics.sums.shape[1]}")
+    except (SafetensorError, InputError, ValueError, KeyError) as error:
+        raise ModelFolderError(f"{path / STATISTICS}: {error}; {_AGAIN}") from error
+    return Teaching(path, network.graph, statistics, network.head, hashlib.sha256(data).hexdigest())
 
 
 def empty_network(graph: LabelGraph, design: NetworkDesign) -> Network:
@@ -143,8 +174,10 @@ def _set_entry(backbone: Backbone, entry: Mapping[str, Any]) -> None:
     backbone.preprocessing = Preprocessing.from_dict(entry)
 
 
-def format_version(design: NetworkDesign) -> int:
-    """The oldest version of the format that can hold a design."""
+def format_version(design: NetworkDesign, *, statistics: bool) -> int:
+    """The oldest version of the format that can hold a design, and statistics where there are any."""
+    if statistics:
+        return 3
     joined = any(PLUS in name for name in (design.network, design.coarse_network or ""))
     return 2 if joined or design.scaling == "whitened_blocks" else 1
 
@@ -178,11 +211,12 @@ def _read_config(path: Path) -> dict[str, Any]:
         )
     if type(version) is not int or version < 1:
         raise ModelFolderError(f"{path}: expected version 1 to {VERSION} of the format, got {version!r}; {_AGAIN}")
-    missing = [name for name in ENTRIES if name not in config]
-    foreign = [name for name in config if name not in ENTRIES]
+    entries = ENTRIES if version < 3 else (*ENTRIES, STATISTICS_ENTRY)
+    missing = [name for name in entries if name not in config]
+    foreign = [name for name in config if name not in entries]
     if missing or foreign:
         what = f"{_few(missing)} missing" if missing else f"{_few(foreign)} unknown"
-        raise ModelFolderError(f"{path}: expected the entries {', '.join(ENTRIES)}; {what}; {_AGAIN}")
+        raise ModelFolderError(f"{path}: expected the entries {', '.join(entries)}; {what}; {_AGAIN}")
     if config["checksum"] != checksum(config):
         raise ModelFolderError(
             f"{path}: the content does not match its checksum: the file is damaged, or was edited after it was saved; "
@@ -195,6 +229,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _check_values(path: Path, config: Mapping[str, Any]) -> None:
     """Refuse a config that is whole but not of our making."""
     temperature, files = config["temperature"], config["files"]
+    checked = (*CHECKED, *((STATISTICS,) if STATISTICS_ENTRY in config else ()))
     good = (
         type(temperature) in (int, float)
         and 0 < temperature < float("inf")
@@ -202,7 +237,8 @@ def _check_values(path: Path, config: Mapping[str, Any]) -> None:
         and isinstance(config["design"], dict)
         and all(isinstance(part, str) or part is None for part in config["design"].values())
         and isinstance(files, dict)
-        and all(isinstance(files.get(name), dict) and {"bytes", "sha256"} <= set(files[name]) for name in CHECKED)
+        and all(isinstance(files.get(name), dict) and {"bytes", "sha256"} <= set(files[name]) for name in checked)
+        and isinstance(config.get(STATISTICS_ENTRY, {}), dict)
     )
     if not good:
         raise ModelFolderError(f"{path}: the entries have not the form of version {config['version']}; {_AGAIN}")

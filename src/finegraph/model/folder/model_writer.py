@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from torch import Tensor
 
 from finegraph._version import __version__
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import InputError, ModelFolderError
-from finegraph.files.folder_swap import replace_folder
+from finegraph.errors import InputError, LessonError, ModelFolderError
+from finegraph.files.durable import is_temporary
+from finegraph.files.folder_swap import locked_folder, replace_folder
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, is_model_folder
@@ -32,7 +34,10 @@ from finegraph.model.folder.model_reader import (
     CHECKED,
     FILES,
     GRAPH,
+    OPTIONAL_FILES,
     PREPROCESSING,
+    STATISTICS,
+    STATISTICS_ENTRY,
     WEIGHTS,
     checksum,
     empty_network,
@@ -40,6 +45,9 @@ from finegraph.model.folder.model_reader import (
     mismatches,
     preprocessing_entries,
 )
+from finegraph.model.teaching.class_statistics import ClassStatistics
+from finegraph.model.teaching.lesson import Lesson
+from finegraph.model.teaching.teaching import Teaching, kept_lessons
 from finegraph.nn.network import Network
 
 
@@ -51,13 +59,20 @@ def write_model(
     temperature: float,
     unknown: UnknownRule | None,
     about: Mapping[str, Any],
+    statistics: ClassStatistics | None = None,
+    teaching: Teaching | None = None,
 ) -> None:
     """Write a model folder; see `PhotoClassifier` for the parts.
 
+    What was taught is written as it is kept: the model as it was fitted, and the lessons since.
+
     Raises:
-        ModelFolderError: the folder cannot be written, or holds something that is no model.
+        ModelFolderError: the folder cannot be written, holds something that is no model, or lessons that this model
+            does not know.
         InputError: a part cannot be saved.
     """
+    if teaching is not None:
+        network, statistics = network.with_head(teaching.fitted_head), teaching.statistics
     target = Path(os.path.realpath(folder))
     _check_target(target)
     facts = _plain_facts(about)
@@ -66,23 +81,33 @@ def write_model(
         PREPROCESSING: _json(preprocessing_entries(network, views)),
         GRAPH: canonical_json(network.graph).encode(),
     }
+    checked: tuple[str, ...] = CHECKED
+    entries: dict[str, object] = {}
+    if statistics is not None:
+        tensors, facts_of_fit = statistics.to_parts()
+        files[STATISTICS] = tensor_bytes({name: _own_memory(tensor) for name, tensor in tensors.items()})
+        checked, entries = (*CHECKED, STATISTICS), {STATISTICS_ENTRY: facts_of_fit}
     config: dict[str, object] = {
         "format": MODEL_FORMAT,
-        "version": format_version(network.design),
+        "version": format_version(network.design, statistics=statistics is not None),
         "finegraph": __version__,
         "design": network.design.to_dict(),
         "temperature": float(temperature),
         "unknown": None if unknown is None else unknown.to_dict(),
         "about": facts,
         "files": {
-            name: {"bytes": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()} for name in CHECKED
+            name: {"bytes": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()} for name in checked
         },
+        **entries,
     }
     config["checksum"] = checksum(config)
     files[CONFIG] = _json(config)
-    files[CARD] = model_card(network, views, temperature, unknown, facts).encode()
+    lessons = () if teaching is None else teaching.lessons
+    files[CARD] = model_card(network, views, temperature, unknown, facts, lessons=lessons).encode()
     try:
-        replace_folder(target, files)
+        with locked_folder(target) if target.is_dir() else nullcontext():  # nobody teaches it meanwhile
+            _check_lessons(target, lessons)
+            replace_folder(target, files | ({} if teaching is None else teaching.files()))
     except OSError as error:
         size = sum(map(len, files.values())) / 1e6
         raise ModelFolderError(
@@ -138,6 +163,22 @@ def _json(content: object) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
+def _own_memory(tensor: Tensor) -> Tensor:
+    """A tensor laid out plainly, in a memory of its own."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _check_lessons(target: Path, lessons: Sequence[Lesson]) -> None:
+    """Refuse to replace a model that was taught what the new one does not know."""
+    known = {one.id for one in lessons}
+    lost = [one for one in kept_lessons(target) if one not in known]
+    if lost:
+        raise LessonError(
+            f"{target}: the model there was taught {len(lost)} lessons that this one does not know; load it again, or "
+            "choose another place"
+        )
+
+
 def _check_target(target: Path) -> None:
     """Refuse a place where something else is."""
     if not target.exists():
@@ -150,7 +191,7 @@ def _check_target(target: Path) -> None:
             f"{target}: expected a new folder or an earlier model, got a folder with other files "
             f"({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}); choose another place"
         )
-    foreign = [name for name in names if name not in FILES]
+    foreign = [name for name in names if name not in (*FILES, *OPTIONAL_FILES) and not is_temporary(name)]
     if foreign:
         raise ModelFolderError(
             f"{target}: the earlier model there would be replaced, but the folder also holds {', '.join(foreign[:3])}"

@@ -24,6 +24,7 @@ from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
+from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
@@ -49,6 +50,7 @@ class TunedHead:
         bad: the photos that could not be read.
         notes: what was odd on the way.
         known: the features of all photos; None where there are no validation photos.
+        statistics: of a fit in closed form, which lessons can be added to.
     """
 
     strengths: dict[str, Any]
@@ -58,6 +60,7 @@ class TunedHead:
     bad: tuple[ImageFileError, ...]
     notes: tuple[str, ...]
     known: TrainingFeatures | None = None
+    statistics: ClassStatistics | None = None
 
 
 def tune_head(
@@ -110,6 +113,7 @@ def tune_head(
         bad=(*train.bad, *(() if val is None else val.bad)),
         notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
         known=None if val is None else TrainingFeatures(scaled(train, scales), val, scales.fine),
+        statistics=fitted.statistics,
     )
 
 
@@ -119,6 +123,7 @@ class _Fitted(NamedTuple):
     strengths: dict[str, Any]
     iterations: int
     converged: bool
+    statistics: ClassStatistics | None = None
 
 
 def _fit_by_descent(
@@ -152,7 +157,7 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
         "variances": asdict(fit.variances),
         "temperature": fit.temperature,
     }
-    return _Fitted(strengths, 1, True)
+    return _Fitted(strengths, 1, True, ClassStatistics.of_fit(fit, train.fine, fine))
 
 
 def scaled(features: Features, scales: FeatureScales) -> Features:

@@ -1,0 +1,172 @@
+"""What a closed-form fit leaves behind, and the head that follows from it.
+
+Counts and sums of scaled features per fine label, and the strengths that were chosen: everything that a fitted head
+follows from. More photos add to counts and sums; the scaling and the strengths stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.model.fitting.class_means import Effects, Links, Variances, solve_effects
+from finegraph.model.fitting.fit_samples import NOT_OBSERVED
+from finegraph.model.fitting.prototypes import PrototypeFit
+from finegraph.nn import BipartiteHead, SoftmaxHead
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClassStatistics:
+    """The statistics of a fit.
+
+    Attributes:
+        counts: how many photos each fine label has.
+        sums: the sum of their scaled features.
+        variances: how far class means are spread by each kind, by their own, and by noise.
+        strength: what scores are multiplied by.
+        head: which head the fit made.
+    """
+
+    counts: Float[Tensor, " fine"]
+    sums: Float[Tensor, "fine feature"]
+    variances: Variances
+    strength: float
+    head: Literal["bipartite", "softmax"] = "bipartite"
+
+    @classmethod
+    def of_fit(
+        cls,
+        fit: PrototypeFit,
+        features: Float[Tensor, "batch feature"],
+        targets: Int[Tensor, " batch"],
+        *,
+        sample_weight: Float[Tensor, " batch"] | None = None,
+    ) -> ClassStatistics:
+        """The statistics of a fit and of the samples that it was made from."""
+        graph = fit.head.graph
+        weight = torch.ones(len(targets)) if sample_weight is None else sample_weight
+        counts = torch.zeros(len(graph), dtype=torch.float64)
+        sums = torch.zeros(len(graph), features.shape[1], dtype=torch.float64)
+        for rows in torch.split((targets != NOT_OBSERVED).nonzero()[:, 0], _CHUNK):
+            own = weight[rows].double()
+            counts.index_add_(0, targets[rows], own)
+            sums.index_add_(0, targets[rows], fit.scaling(features[rows]).double() * own[:, None])
+        return cls(
+            counts=counts,
+            sums=sums,
+            variances=fit.variances,
+            strength=1.0 / (fit.temperature * fit.variances.noise),
+            head="bipartite" if isinstance(fit.head, BipartiteHead) else "softmax",
+        )
+
+    @property
+    def means(self) -> Float[Tensor, "fine feature"]:
+        """The mean of each fine label; zero where there is no photo."""
+        return self.sums / self.counts.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+
+    def links(self, graph: LabelGraph) -> Links:
+        """The links of a graph that class means depend on."""
+        return Links(graph, tuple(self.variances.kinds))
+
+    def solve(self, graph: LabelGraph) -> BipartiteHead | SoftmaxHead:
+        """The head of these statistics, solved from the beginning."""
+        links = self.links(graph)
+        return self.head_of(graph, links, solve_effects(links, self.variances, self.counts, self.means))
+
+    def head_of(self, graph: LabelGraph, links: Links, effects: Effects) -> BipartiteHead | SoftmaxHead:
+        """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
+        means = self._class_means(links, effects)
+        bias = -0.5 * self.strength * means.square().sum(dim=1)
+        with torch.device("meta"):  # no weights are drawn that would be overwritten
+            head = (BipartiteHead if self.head == "bipartite" else SoftmaxHead)(self.sums.shape[1], graph)
+        plain = {kind.name for kind in head.tensors.kinds if kind.plain}
+        fine = effects.fine
+        for kind in links.kinds:
+            if kind not in plain:
+                fine = fine + torch.sparse.mm(links.matrices[kind], effects.coarse[kind])
+        weights = {
+            "graph_digest": torch.tensor(list(bytes.fromhex(graph.digest)), dtype=torch.uint8),
+            "fine.weight": (self.strength * fine).float(),
+            "fine.bias": (bias - bias.max()).float(),
+        }
+        if isinstance(head, BipartiteHead):
+            rows = torch.zeros(head.tensors.coarse_count, self.sums.shape[1])
+            for kind, columns in head.tensors.columns.items():
+                if kind in plain and kind in effects.coarse:
+                    rows[columns] = (self.strength * effects.coarse[kind]).float()
+            weights |= {"coarse.weight": rows, "coarse.bias": torch.zeros(len(rows))}
+        head.load_state_dict(weights, assign=True)
+        return head.requires_grad_(True)
+
+    def _class_means(self, links: Links, effects: Effects) -> Float[Tensor, "fine feature"]:
+        """The same as `class_means`, without the sums over parents for labels that have photos.
+
+        There the system that the effects solve says how far class means are from those of the photos:
+        V B = M - mu_0 and e = own B give mean = M - noise / n B.
+        """
+        seen = self.counts > 0
+        share = self.variances.noise / (self.counts[seen] * links.own_variance(self.variances)[seen])
+        means = torch.empty_like(effects.fine)
+        means[seen] = self.sums[seen] / self.counts[seen, None] - share[:, None] * effects.fine[seen]
+        rest = (~seen).nonzero()[:, 0]
+        means[rest] = effects.centre
+        for kind in links.kinds if len(rest) else ():
+            means[rest] += torch.sparse.mm(links.matrices[kind].index_select(0, rest), effects.coarse[kind])
+        return means
+
+    def larger(self, graph: LabelGraph) -> ClassStatistics:
+        """The statistics for a graph with more fine labels behind its own; they have no photo."""
+        more = len(graph) - len(self.counts)
+        counts = torch.cat([self.counts, torch.zeros(more, dtype=torch.float64)])
+        return replace(self, counts=counts, sums=torch.cat([self.sums, self.sums.new_zeros(more, self.sums.shape[1])]))
+
+    # ---- as files hold them -----------------------------------------------------------------------------------------
+
+    def to_parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors, and the rest as JSON can hold it."""
+        facts = {
+            "head": self.head,
+            "strength": self.strength,
+            "own": self.variances.own,
+            "kinds": dict(self.variances.kinds),
+            "noise": self.variances.noise,
+        }
+        return {"counts": self.counts, "sums": self.sums}, facts
+
+    @classmethod
+    def from_parts(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], graph: LabelGraph) -> ClassStatistics:
+        """From the form that `to_parts` gives.
+
+        Raises:
+            InputError: they are not of this form, or of another graph.
+        """
+        try:
+            counts, sums = tensors["counts"], tensors["sums"]
+            kinds = {graph.kind(str(name)).name: float(value) for name, value in facts["kinds"].items()}
+            variances = Variances(own=float(facts["own"]), kinds=kinds, noise=float(facts["noise"]))
+            strength, head = float(facts["strength"]), facts["head"]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"expected the statistics of a fit, got something else ({error})") from error
+        good = (
+            counts.shape == (len(graph),)
+            and sums.ndim == 2
+            and len(sums) == len(graph)
+            and counts.dtype == sums.dtype == torch.float64
+            and bool(torch.isfinite(counts).all() and torch.isfinite(sums).all() and (counts >= 0).all())
+            and all(0.0 <= value < float("inf") for value in (variances.own, *kinds.values()))
+            and 0.0 < variances.noise < float("inf")
+            and 0.0 < strength < float("inf")
+            and head in ("bipartite", "softmax")
+        )
+        if not good:
+            raise InputError(f"expected the statistics of {len(graph)} fine labels, finite numbers in float64")
+        return cls(counts=counts, sums=sums, variances=variances, strength=strength, head=head)

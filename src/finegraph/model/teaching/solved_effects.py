@@ -1,0 +1,116 @@
+"""Effects of the label graph, solved once, and again in a moment when few fine labels have changed.
+
+`solve_effects` (fitting/class_means.py) solves V B = M - mu_0 for the fine labels with photos. A lesson changes the
+count and the mean of a few of them, adds some, and moves mu_0. With C the labels that changed and N those that are new
+to the system, the border of the old system V_0 gives
+
+    B   = B_0 + W Z                  W = V_0^-1 [columns of C, K between old labels and N, ones]
+    B_N and Z                        from a system of as many rows as C and N have labels
+
+so effects change by a product with as many columns as labels changed. Cost: fine x features per changed label, where
+solving anew costs fine^2 x features. The result is that of solving anew up to rounding in float64, and depends on
+where it starts and on counts and means alone, not on the way between them.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from finegraph.model.fitting.class_means import Effects, Links
+from finegraph.model.teaching.class_statistics import ClassStatistics
+
+
+class SolvedEffects:
+    """The effects of one state, ready to be changed."""
+
+    def __init__(self, links: Links, start: ClassStatistics) -> None:
+        """Solve for the effects.
+
+        Args:
+            links: the links of the graph.
+            start: what photos show, and the strengths.
+        """
+        self.links, self.start, variances = links, start, start.variances
+        self.seen: Int[Tensor, " seen"] = start.counts.nonzero()[:, 0]
+        own = links.own_variance(variances)
+        self._rows = {kind: _rows(links.matrices[kind], self.seen) for kind in links.kinds}
+        covariance = torch.diag(own[self.seen] + variances.noise / start.counts[self.seen])
+        for kind, rows in self._rows.items():
+            covariance += variances.kinds[kind] * (rows @ rows.t())
+        self._factor = torch.linalg.cholesky(covariance)
+        means = start.means[self.seen]
+        self._means, self._centre = means, means.mean(dim=0)
+        self._force = torch.cholesky_solve(means - self._centre, self._factor)
+        self._ones = torch.cholesky_solve(torch.ones(len(self.seen), 1, dtype=torch.float64), self._factor)
+        self._coarse = {kind: variances.kinds[kind] * (rows.t() @ self._force) for kind, rows in self._rows.items()}
+
+    def effects(self) -> Effects:
+        """The effects as they were solved."""
+        fine = torch.zeros_like(self.start.sums)
+        fine[self.seen] = self.links.own_variance(self.start.variances)[self.seen, None] * self._force
+        return Effects(centre=self._centre, fine=fine, coarse=self._coarse)
+
+    def changed(self, links: Links, now: ClassStatistics, labels: Int[Tensor, " changed"]) -> Effects:
+        """The effects of another state.
+
+        Args:
+            links: of the same graph, or of one with more fine labels behind its own, and more coarse labels behind
+                those of each kind.
+            now: the statistics of that graph, with the same strengths. No label that had photos is without any.
+            labels: the fine labels whose counts or sums are others than at the start, the new ones with photos among
+                them.
+        """
+        variances, own = now.variances, links.own_variance(now.variances)
+        place = torch.full((len(now.counts),), -1)
+        place[self.seen] = torch.arange(len(self.seen))
+        old, new = labels[place[labels] >= 0], labels[place[labels] < 0]
+        at = place[old]
+        means = now.sums[labels] / now.counts[labels, None]
+        shift = means[place[labels] >= 0] - self._means[at]
+        added = means[place[labels] < 0]
+        total = len(self.seen) + len(new)
+        centre = (self._centre * len(self.seen) + shift.sum(dim=0) + added.sum(dim=0)) / total
+
+        # W: what each change does to all labels that were there.
+        rows = {kind: _rows(links.matrices[kind], new) for kind in links.kinds}
+        between = torch.zeros(len(self.seen), len(new), dtype=torch.float64)
+        among = torch.diag(own[new] + variances.noise / now.counts[new])
+        for kind, own_rows in rows.items():
+            known = own_rows[:, : self._rows[kind].shape[1]]
+            between += variances.kinds[kind] * (self._rows[kind] @ known.t())
+            among += variances.kinds[kind] * (own_rows @ own_rows.t())
+        columns = torch.zeros(len(self.seen), len(old), dtype=torch.float64)
+        columns[at, torch.arange(len(old))] = 1.0
+        ways = torch.cholesky_solve(torch.cat([columns, between], dim=1), self._factor)
+
+        # The border: X = [change of the diagonal times B_C, B_N].
+        one = self._ones
+        first = self._force[at] + ways[at, : len(old)] @ shift + one[at] * (self._centre - centre)
+        moved = between.t() @ self._force + (between.t() @ ways[:, : len(old)]) @ shift
+        moved = moved + (between.t() @ one) * (self._centre - centre)
+        less = variances.noise / now.counts[old] - variances.noise / self.start.counts[old]
+        top = torch.cat([torch.eye(len(old), dtype=torch.float64), torch.zeros(len(old), len(new)).double()], dim=1)
+        top = top + less[:, None] * ways[at]
+        bottom = -between.t() @ ways
+        bottom[:, len(old) :] += among
+        found = torch.linalg.solve(torch.cat([top, bottom]), torch.cat([less[:, None] * first, added - centre - moved]))
+        weights = torch.cat([shift - found[: len(old)], -found[len(old) :], (self._centre - centre)[None]])
+        ways = torch.cat([ways, one], dim=1)
+
+        fine = torch.zeros_like(now.sums)
+        fine[self.seen] = own[self.seen, None] * torch.addmm(self._force, ways, weights)
+        fine[new] = own[new, None] * found[len(old) :]
+        coarse = {}
+        for kind, own_rows in rows.items():
+            before, strength = self._coarse[kind], variances.kinds[kind]
+            after = torch.zeros(own_rows.shape[1], before.shape[1], dtype=torch.float64)
+            after[: len(before)] = torch.addmm(before, strength * (self._rows[kind].t() @ ways), weights)
+            coarse[kind] = after.addmm_(strength * own_rows.t(), found[len(old) :])
+        return Effects(centre=centre, fine=fine, coarse=coarse)
+
+
+def _rows(matrix: Tensor, wanted: Tensor) -> Tensor:
+    """Some rows of a sparse matrix, as a dense one."""
+    return matrix.index_select(0, wanted).to_dense()

@@ -1,0 +1,66 @@
+"""Photos to what a lesson keeps of them: a name, a digest, and scaled features of the centre of the photo."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import ImageFileError
+from finegraph.files.durable import reason_of
+from finegraph.model.answering.photos import Photo, photo_inputs, view_batches
+from finegraph.model.teaching.lesson import MAX_NAME, TaughtPhoto
+from finegraph.nn.network import Network
+
+_AT_ONCE = 32
+
+
+def taught_photos(network: Network, views: ViewSettings, photos: Sequence[Photo]) -> list[TaughtPhoto]:
+    """What lessons keep of photos.
+
+    Args:
+        network: in evaluation mode, with a scaling.
+        views: how photos are cut and scaled for it.
+        photos: paths, pictures or arrays.
+
+    Raises:
+        ImageFileError: a photo that cannot be read.
+    """
+    items = photo_inputs(photos, None)
+    rows: list[np.ndarray] = []
+    device = next(network.parameters()).device
+    for batch in view_batches(items, views, 1, batch_size=_AT_ONCE):
+        with torch.no_grad():
+            pixels = batch.pixels.flatten(0, 1).to(device).contiguous(memory_format=torch.channels_last)
+            rows.extend(scaled_features(network, network.features(pixels)[0]))
+    return [TaughtPhoto(photo_name(item.name), _digest(item.photo), row) for item, row in zip(items, rows, strict=True)]
+
+
+def scaled_features(network: Network, features: torch.Tensor) -> np.ndarray:
+    """Features as the head takes them."""
+    assert network.scaling is not None
+    with torch.no_grad():
+        scaled: np.ndarray = network.scaling(features).float().cpu().numpy()
+    return scaled
+
+
+def photo_name(path: str) -> str:
+    """The name of a file, without its folder, as text that fits into a lesson."""
+    name = os.path.basename(path).encode("utf-8", "backslashreplace").decode()
+    return name[:MAX_NAME] or "photo"
+
+
+def _digest(photo: Photo) -> str:
+    """The SHA-256 of a file, or of the pixels of a picture."""
+    if isinstance(photo, str | os.PathLike):
+        try:
+            return hashlib.sha256(Path(photo).read_bytes()).hexdigest()
+        except OSError as error:
+            raise ImageFileError(photo, reason_of(error)) from error
+    pixels = np.ascontiguousarray(photo)
+    return hashlib.sha256(f"{pixels.shape} {pixels.dtype}\n".encode() + pixels.tobytes()).hexdigest()

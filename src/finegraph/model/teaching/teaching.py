@@ -1,0 +1,332 @@
+"""The lessons of a model, and the graph and head that follow from them.
+
+A head is a function of the fit and of the lessons that hold, in their order: whoever reads the same lessons has the
+same head, and a lesson that was forgotten leaves no trace. Of several lessons on one photo the last counts. A fine
+label that the model was fitted without lives as long as a lesson names it.
+
+Cost: one system of the size of the fine labels when the first lesson is read or taught; each lesson after that a
+product with as many columns as labels changed (solved_effects.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from finegraph.errors import FinegraphError, GraphError, InputError, LessonError
+from finegraph.files.durable import reason_of
+from finegraph.files.sealed_json import unseal
+from finegraph.files.sealed_log import SealedLog
+from finegraph.graph import LabelGraph
+from finegraph.graph.names import fold
+from finegraph.graph.new_labels import rows_by_kind
+from finegraph.model.fitting.class_means import Links
+from finegraph.model.teaching.class_statistics import ClassStatistics
+from finegraph.model.teaching.lesson import (
+    Lesson,
+    Row,
+    TaughtPhoto,
+    check_name,
+    forget_entry,
+    lessons_of,
+    now,
+    teach_entry,
+)
+from finegraph.model.teaching.solved_effects import SolvedEffects
+from finegraph.nn import BipartiteHead, SoftmaxHead
+
+LOG = "lessons"
+"""The name of the log in a model folder."""
+MAX_CHANGED = 128
+"""How many fine labels may have changed before effects are solved anew."""
+MAX_DENSE = 1500
+"""Up to so many fine labels a start is kept to go on from; it is a matrix of that size."""
+
+
+class Teaching:
+    """What a fitted model was taught.
+
+    Attributes:
+        lessons: all lessons in their order, those that were forgotten among them.
+        graph: the label graph with the labels that were taught.
+        head: the head that follows.
+        revision: tells states apart: empty where no lesson holds.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        graph: LabelGraph,
+        statistics: ClassStatistics,
+        head: BipartiteHead | SoftmaxHead,
+        owner: str,
+    ) -> None:
+        """Read the lessons of a model folder.
+
+        Args:
+            folder: where they are kept.
+            graph: the graph that the model was fitted with.
+            statistics: of that fit.
+            head: the fitted head.
+            owner: a digest of the statistics.
+
+        Raises:
+            LessonError: they are damaged or cannot be read.
+        """
+        self._folder, self._log = folder, SealedLog(folder, LOG, owner)
+        self._fitted_graph, self._fitted, self._fitted_head = graph, statistics, head
+        self.graph, self.head, self.revision = graph, head, ""
+        self.lessons: tuple[Lesson, ...] = ()
+        self._entries = 0
+        self._start: tuple[tuple[tuple[str, str], ...], SolvedEffects] | None = None
+        self.refresh()
+
+    @property
+    def fitted_head(self) -> BipartiteHead | SoftmaxHead:
+        """The head before any lesson."""
+        return self._fitted_head
+
+    @property
+    def statistics(self) -> ClassStatistics:
+        """The statistics of the fit, before any lesson."""
+        return self._fitted
+
+    def files(self) -> dict[str, bytes]:
+        """The log as the files of another model folder."""
+        return self._log.files()
+
+    def refresh(self) -> bool:
+        """Take up what others taught or took back since; whether there was anything.
+
+        Raises:
+            LessonError: the lessons are damaged or cannot be read.
+        """
+        with _kept(self._folder):
+            if not self._log.read() and self._entries == len(self._log.entries):
+                return False
+            self._update()
+            return True
+
+    def teach(
+        self,
+        label: str,
+        photos: Sequence[TaughtPhoto],
+        *,
+        parents: Mapping[str, object] | None,
+        person: str,
+        lesson_id: str,
+    ) -> Lesson:
+        """Keep a lesson and follow it; one that is kept already, by its id, is not kept twice.
+
+        Raises:
+            InputError: it cannot be meant; see `check`.
+            LessonError: it cannot be kept; nothing has changed.
+        """
+        with _kept(self._folder), self._log.writing():
+            self._update()
+            known = next((one for one in self.lessons if one.id == lesson_id), None)
+            if known is not None:
+                if known.label != label or [one.sha256 for one in known.photos] != [one.sha256 for one in photos]:
+                    raise InputError(f"lesson id {lesson_id!r}: it is that of another lesson, on {known.label!r}")
+                return known
+            row = self.check(label, parents, with_photos=bool(photos))
+            lesson = Lesson(id=lesson_id, at=now(), person=person, label=label, parents=row, photos=tuple(photos))
+            self._log.append(teach_entry(lesson))
+            self._update()
+            return lesson
+
+    def forget(self, lesson_id: str, *, person: str) -> Lesson:
+        """Take a lesson back; one that was taken back already stays so.
+
+        Raises:
+            InputError: there is no such lesson.
+            LessonError: it cannot be written down; nothing has changed.
+        """
+        with _kept(self._folder), self._log.writing():
+            self._update()
+            known = next((one for one in self.lessons if one.id == lesson_id), None)
+            if known is None:
+                raise InputError(f"lesson {lesson_id[:100]!r}: there is none of this id")
+            if not known.forgotten:
+                self._log.append(forget_entry(lesson_id, person))
+                self._update()
+            return replace(known, forgotten=True)
+
+    def check(self, label: str, parents: Mapping[str, object] | None, *, with_photos: bool) -> Row | None:
+        """The row of a label that a lesson may name; None for one that the model was fitted with.
+
+        Raises:
+            InputError: the label is new and nothing is said of its parents, or known and other parents are given, or
+                there is nothing to learn.
+            GraphError: the parents cannot be meant.
+        """
+        check_name("label", label)
+        for name in _names(parents):
+            check_name("label", name)
+        if label in self.graph.fine:
+            own = _row(self.graph, label)
+            for kind, cell in rows_by_kind(self.graph, label, parents or {}).items():
+                known = own.get(kind, {})
+                if ({known} if isinstance(known, str) else set(known)) != set(cell.labels):
+                    raise InputError(
+                        f"label {label!r}: the model knows it with another {kind}, {known!r}; give no coarse labels, "
+                        "or take another name"
+                    )
+            if not with_photos:
+                raise InputError(f"label {label!r}: the model knows it already; give photos of it")
+            return None if label in self._fitted_graph.fine else own
+        if parents is None:
+            twin = next((known for known in self.graph.fine if fold(known) == fold(label)), None)
+            hint = f"did you mean {twin!r}?" if twin else "to add it, say which coarse labels it has"
+            raise InputError(f"label {label!r}: the model does not know it; {hint}")
+        return _row(self.graph.with_fine({label: parents}), label)
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _update(self) -> None:
+        """Let graph and head follow the log."""
+        if self._entries == len(self._log.entries):
+            return
+        fresh = self._log.entries[self._entries :]
+        forgotten = {entry.get("lesson") for entry in fresh if entry.get("action") == "forget"}
+        known = tuple(replace(one, forgotten=True) if one.id in forgotten else one for one in self.lessons)
+        added = lessons_of(fresh, self._fitted.sums.shape[1])
+        holding = [one for one in (*known, *added) if not one.forgotten]
+        rows = _new_rows(holding)
+        try:
+            same = tuple(rows) == self.graph.fine[len(self._fitted_graph) :] and all(
+                _row(self.graph, label) == row for label, row in rows.items()
+            )
+            graph = self.graph if same else self._fitted_graph.with_fine(rows)
+            targets = [graph.fine_index(one.label) for one in holding]
+        except (GraphError, InputError) as error:
+            raise ValueError(f"{self._folder}: a lesson does not fit the graph of the model: {error}") from error
+        head = self._solve(graph, rows, holding, targets) if holding else self._fitted_head
+        digest = hashlib.sha256(json.dumps([one.id for one in holding]).encode()).hexdigest()[:32]
+        self.graph, self.head, self.revision = graph, head, digest if holding else ""
+        self.lessons, self._entries = (*known, *added), len(self._log.entries)
+
+    def _solve(
+        self, graph: LabelGraph, rows: Mapping[str, Row], holding: Sequence[Lesson], targets: Sequence[int]
+    ) -> BipartiteHead | SoftmaxHead:
+        """The head of the fit and some lessons."""
+        last = {photo.sha256: number for number, one in enumerate(holding) for photo in one.photos}
+        statistics = self._fitted.larger(graph)
+        counts, sums = statistics.counts.clone(), statistics.sums.clone()
+        for number, (one, target) in enumerate(zip(holding, targets, strict=True)):
+            for photo in {photo.sha256: photo for photo in one.photos}.values():
+                if last[photo.sha256] == number:
+                    counts[target] += 1.0
+                    sums[target] += torch.from_numpy(photo.features)
+        statistics = replace(statistics, counts=counts, sums=sums)
+        if len(graph) > MAX_DENSE:
+            return statistics.solve(graph)
+        links, key = statistics.links(graph), tuple((label, json.dumps(row)) for label, row in rows.items())
+        changed = self._changed(key, statistics)
+        if changed is None:
+            self._start = (key, SolvedEffects(links, statistics))
+            return statistics.head_of(graph, links, self._start[1].effects())
+        assert self._start is not None
+        return statistics.head_of(graph, links, self._start[1].changed(links, statistics, changed))
+
+    def _changed(self, key: tuple[tuple[str, str], ...], now: ClassStatistics) -> torch.Tensor | None:
+        """The fine labels that changed since the start; None where it is no start for these statistics."""
+        if self._start is None or key[: len(self._start[0])] != self._start[0]:
+            return None
+        before = self._start[1].start
+        counts = torch.cat([before.counts, now.counts.new_zeros(len(now.counts) - len(before.counts))])
+        other = now.counts != counts
+        other[: len(before.counts)] |= (now.sums[: len(before.counts)] != before.sums).any(dim=1)
+        if bool(((counts > 0) & (now.counts == 0)).any()) or int(other.sum()) > MAX_CHANGED:
+            return None
+        return other.nonzero()[:, 0]
+
+    def prepare(self) -> None:
+        """Solve for a start to go on from now, so that the first lesson need not."""
+        if self._start is None and len(self._fitted_graph) <= MAX_DENSE:
+            links: Links = self._fitted.links(self._fitted_graph)
+            self._start = ((), SolvedEffects(links, self._fitted))
+
+
+@contextlib.contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Turn what the log says of the disk and of damage into an error of lessons."""
+    try:
+        yield
+    except FinegraphError:
+        raise
+    except OSError as error:
+        reason = reason_of(error)
+        raise LessonError(
+            f"{folder}: lessons cannot be kept or read: {reason}; nothing has changed. Make room or make the folder "
+            "writable, then try again",
+            reason,
+        ) from error
+    except ValueError as error:
+        raise LessonError(
+            f"{error}; restore {LOG}.jsonl and {LOG}.json from a copy, or move both away to have the model as it was "
+            "before all lessons",
+            "the lessons are damaged",
+        ) from error
+
+
+def taught_graph(folder: Path, graph: LabelGraph, owner: str) -> LabelGraph:
+    """The graph of a model with the labels that it was taught; see `Teaching`.
+
+    Raises:
+        LessonError: the lessons are damaged or cannot be read.
+    """
+    log = SealedLog(folder, LOG, owner)
+    with _kept(folder):
+        log.read()
+        return graph.with_fine(_new_rows([one for one in lessons_of(log.entries, None) if not one.forgotten]))
+
+
+def _new_rows(holding: Sequence[Lesson]) -> dict[str, Row]:
+    """The rows of the labels that a model was fitted without, in the order of their first lessons."""
+    rows: dict[str, Row] = {}
+    for one in holding:
+        if one.parents is not None:
+            rows.setdefault(one.label, one.parents)
+    return rows
+
+
+def kept_lessons(folder: Path) -> list[str]:
+    """The ids of the lessons in a folder, forgotten or not; none where nothing can be told of them."""
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in (folder / f"{LOG}.jsonl").read_bytes().splitlines(keepends=True):
+            entry = unseal(line)
+            if entry.get("action") == "teach":
+                found.append(str(entry.get("id")))
+    return found
+
+
+def _row(graph: LabelGraph, label: str) -> Row:
+    """The parents of a fine label, as JSON can hold them."""
+    number = graph.fine_index(label)
+    row: Row = {}
+    for name in graph.kinds:
+        kind = graph.kind(name)
+        own = slice(kind.starts[number], kind.starts[number + 1])
+        parents = [kind.labels[one] for one in kind.coarse[own]]
+        if len(parents) == 1:
+            row[name] = parents[0]
+        elif parents:
+            row[name] = dict(zip(parents, kind.weight[own].tolist(), strict=True))
+    return row
+
+
+def _names(parents: Mapping[str, object] | None) -> Iterator[str]:
+    """All labels that parents name."""
+    for value in (parents or {}).values():
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping | set | frozenset | list | tuple):
+            yield from (one for one in value if isinstance(one, str))
