@@ -12,7 +12,7 @@ from finegraph.data.menu import photo_writer as menu_files
 from finegraph.data.menu.sizes import SIZES, Size
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError
-from finegraph.files.folder_lock import FolderLock, LockMessages
+from finegraph.files.folder_lock import FolderLock
 from finegraph.graph import LabelGraph
 from finegraph.workflows.menu import write_menu
 
@@ -133,8 +133,7 @@ def test_another_menu_is_not_written_over(finegraph, tmp_path):
 def test_one_process_at_a_time(finegraph, tiny, tmp_path):
     out = tmp_path / "menu"
     out.mkdir()
-    words = LockMessages(noun="menu", purpose="drawing", instead="", error=DataError)
-    with FolderLock(out, words):
+    with FolderLock(out, noun="menu", purpose="drawing", error=DataError):
         outcome = finegraph("data", "menu", out, "--size", tiny)
     assert outcome.code == 3
     assert "this menu is in use by this process" in outcome.err

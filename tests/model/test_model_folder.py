@@ -490,7 +490,7 @@ def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
     model, folder = saved
     program = (
         "import os, signal, sys; from pathlib import Path; from finegraph.files import folder_swap as replacing\n"
-        "replacing._sync = lambda folder: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "replacing.sync_folder = lambda folder: os.kill(os.getpid(), signal.SIGKILL)\n"
         "replacing.replace_folder(Path(sys.argv[1]), {'a': b'half'})"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder)], check=False)

@@ -13,7 +13,7 @@ import pytest
 
 from finegraph import __version__
 from finegraph.errors import RunFolderError
-from finegraph.training.records import run_lock
+from finegraph.files.folder_lock import FolderLock
 from finegraph.training.records.run_folder import RunFolder
 
 
@@ -232,7 +232,7 @@ def test_one_process_cannot_lock_twice(tmp_path):
 
 def test_a_lock_that_was_given_back_while_it_was_opened_is_taken_anew(tmp_path, monkeypatch):
     run = new_run(tmp_path)
-    real = run_lock.RunLock._lock
+    real = FolderLock._lock
     calls = []
 
     def lock(self, handle):
@@ -241,7 +241,7 @@ def test_a_lock_that_was_given_back_while_it_was_opened_is_taken_anew(tmp_path, 
         calls.append(handle)
         real(self, handle)
 
-    monkeypatch.setattr(run_lock.RunLock, "_lock", lock)
+    monkeypatch.setattr(FolderLock, "_lock", lock)
     with run.lock():
         assert len(calls) == 2
         assert (run.path / ".lock").exists()

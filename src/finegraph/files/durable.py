@@ -2,7 +2,7 @@
 
 Things are written under a temporary name, brought to the disk (fsync), and only then given their name, which is one
 step of the file system; then the folder itself is brought to the disk. A process that dies in between leaves nothing
-but a temporary file or folder, which the next start removes. The text files of graphs use the same temporary names.
+but a temporary file or folder, which the next start removes.
 
 Cost: one write of the data and one fsync per file and folder.
 """
@@ -15,6 +15,8 @@ import os
 import re
 import secrets
 import shutil
+import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,14 +37,19 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
-def remove_stale(folder: Path) -> None:
+def remove_stale(folder: Path, min_age: float = 0.0) -> None:
     """Remove the temporary files and folders that a process which died has left.
 
-    Only the one process that writes in the folder may do this: it cannot tell old ones from those in use.
+    Args:
+        folder: where to look; it need not exist.
+        min_age: in seconds; younger ones stay. Without it, only the one process that writes in the folder may call
+            this: it cannot tell old ones from those in use.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for entry in list(os.scandir(folder)):
-            if is_temporary(entry.name):
+            if is_temporary(entry.name) and (
+                not min_age or time.time() - entry.stat(follow_symlinks=False).st_mtime > min_age
+            ):
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.path)
                 else:
@@ -122,15 +129,22 @@ def write_new(path: Path, data: bytes) -> None:
 def write_over(path: Path, data: bytes) -> None:
     """Write a file in one step, in the place of an earlier one where there is one.
 
+    A link stays a link: what it leads to is replaced. The new file has the rights of the earlier one.
+
     Raises:
         OSError: it cannot be written; the earlier one is as it was.
     """
-    temporary = temporary_in(path.parent)
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    temporary = temporary_in(target.parent)
     try:
         with synced_file(temporary) as handle:
+            if target.exists():
+                os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
             write_all(handle, data)
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+        os.replace(temporary, target)
+        sync_folder(target.parent)
     finally:
         with contextlib.suppress(OSError):  # it is gone where all went well
             os.unlink(temporary)

@@ -13,7 +13,6 @@ import errno
 import json
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,42 +32,33 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 _held: dict[tuple[int, int], int] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class LockMessages:
-    """What the errors of a lock say."""
-
-    noun: str
-    """What the folder is, such as a run."""
-    purpose: str
-    """What it is locked for."""
-    instead: str
-    """What else its user may do."""
-    error: type[FinegraphError]
-    """The type of the errors."""
-
-
 class FolderLock:
     """The right to write in a folder, until `release` or the end of the process.
 
     Args:
         folder: the folder.
-        messages: what errors say, and of which type they are.
+        noun: what the folder is, such as a run; for messages.
+        purpose: what it is locked for.
+        instead: what else its user may do.
+        error: the type of the errors.
 
     Raises:
-        FinegraphError: of the type in `messages`: a living process has it, or the folder cannot be written.
+        FinegraphError: of the type `error`: a living process has the lock, or the folder cannot be written.
     """
 
-    def __init__(self, folder: Path, messages: LockMessages) -> None:
-        self._messages = messages
+    def __init__(
+        self, folder: Path, *, noun: str, purpose: str, error: type[FinegraphError], instead: str = ""
+    ) -> None:
+        self._noun, self._instead, self._error = noun, instead, error
         self.path = folder / LOCK_FILE
         self._process = os.getpid()
         self._released = False
         try:
             self._handle, self._key = self._take()
-        except OSError as error:
-            raise messages.error(
-                f"{folder}: cannot be locked for {messages.purpose}: {reason_of(error)}; the folder must be writable"
-            ) from error
+        except OSError as refusal:
+            raise error(
+                f"{folder}: cannot be locked for {purpose}: {reason_of(refusal)}; the folder must be writable"
+            ) from refusal
 
     def release(self) -> None:
         """Give the lock back; nothing happens where that was done before, or in a forked copy of the process."""
@@ -144,9 +134,9 @@ class FolderLock:
             who = f"process {holder['pid']}"
             if holder.get("host") != socket.gethostname():
                 who += f" on {holder.get('host')}"
-        return self._messages.error(
-            f"{self.path.parent}: this {self._messages.noun} is in use by {who}; wait for it or stop it"
-            f"{self._messages.instead} (if that process is gone, remove {self.path})"
+        return self._error(
+            f"{self.path.parent}: this {self._noun} is in use by {who}; wait for it or stop it"
+            f"{self._instead} (if that process is gone, remove {self.path})"
         )
 
 

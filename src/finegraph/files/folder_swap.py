@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from finegraph.files.durable import sync_folder, synced_file, write_all
+
 try:
     import fcntl
 except ImportError:  # not a POSIX system
@@ -46,10 +48,11 @@ def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
             stack.callback(shutil.rmtree, new, ignore_errors=True)  # by then the old folder, or what a failure left
             stack.enter_context(locked_folder(new))
         for name, data in files.items():
-            _write(new / name, data)
-        _sync(new)
+            with synced_file(new / name) as handle:
+                write_all(handle, data)
+        sync_folder(new)
         _put(new, target)
-        _sync(target.parent)
+        sync_folder(target.parent)
 
 
 def remove_leftovers(target: Path) -> None:
@@ -85,26 +88,6 @@ def _exchange(one: Path, two: Path) -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(two), _EXCHANGE) == 0)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """A new file that is on the disk when this returns."""
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    with contextlib.suppress(OSError):  # some file systems cannot; the files themselves are safe
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _sweep(target: Path) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from finegraph.data.samples import Box
 from finegraph.errors import IndexFolderError, InputError
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale
-from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockMessages
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.search.array_file import ENDING, write_arrays, write_bytes
@@ -48,7 +48,6 @@ MERGED_ROWS = 65536
 """How many photos a merged segment holds at the most."""
 _FEW = 8
 """So many small segments may stay as they are."""
-_WORDS = LockMessages(noun="index", purpose="writing", instead="", error=IndexFolderError)
 _OWN = ("segment-", "lists-", "projection-")
 Identity = tuple[str, Box | None]
 """What a photo is known by."""
@@ -77,7 +76,7 @@ class IndexWriter:
         """
         self.folder = Path(folder)
         read_state(self.folder)  # before anything is written into what may be no index
-        self._lock = FolderLock(self.folder, _WORDS)
+        self._lock = _lock(self.folder)
         try:
             self.state = read_state(self.folder)
             self._segments: dict[str, Segment] = {}
@@ -113,7 +112,7 @@ class IndexWriter:
         path = Path(folder)
         with _written(path):
             make_folder(path)
-            with FolderLock(path, _WORDS):
+            with _lock(path):
                 _refuse_taken(path)
                 remove_stale(path)
                 with contextlib.suppress(FileNotFoundError):  # of a process that died before there was an index
@@ -306,6 +305,11 @@ def _marked(segments: Sequence[SegmentEntry], places: Sequence[Place]) -> tuple[
         if not removed.all():
             found.append(SegmentEntry(file=segment.file, rows=segment.rows, removed=removed))
     return tuple(found)
+
+
+def _lock(folder: Path) -> FolderLock:
+    """The lock of an index."""
+    return FolderLock(folder, noun="index", purpose="writing", error=IndexFolderError)
 
 
 def _refuse_taken(path: Path) -> None:

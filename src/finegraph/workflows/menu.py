@@ -25,12 +25,11 @@ from finegraph.data.menu import SPLITS, Menu
 from finegraph.data.menu.photo_writer import is_whole, write_photos
 from finegraph.errors import DataError, InputError
 from finegraph.files.durable import is_temporary, reason_of, remove_stale
-from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockMessages
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.graph.formats.text_file import write_text
 
 DRAWINGS = 1
 """Goes up whenever photos of the same seed come out otherwise."""
-_WORDS = LockMessages(noun="menu", purpose="drawing", instead=", or choose another folder", error=DataError)
 _MARK, _PHOTOS, _GRAPH, _MANIFEST = "menu.json", "photos", "graph.csv", "images.csv"
 
 
@@ -92,7 +91,7 @@ def write_menu(
     menu = Menu(size, seed)
     out = Path(folder)
     _claim(out, menu)
-    with FolderLock(out, _WORDS):
+    with FolderLock(out, noun="menu", purpose="drawing", instead=", or choose another folder", error=DataError):
         drawn = _write_photos(menu, out, workers or os.cpu_count() or 1, progress)
         graph = menu.graph()
         graph.write(out / _GRAPH)

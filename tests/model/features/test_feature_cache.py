@@ -364,7 +364,7 @@ def test_a_full_disk(tmp_path, photos, extract, monkeypatch):
 def test_temporary_files_of_killed_processes_go_away(tmp_path, photos, extract):
     extract(photos)
     folder = shards(tmp_path)[0].parent
-    old, new = folder / ".0123456789abcdef.tmp", folder / ".fedcba9876543210.tmp"
+    old, new = folder / ".finegraph-0123456789abcdef.tmp", folder / ".finegraph-fedcba9876543210.tmp"
     for path in (old, new):
         path.write_bytes(b"half a shard")
     long_ago = time.time() - 2 * 24 * 3600

@@ -1,19 +1,18 @@
 """Bytes of a graph file to text and back, strictly and safely.
 
-Reading takes UTF-8 without a byte order mark and nothing else. Writing is atomic: the text goes to a temporary file in
-the same folder, which takes the place of the old file once it is on the disk; so a crash leaves the old file or the new
-one, never a half-written one.
+Reading takes UTF-8 without a byte order mark and nothing else. A crash while writing leaves the old file or the new
+one, never a half-written one (`files/durable.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
 from finegraph.errors import GraphFileError, near_paths
+from finegraph.files.durable import reason_of, write_over
 from finegraph.graph.faults import FaultList, one_fault
 
 LARGEST_FILE = 2**30
@@ -39,7 +38,7 @@ def read_bytes(path: str) -> bytes:
     except GraphFileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
         raise one_fault(path, "unreadable-file", f"the file cannot be read: {reason}") from None
     if not data:
         raise one_fault(path, "empty-file", "the file is empty", "a CSV graph begins with the line 'fine,<kind>,...'")
@@ -98,45 +97,11 @@ def write_text(path: str, text: str) -> None:
         GraphFileError: the file cannot be written; the reason is in the message.
     """
     data = text.encode("utf-8")
-    target = os.path.realpath(path)  # a link stays a link; what it leads to is replaced
-    folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".finegraph-{secrets.token_hex(8)}.tmp")
     try:
-        if os.path.isdir(target):
-            raise IsADirectoryError(None, "it is a folder")
-        _write_synced(temporary, data, target)
-        os.replace(temporary, target)
-        _sync_folder(folder)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if not isinstance(error, OSError | ValueError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        write_over(Path(path), data)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
         raise GraphFileError(f"cannot write {path} ({len(data)} bytes): {reason}") from error
-
-
-def _write_synced(temporary: str, data: bytes, target: str) -> None:
-    """A new file with the data on the disk and the rights of the file that it will replace."""
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    with open(handle, "wb") as file:
-        if os.path.exists(target):
-            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the renaming survive a loss of power, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    with contextlib.suppress(OSError):  # the file itself is safe; some file systems cannot do this for folders
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _line(data: bytes, place: int) -> int:

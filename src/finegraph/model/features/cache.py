@@ -22,11 +22,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from finegraph.files.durable import reason_of, remove_stale
 from finegraph.model.features.shards import (
+    STALE_AGE,
     DamagedShardError,
     read_features,
     read_keys,
-    remove_stale,
     shards_in,
     write_shard,
 )
@@ -69,7 +70,8 @@ class FeatureCache:
         self._lock = threading.Lock()
         self._started = self._written = time.monotonic()
         if folder is not None:
-            remove_stale(folder)
+            with contextlib.suppress(OSError):
+                remove_stale(folder, STALE_AGE)
             self._index(folder)
 
     def _index(self, folder: Path) -> None:
@@ -79,7 +81,7 @@ class FeatureCache:
                 for number, key in enumerate(self._checked(path, read_keys) or ()):
                     self._place[key] = (path, number)
         except OSError as error:
-            self.notes.append(f"{folder}: stored features cannot be read ({_reason(error)})")
+            self.notes.append(f"{folder}: stored features cannot be read ({reason_of(error)})")
 
     def _checked(self, path: Path, read: Callable[[Path], T]) -> T | None:
         """What is read from a shard; None, and a note, where it is no good."""
@@ -92,7 +94,7 @@ class FeatureCache:
         except FileNotFoundError:
             pass  # another process found it damaged and removed it
         except OSError as error:
-            self.notes.append(f"{path}: stored features cannot be read ({_reason(error)}); they are computed again")
+            self.notes.append(f"{path}: stored features cannot be read ({reason_of(error)}); they are computed again")
         return None
 
     def get(self, key: bytes) -> Row | None:
@@ -136,7 +138,7 @@ class FeatureCache:
             stored = {key: (path, number) for number, key in enumerate(keys)}
         except OSError as error:
             self.notes.append(
-                f"{self.folder}: features cannot be stored ({_reason(error)}); they will have to be computed "
+                f"{self.folder}: features cannot be stored ({reason_of(error)}); they will have to be computed "
                 "again next time"
             )
             self.folder, stored = None, {}
@@ -144,8 +146,3 @@ class FeatureCache:
             self._place |= stored
             self._new = {}
         self._written = time.monotonic()
-
-
-def _reason(error: OSError) -> str:
-    """Why the system refused, in its own words."""
-    return error.strerror or str(error)

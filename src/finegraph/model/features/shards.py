@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,13 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from finegraph.files.durable import write_new
 from finegraph.model.features.keys import KEY_SIZE
 
 FORMAT = "finegraph features 1"
 _ENDING = ".safetensors"
-_TEMPORARY = ".tmp"
-_DAY = 24 * 3600.0
+STALE_AGE = 24 * 3600.0
+"""Seconds after which a process that was writing a shard is surely gone."""
 
 
 class DamagedShardError(Exception):
@@ -42,18 +41,8 @@ def write_shard(folder: Path, keys: list[bytes], features: NDArray[np.float32]) 
         "features": features,
     }
     content = save(tensors, {"format": FORMAT, "digest": _digest(tensors)})
-    name = secrets.token_hex(8)
-    temporary, path = folder / f".{name}{_TEMPORARY}", folder / f"{name}{_ENDING}"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    path = folder / f"{secrets.token_hex(8)}{_ENDING}"
+    write_new(path, content)
     return path
 
 
@@ -84,14 +73,6 @@ def shards_in(folder: Path) -> list[Path]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return sorted(path for path in folder.iterdir() if path.name.endswith(_ENDING))
     return []
-
-
-def remove_stale(folder: Path) -> None:
-    """Remove what processes that were killed while writing have left, long enough ago to be sure that they are gone."""
-    with contextlib.suppress(OSError):
-        for path in folder.glob(f".*{_TEMPORARY}"):
-            if time.time() - path.stat().st_mtime > _DAY:
-                path.unlink()
 
 
 def _read(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:

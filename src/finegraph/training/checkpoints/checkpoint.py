@@ -37,13 +37,14 @@ from finegraph.files.durable import (
     write_all,
 )
 from finegraph.files.sealed_json import seal
-from finegraph.training.checkpoints.checkpoint_names import CheckpointName, checkpoint_names
 from finegraph.training.checkpoints.checkpoint_reader import (
     FORMAT,
     RECORD,
     TENSORS,
     VERSION,
     Checkpoint,
+    CheckpointName,
+    checkpoint_names,
     load_checkpoint,
 )
 from finegraph.training.checkpoints.tensor_file import TensorWriter

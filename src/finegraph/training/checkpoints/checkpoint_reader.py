@@ -1,4 +1,9 @@
-"""Reading one checkpoint, and believing nothing of it before it is checked.
+"""Finding checkpoints by their names, and reading one, believing nothing of it before it is checked.
+
+    000007-step-350-best
+
+A name says the number of the save, the step and whether it is a best one. Numbers count the saves and order them; steps
+need not grow, where a run fell back to an earlier checkpoint.
 
 First the record `state.json`, which carries its own checksum, then the tensors against the size and the checksum that
 the record gives. Cost: one read of both files, one buffer for all tensors.
@@ -9,6 +14,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +26,52 @@ from torch import Tensor
 from finegraph.errors import CheckpointError
 from finegraph.files.durable import reason_of
 from finegraph.files.sealed_json import unseal
-from finegraph.training.checkpoints.checkpoint_names import CheckpointName
 from finegraph.training.checkpoints.tensor_file import parse_tensors
 
 FORMAT = "finegraph.checkpoint"
 VERSION = 1
 RECORD = "state.json"
 TENSORS = "tensors.safetensors"
+_NAME = re.compile(r"([0-9]{6,})-step-([0-9]+)(-best)?")
 _FIELDS = {"number": int, "step": int, "best": bool, "tensors": dict, "state": dict}
 # What the system says of a file that is lost, replaced by something else, or on a bad part of the disk.
 _LOST = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ENXIO, errno.ELOOP)
+
+
+@dataclass(frozen=True, order=True)
+class CheckpointName:
+    """What the name of a checkpoint says.
+
+    Attributes:
+        number: which save it was, counted from 1.
+        step: the step after which it was saved.
+        best: whether it was the best then.
+    """
+
+    number: int
+    step: int
+    best: bool
+
+    def __str__(self) -> str:
+        return f"{self.number:06}-step-{self.step}{'-best' if self.best else ''}"
+
+
+def checkpoint_names(folder: Path) -> list[CheckpointName]:
+    """All checkpoints in a folder, the oldest first; anything else in it is not ours.
+
+    Raises:
+        CheckpointError: the folder cannot be read.
+    """
+    try:
+        found = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CheckpointError(f"{folder}: expected a folder of checkpoints: {reason_of(error)}") from error
+    matches = [match for match in map(_NAME.fullmatch, found) if match]
+    names = [CheckpointName(int(match[1]), int(match[2]), match[3] is not None) for match in matches]
+    # A number with more zeros in front than it should have is not ours either.
+    return sorted(name for name, match in zip(names, matches, strict=True) if str(name) == match[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,7 +20,7 @@ import os
 import shutil
 import tomllib
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 from finegraph._version import __version__
 from finegraph.errors import RunFolderError, near_matches
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock
+from finegraph.files.sealed_json import seal, unseal
 from finegraph.files.toml_text import toml_text
-from finegraph.training.records.run_lock import LOCK_FILE, RunLock
 
 if TYPE_CHECKING:
     from finegraph.training.checkpoints.checkpoint import CheckpointFolder
@@ -180,7 +181,9 @@ class RunFolder:
         """
         if not take:
             return nullcontext()
-        lock = RunLock(self.path)
+        lock = FolderLock(
+            self.path, noun="run", purpose="training", instead=", or train under another name", error=RunFolderError
+        )
         try:
             remove_stale(self.path)
             remove_stale(self.checkpoints)
@@ -246,3 +249,46 @@ def _runs_in(folder: Path) -> list[str]:
 def _is_leftover(name: str) -> bool:
     """Whether a name is a trace of an interrupted start, or of one that is under way."""
     return name == LOCK_FILE or is_temporary(name)
+
+
+def write_kept(path: Path, form: Mapping[str, object], content: Mapping[str, object]) -> None:
+    """Write a file of a run; one that is there stays.
+
+    Args:
+        path: the file.
+        form: its format and version.
+        content: the rest.
+
+    Raises:
+        RunFolderError: it cannot be written.
+    """
+    data = seal({**form, **content})
+    try:
+        with suppress(FileExistsError):
+            write_new(path, data)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {reason_of(error)}; it needs {len(data):,} bytes") from error
+
+
+def read_kept(path: Path, form: Mapping[str, object], what: str) -> dict[str, Any] | None:
+    """The content of a file of a run; None where there is none.
+
+    Args:
+        path: the file.
+        form: the format and version that it must have.
+        what: what it holds, for messages.
+
+    Raises:
+        RunFolderError: the file is damaged, or of a later version.
+    """
+    try:
+        content = unseal(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {reason_of(error)}") from error
+    except ValueError as error:
+        raise RunFolderError(f"{path}: expected {what}: {error}") from error
+    if {name: content.get(name) for name in form} != form:
+        raise RunFolderError(f"{path}: expected {form}, got another form; a later finegraph may read it")
+    return content

@@ -28,8 +28,7 @@ from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.photo_labels import count_photo_labels
-from finegraph.training.records.kept_json import read_kept, write_kept
-from finegraph.training.records.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder, read_kept, write_kept
 
 if TYPE_CHECKING:
     from finegraph.labelling import PhotoLabel

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from finegraph.data.checks.photo_findings import defused
 from finegraph.errors import RunFolderError, SettingsError
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
-from finegraph.files.folder_lock import LOCK_FILE, FolderLock, LockMessages
+from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.files.sealed_json import seal, unseal
 from finegraph.files.toml_text import toml_text
 from finegraph.graph.formats.text_file import write_text
@@ -40,7 +40,6 @@ from finegraph.workflows.studies.spec import Study, study_of
 COLUMNS = ("head", "kinds", "amount", "seed", "split", "views", "box", "metric", "value")
 FREE = ("title",)
 """Settings that may change without making a study another one."""
-_WORDS = LockMessages(noun="study", purpose="a study", instead=", or choose another folder", error=RunFolderError)
 _STUDY, _DATA, _CELLS = "study.toml", "data.json", "cells"
 
 
@@ -109,7 +108,9 @@ class StudyFolder:
                 f"{self.path}: expected a new folder, or one where a study was begun, but there is something else in "
                 f"it ({few}); choose another folder"
             )
-        return FolderLock(self.path, _WORDS)
+        return FolderLock(
+            self.path, noun="study", purpose="a study", instead=", or choose another folder", error=RunFolderError
+        )
 
     def open(self, study: Study, facts: Mapping[str, Any]) -> None:
         """Begin the study, or go on with it.

@@ -18,8 +18,7 @@ from finegraph.data.checks.duplicates import same_photos
 from finegraph.data.samples import Samples
 from finegraph.data.splits import choose_splits, draw_per_class, hold_out
 from finegraph.training.distributed import Ranks
-from finegraph.training.records.kept_json import read_kept, write_kept
-from finegraph.training.records.run_folder import RunFolder
+from finegraph.training.records.run_folder import RunFolder, read_kept, write_kept
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.labels.graph_sources import photo_key, source_folder
 
