@@ -56,12 +56,12 @@ def test_show_draws_the_chosen_kinds(menu_file, tmp_path):
 def test_picture_is_replaced_but_never_the_graph(menu_file, tmp_path):
     target = tmp_path / "menu.svg"
     target.write_text("old", encoding="utf-8")
-    show_graph(menu_file, picture=target)
+    show_graph(menu_file, svg=target)
     assert target.read_text(encoding="utf-8").startswith("<svg")
     link = tmp_path / "link.svg"
     link.symlink_to(menu_file)
     with pytest.raises(InputError, match="would replace the graph file itself"):
-        show_graph(menu_file, picture=link)
+        show_graph(menu_file, svg=link)
     assert menu_file.read_text(encoding="utf-8").startswith("fine,")
 
 
@@ -113,7 +113,7 @@ def test_whatever_has_a_graph_is_checked_shown_and_trained_with(places, tmp_path
     for place, (fine, kinds) in places.items():
         checked = check_graph(place)
         assert (checked.file, checked.fine, checked.kinds, checked.errors) == (place, fine, kinds, 0), place
-        shown = show_graph(place, picture=tmp_path / "graph.svg")
+        shown = show_graph(place, svg=tmp_path / "graph.svg")
         assert (shown.file, shown.summary.fine, shown.summary.kinds) == (place, fine, kinds), place
         settings = with_whole_paths(TrainSettings(data=photos, graph=place))
         assert len(read_training_data(settings).graph) == fine, place

@@ -55,7 +55,7 @@ def check(
     from finegraph.workflows.data import check_data
 
     with interruptible(f"nothing was written; {AGAIN}"), progress("photos") as told:
-        result = check_data(source, graph, table=csv, workers=workers, progress=told)
+        result = check_data(source, graph, csv=csv, workers=workers, progress=told)
     if as_json:
         print_json({**asdict(result), "errors": result.errors, "warnings": result.warnings})
     else:

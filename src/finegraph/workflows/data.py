@@ -20,7 +20,7 @@ def check_data(
     source: str,
     graph: str | os.PathLike[str] | None = None,
     *,
-    table: str | os.PathLike[str] | None = None,
+    csv: str | os.PathLike[str] | None = None,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> DataCheck:
@@ -30,7 +30,7 @@ def check_data(
         source: a folder, a manifest, or `LAYOUT:PATH`; see `finegraph.data.read_samples`.
         graph: a graph file or a store of label decisions to compare the labels with; by default, where a published data
             set labels its photos and its classes (CUB), the graph of its classes.
-        table: where to write all findings as CSV. Only an earlier table of that kind is replaced.
+        csv: where to write all findings as CSV. Only an earlier table of that kind is replaced.
         workers: how many threads decode.
         progress: called with the number of photos done and the total.
 
@@ -42,8 +42,8 @@ def check_data(
     samples = read_samples(source)
     labels = _own_graph(source, samples) if graph is None else read_graph_of(graph)
     result = check_samples(samples, labels, progress=progress, workers=workers)
-    if table is not None:
-        write_findings(table, result.findings)
+    if csv is not None:
+        write_findings(csv, result.findings)
     return result
 
 

@@ -99,14 +99,14 @@ def _check_place(place: str) -> GraphCheck:
 
 
 def show_graph(
-    path: str | os.PathLike[str], kinds: Sequence[str] | None = None, picture: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str], kinds: Sequence[str] | None = None, svg: str | os.PathLike[str] | None = None
 ) -> GraphView:
     """Read a graph, count what is in it and draw it if asked to.
 
     Args:
         path: whatever has a graph; see `read_stored`.
         kinds: the kinds or groups to show; by default all.
-        picture: where to write a drawing of the graph, as SVG. A file of that name is replaced.
+        svg: where to write a drawing of the graph. A file of that name is replaced.
 
     Raises:
         GraphFileError: the graph file has faults, or the picture cannot be written.
@@ -116,9 +116,9 @@ def show_graph(
     place, file = os.fspath(path), shown_place(os.fspath(path))
     graph = read_graph_of(place)
     summary = describe(graph, kinds)
-    if picture is None:
+    if svg is None:
         return GraphView(file=file, summary=summary, picture=None)
-    target = os.fspath(picture)
+    target = os.fspath(svg)
     if os.path.exists(target) and os.path.exists(place) and os.path.samefile(place, target):
         raise InputError(f"{target}: the picture would replace the graph file itself; give it another name")
     write_text(target, draw_svg(graph, kinds, title=os.path.basename(file)))

@@ -89,7 +89,7 @@ class IndexReport:
 def make_index(
     model: str | os.PathLike[str],
     photos: Sequence[str | os.PathLike[str]],
-    folder: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
     method: str = "auto",
     project: int | None = None,
@@ -105,7 +105,7 @@ def make_index(
     Args:
         model: a model folder or a run folder.
         photos: files, folders, or sources of data; see `read_photos`.
-        folder: where the index is to be.
+        output: where the index is to be.
         method: "exact", "approximate", or "auto" for exact up to 200,000 photos.
         project: to how many dimensions vectors are projected; None for those of the feature.
         split: only photos of this part of the data; None for all.
@@ -127,14 +127,14 @@ def make_index(
     classifier = PhotoClassifier.load(model, device)
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
     entry = model_entry(classifier, model)
-    if (Path(folder) / STATE).exists():
-        _refuse_finished(Path(folder), method, project)
-        writer = IndexWriter(folder)
+    if (Path(output) / STATE).exists():
+        _refuse_finished(Path(output), method, project)
+        writer = IndexWriter(output)
     else:
         size = classifier.network.backbone.feature_size
         if project is not None:
             check_projection(min(len(samples), SAMPLE), size, project)
-        writer = IndexWriter.create(folder, model=entry, graph=classifier.graph, feature_size=size, method=method)
+        writer = IndexWriter.create(output, model=entry, graph=classifier.graph, feature_size=size, method=method)
     with writer:
         refuse_other_model(writer.folder, writer.state, entry)
         writer.add_roots(roots_of(photos))
