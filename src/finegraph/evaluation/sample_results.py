@@ -6,8 +6,6 @@ order of the samples; one that could not be read has the reason in its column `e
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.data.checks.photo_findings import defused
 from finegraph.data.samples import Samples
 from finegraph.evaluation.metrics import Numbers
 from finegraph.evaluation.relations import Indices, Judgements, judge_fine
 from finegraph.evaluation.sure import FINE_LEVEL, NOTHING, Statements
+from finegraph.files.csv_table import csv_text, defused
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.text_file import write_text
 
@@ -131,20 +129,18 @@ def write_samples(
     Raises:
         GraphFileError: the file cannot be written.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *(defused(f"{column}:{kind}") for kind in graph.kinds for column in _KIND_COLUMNS)])
+    table = [[*COLUMNS, *(defused(f"{column}:{kind}") for kind in graph.kinds for column in _KIND_COLUMNS)]]
     rows = _Rows(results, graph, score)
     place_of = {number: place for place, number in enumerate(results.sample.tolist())}
     for number, sample in enumerate(samples):
         first = [defused(os.fspath(sample.path)), defused(sample.label or "")]
         if number in place_of:
-            writer.writerow([*first, *rows.cells(place_of[number])])
+            table.append([*first, *rows.cells(place_of[number])])
         else:
             reason = defused((bad or {}).get(os.fspath(sample.path), ""))
             blanks = len(COLUMNS) - 3, len(_KIND_COLUMNS) * len(graph.kinds)
-            writer.writerow([*first, *[""] * blanks[0], reason, *[""] * blanks[1]])
-    write_text(os.fspath(path), text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8"))
+            table.append([*first, *[""] * blanks[0], reason, *[""] * blanks[1]])
+    write_text(os.fspath(path), csv_text(table))
 
 
 class _Rows:

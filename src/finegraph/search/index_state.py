@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from finegraph._version import __version__
 from finegraph.errors import IndexFolderError, near_paths
+from finegraph.files.checked_file import FileEntry
 from finegraph.files.durable import reason_of, write_over
 from finegraph.files.sealed_json import seal, unseal
-from finegraph.search.array_file import AGAIN, FileEntry
+from finegraph.search.index_files import AGAIN
 
 STATE, GRAPH = "index.json", "graph.json"
 FORMAT, VERSION = "finegraph.index", 1

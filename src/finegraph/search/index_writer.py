@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
 from finegraph.errors import IndexFolderError, InputError
+from finegraph.files.checked_file import write_checked
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
-from finegraph.search.array_file import ENDING, write_arrays, write_bytes
+from finegraph.search.index_files import ENDING, write_arrays
 from finegraph.search.index_state import (
     GRAPH,
     METHODS,
@@ -117,7 +118,7 @@ class IndexWriter:
                 remove_stale(path)
                 with contextlib.suppress(FileNotFoundError):  # of a process that died before there was an index
                     (path / GRAPH).unlink()
-                entry = write_bytes(path / GRAPH, canonical_json(graph).encode("utf-8"))
+                entry = write_checked(path / GRAPH, canonical_json(graph).encode("utf-8"))
                 write_state(
                     path,
                     IndexState(

@@ -20,11 +20,11 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
-from finegraph.search.array_file import AGAIN, read_arrays, read_bytes
 from finegraph.search.conditions import Factors
 from finegraph.search.faiss_extra import load_faiss
 from finegraph.search.filters import Where, selection
 from finegraph.search.hits import Hit, StoredPhoto, rank, stored_photo
+from finegraph.search.index_files import AGAIN, read_arrays, read_bytes
 from finegraph.search.index_state import STATE, IndexState, ModelEntry, read_state
 from finegraph.search.inverted_lists import assign
 from finegraph.search.model_fingerprint import model_entry

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
 from finegraph.model.features.keys import PhotoKeys
-from finegraph.search.array_file import Arrays, read_arrays, write_arrays
+from finegraph.search.index_files import Arrays, read_arrays, write_arrays
 from finegraph.search.index_state import SegmentEntry
 
 GUESSES = 5

@@ -6,18 +6,16 @@ anywhere; such cells get an apostrophe in front, which spreadsheets take for "th
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from finegraph.errors import InputError
+from finegraph.files.csv_table import csv_text, defused
 from finegraph.graph.formats.text_file import write_text
 
 COLUMNS = ("severity", "rule", "group", "path", "message", "hint")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _SHOWN = 4
 
 
@@ -64,16 +62,9 @@ def write_findings(path: str | os.PathLike[str], findings: Iterable[Finding]) ->
         with open(target, "rb") as file:
             if file.readline().strip() != header.encode():
                 raise InputError(f"{target}: this file is there and is no table of findings; choose another name")
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for number, one in enumerate(findings, start=1):
-        for file_name in one.files or ("",):
-            cells = (one.severity, one.rule, str(number), file_name, one.message, one.hint or "")
-            writer.writerow([defused(cell) for cell in cells])
-    write_text(target, text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8"))
-
-
-def defused(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return "'" + cell if cell.startswith(_FORMULA) else cell
+    rows = (
+        (one.severity, one.rule, str(number), file_name, one.message, one.hint or "")
+        for number, one in enumerate(findings, start=1)
+        for file_name in one.files or ("",)
+    )
+    write_text(target, csv_text([COLUMNS, *([defused(cell) for cell in row] for row in rows)]))

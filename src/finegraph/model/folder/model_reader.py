@@ -36,6 +36,7 @@ from torch import Tensor
 
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import FinegraphError, InputError, MissingExtraError, ModelFolderError
+from finegraph.files.checked_file import damage_of
 from finegraph.graph import LabelGraph
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.answering.unknown import UnknownRule
@@ -247,12 +248,8 @@ def _check_values(path: Path, config: Mapping[str, Any]) -> None:
 def _read_checked(path: Path, files: Mapping[str, Mapping[str, Any]]) -> bytes:
     """The bytes of a file whose digest stands in the config."""
     data, entry = _read(path), files[path.name]
-    if len(data) != entry["bytes"]:
-        raise ModelFolderError(
-            f"{path}: expected {entry['bytes']} bytes, got {len(data)}: the file was cut short or changed; {_AGAIN}"
-        )
-    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise ModelFolderError(f"{path}: the content does not match its SHA-256: the file is damaged; {_AGAIN}")
+    if damage := damage_of(data, size=entry["bytes"], sha256=entry["sha256"]):
+        raise ModelFolderError(f"{path}: {damage}; {_AGAIN}")
     return data
 
 

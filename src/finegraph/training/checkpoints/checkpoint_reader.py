@@ -12,7 +12,6 @@ the record gives. Cost: one read of both files, one buffer for all tensors.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from finegraph.errors import CheckpointError
+from finegraph.files.checked_file import damage_of
 from finegraph.files.durable import reason_of
 from finegraph.files.sealed_json import unseal
 from finegraph.training.checkpoints.tensor_file import parse_tensors
@@ -162,9 +162,8 @@ def _tensors(path: Path, expected: dict[str, Any]) -> dict[str, Tensor]:
                 done += count
     except OSError as error:
         raise _unreadable(path, error) from error
-    digest = hashlib.sha256(view).hexdigest()
-    if done != size or digest != expected.get("sha256"):
-        raise _damage(path, f"expected SHA-256 {str(expected.get('sha256'))[:12]}..., got {digest[:12]}...")
+    if damage := damage_of(view[:done], size=size, sha256=expected.get("sha256")):
+        raise _damage(path, damage)
     try:
         return parse_tensors(buffer)
     except (ValueError, RecursionError) as error:

@@ -5,23 +5,21 @@ copy of a network; only a tensor that is not contiguous, or not in main memory, 
 one buffer of the size of the file: it is checked first, and the tensors are views of what was checked. Values and types
 come back bit for bit; strides do not, tensors come back contiguous.
 
-The form is that of safetensors: the length of a JSON header, the header, the data. The widest types come first, so that
-every tensor is aligned. Cost: linear, one read or write of the bytes and their SHA-256.
+The form is that of safetensors (`files/tensor_frame.py`). The widest types come first, so that every tensor is aligned.
+Cost: linear, one read or write of the bytes and their SHA-256.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from collections.abc import Mapping
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from finegraph.errors import InputError
 from finegraph.files.durable import LARGEST_WRITE, write_all
+from finegraph.files.tensor_frame import RESERVED, TensorEntry, frame_bytes, read_frame
 
 TYPES = {
     "F64": torch.float64,
@@ -43,9 +41,6 @@ TYPES = {
 }
 """The types of safetensors, by the names they have in a file."""
 _NAMES = {dtype: name for name, dtype in TYPES.items()}
-_RESERVED = "__metadata__"
-_LENGTH = 8
-_ALIGNMENT = 8
 
 
 class TensorWriter:
@@ -66,13 +61,12 @@ class TensorWriter:
         end = 0
         for name, tensor in self._in_order:
             places[name] = (end, end := end + tensor.numel() * tensor.dtype.itemsize)
-        entries = {
-            name: {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": list(places[name])}
-            for name, tensor in tensors.items()  # so that they come back in the order they were given
-        }
-        header = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-        header += b" " * (-len(header) % _ALIGNMENT)
-        self._header = len(header).to_bytes(_LENGTH, "little") + header
+        self._header = frame_bytes(
+            {
+                name: TensorEntry(_NAMES[tensor.dtype], tuple(tensor.shape), *places[name])
+                for name, tensor in tensors.items()  # so that they come back in the order they were given
+            }
+        )
         self.size = len(self._header) + end
 
     def write(self, handle: int) -> str:
@@ -101,28 +95,13 @@ def parse_tensors(buffer: Tensor) -> dict[str, Tensor]:
     Raises:
         ValueError: the bytes are no such file.
     """
-    start = _LENGTH + int.from_bytes(buffer[:_LENGTH].numpy().data, "little")
-    if not _LENGTH <= start <= len(buffer):
-        raise ValueError("its header is longer than the file")
-    entries = json.loads(buffer[_LENGTH:start].numpy().tobytes())
-    try:
-        tensors = {
-            name: _view(buffer[start:], TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"])
-            for name, entry in entries.items()
-            if name != _RESERVED
-        }
-        spans = sorted(entry["data_offsets"] for name, entry in entries.items() if name != _RESERVED)
-    except (AttributeError, KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"its header is no header of tensors ({type(error).__name__})") from error
-    spans = [[0, 0], *spans, [len(buffer) - start, len(buffer) - start]]
-    if any(first[1] != second[0] for first, second in pairwise(spans)):
-        raise ValueError("its tensors do not fill the file from end to end")
-    return tensors
+    entries, _, start = read_frame(buffer.numpy().data)
+    return {name: _view(buffer[start + entry.start : start + entry.end], entry) for name, entry in entries.items()}
 
 
 def _check_tensor(name: object, tensor: object) -> None:
     """Refuse what cannot be written, before anything is."""
-    if not isinstance(name, str) or name == _RESERVED:
+    if not isinstance(name, str) or name == RESERVED:
         raise InputError(f"expected the name of a tensor, got {name!r}; choose another name")
     if not isinstance(tensor, Tensor):
         raise InputError(f"{name}: expected a tensor, got a {type(tensor).__name__}")
@@ -141,12 +120,9 @@ def _bytes_of(tensor: Tensor) -> memoryview:
     return plain.reshape(-1).view(torch.uint8).numpy().data
 
 
-def _view(data: Tensor, dtype: torch.dtype, shape: list[int], offsets: list[int]) -> Tensor:
-    """A tensor within the data."""
-    start, end = offsets
-    if not 0 <= start <= end <= len(data) or end - start != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"a tensor of shape {shape} does not lie at {offsets}")
-    part = data[start:end]
+def _view(part: Tensor, entry: TensorEntry) -> Tensor:
+    """The tensor of these bytes."""
+    dtype = TYPES[entry.dtype]
     if part.storage_offset() % dtype.itemsize:
         part = part.clone()  # a file from elsewhere may not be aligned
-    return part.view(dtype).view(shape)
+    return part.view(dtype).view(entry.shape)

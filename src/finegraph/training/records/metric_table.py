@@ -12,8 +12,8 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from finegraph.data.checks.photo_findings import defused
 from finegraph.errors import InputError, RunFolderError, unknown_name
+from finegraph.files.csv_table import defused
 from finegraph.files.durable import reason_of
 from finegraph.files.line_file import Line, LineFile, cut_lines
 

@@ -11,7 +11,7 @@ from typing import Any
 from finegraph.data.images import read_photo
 from finegraph.errors import ImageFileError, IndexFolderError, InputError, unknown_name
 from finegraph.model.features.keys import photo_key
-from finegraph.search.array_file import read_bytes
+from finegraph.search.index_files import read_bytes
 from finegraph.search.index_state import IndexState, read_state
 from finegraph.search.index_writer import IndexWriter
 from finegraph.search.photo_index import read_graph

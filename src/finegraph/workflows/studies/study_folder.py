@@ -14,8 +14,6 @@ is no longer as it was written is refused by its name.
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import os
 import tomllib
@@ -27,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.data.checks.photo_findings import defused
 from finegraph.errors import RunFolderError, SettingsError
+from finegraph.files.csv_table import csv_text, defused
 from finegraph.files.durable import is_temporary, make_folder, reason_of, remove_stale, write_new
 from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.files.sealed_json import seal, unseal
@@ -242,12 +240,7 @@ class StudyFolder:
     def write_results(self, results: Sequence[CellResult], about: Mapping[str, Any]) -> None:
         """Write `results.csv` and `results.json` of all cells so far, each in one step."""
         rows = result_rows(results)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for row in rows:
-            writer.writerow([_csv_cell(row[name]) for name in COLUMNS])
-        write_text(str(self.path / "results.csv"), text.getvalue())
+        self.write_table("results.csv", COLUMNS, rows)
         cells = [
             {**one.cell.to_dict(), "photos": one.photos, "tried": one.tried, "chosen": one.chosen,
              "seconds": one.seconds}
@@ -262,12 +255,8 @@ class StudyFolder:
 
     def write_table(self, name: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
         """Write a CSV file in one step; None is an empty cell."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        for row in rows:
-            writer.writerow([_csv_cell(row[column]) for column in columns])
-        write_text(str(self.path / name), text.getvalue())
+        cells = ([_csv_cell(row[column]) for column in columns] for row in rows)
+        write_text(str(self.path / name), csv_text([columns, *cells]))
 
 
 def result_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
