@@ -6,8 +6,8 @@
 
 All networks see the same draws; each row gives the mean difference to the first network with a 95 % interval (Student's
 t over the draws; for all photos, of which there is one draw, a bootstrap over test photos). Heads are fitted in closed
-form, which looks at no photos but those to train on. The time is that of one photo from its file to the answer on one
-core, the smallest of several turns that alternate between the networks.
+form, which looks at no photos but those to train on. The time is what a core computes for one photo, from its file to
+the answer, on a busy machine too: the smallest of several turns that alternate between the networks.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def main() -> None:
     out.print(_table(options, results, len(judged)))
     for name, taken in seconds.items():
         first = seconds[networks[0].name]
-        out.print(f"{name}: {1000 * taken:.1f} ms per photo on one core, {taken / first:.2f} times the first")
+        out.print(f"{name}: {1000 * taken:.1f} ms of one core per photo, {taken / first:.2f} times the first")
 
 
 def compared(name: str, graph: LabelGraph, train: Samples, judged: Samples, options: argparse.Namespace) -> Compared:
@@ -112,7 +112,7 @@ def measure(one: Compared, graph: LabelGraph, drawn: Samples) -> dict[str, objec
 
 
 def times(networks: list[Compared], photos: Samples) -> dict[str, float]:
-    """Seconds per photo on one core, from the file to the answer: for each network the smallest of some turns."""
+    """Seconds that one core computes per photo, from the file to the answer; the smallest of some turns."""
     taken: dict[str, list[float]] = {one.name: [] for one in networks}
     few = photos[:2]
     for turn in range(TURNS + 1):
@@ -120,10 +120,10 @@ def times(networks: list[Compared], photos: Samples) -> dict[str, float]:
             # Of making an engine ready, which happens once, the time of few photos has as much as that of many.
             parts = []
             for some in (few, photos):
-                began = time.perf_counter()
+                began = time.process_time()
                 found = extract_features(one.network, some, one.views, cache=False, threads=1)
                 one.network.of_features(found.fine)
-                parts.append(time.perf_counter() - began)
+                parts.append(time.process_time() - began)
             if turn:  # the first is to warm up
                 taken[one.name].append((parts[1] - parts[0]) / (len(photos) - len(few)))
     return {name: min(values) for name, values in taken.items()}
