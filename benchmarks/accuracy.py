@@ -31,7 +31,7 @@ from rich.table import Table
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples, source_graph
-from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.data.splits import choose_splits, draw_per_label
 from finegraph.evaluation.calibration_error import calibration
 from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, paired_interval
 from finegraph.evaluation.relations import judge_kind
@@ -90,7 +90,7 @@ def main() -> None:
     for count in options.photos:
         draws = options.draws if count else 1
         for draw in track(range(draws), f"{count or 'all'} photos per class", console=out, transient=True):
-            drawn = draw_per_class(train_found.samples, count, draw) if count else train_found.samples
+            drawn = draw_per_label(train_found.samples, count, draw) if count else train_found.samples
             chosen = train_part.at([place_of[sample] for sample in drawn])
             for head in ("softmax", options.head):
                 results.append({"photos": count, "draw": draw, **measure(head, graph, chosen, val_part, test_part)})

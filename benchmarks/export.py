@@ -145,7 +145,7 @@ def load(run):
 
 def photos(model, source, count):
     """Views of photos, or of drawn pictures, and what they are."""
-    from finegraph.data.images import read_image
+    from finegraph.data.photo_decoding import read_picture
     from finegraph.data.sources import read_samples
     from finegraph.data.transforms import make_view
     from finegraph.model.export.plain_photos import drawn_pictures
@@ -154,7 +154,7 @@ def photos(model, source, count):
         pictures, words = drawn_pictures(count), "drawn pictures"
     else:
         samples = list(read_samples(source))
-        pictures = [read_image(one.path) for one in samples[:: max(1, len(samples) // count)][:count]]
+        pictures = [read_picture(one.path) for one in samples[:: max(1, len(samples) // count)][:count]]
         words = f"photos of {source}"
     return np.stack([make_view(one, model.views, "centre").permute(1, 2, 0).numpy() for one in pictures]), words
 

@@ -29,7 +29,7 @@ from rich.table import Table
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples, source_graph
-from finegraph.data.splits import choose_splits, draw_per_class
+from finegraph.data.splits import choose_splits, draw_per_label
 from finegraph.data.transforms import ViewSettings
 from finegraph.evaluation.calibration_error import calibration
 from finegraph.graph import LabelGraph
@@ -71,7 +71,7 @@ def main() -> None:
     for count in options.photos:
         draws = options.draws if count else 1
         for draw in track(range(draws), f"{count or 'all'} photos per class", console=out, transient=True):
-            drawn = draw_per_class(train, count, draw) if count else train
+            drawn = draw_per_label(train, count, draw) if count else train
             for one in networks:
                 results.append({"photos": count, "draw": draw, "network": one.name, **measure(one, graph, drawn)})
     seconds = times(networks, judged[: options.timed]) if options.timed else {}

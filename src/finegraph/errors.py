@@ -14,8 +14,8 @@
     │   └── GraphMismatchError      weights made for another graph
     ├── DataError                   photos and the files that list them (also a ValueError)
     │   ├── DataFileError           a source of samples with faults; `.faults` lists all of them
-    │   └── ImageFileError          a photo that cannot be read; `.path` and `.reason`
-    │       └── ImageTooLargeError  a photo with more pixels than may be decoded; `.pixels`
+    │   └── PhotoFileError          a photo that cannot be read; `.path` and `.reason`
+    │       └── PhotoTooLargeError  a photo with more pixels than may be decoded; `.pixels`
     ├── WeightsError                a weight file that cannot be read or is of another network
     ├── CheckpointError             a checkpoint that cannot be saved, or that is damaged (`.damaged`) or cannot be read
     ├── RunFolderError              a run folder that is taken, missing, in use, or cannot be written
@@ -142,7 +142,7 @@ class DataFileError(DataError):
         self.faults = tuple(faults)
 
 
-class ImageFileError(DataError):
+class PhotoFileError(DataError):
     """A photo that cannot be read.
 
     Attributes:
@@ -156,11 +156,11 @@ class ImageFileError(DataError):
         self.reason = self.path if reason is None else reason
         super().__init__(self.path if reason is None else f"{self.path}: {reason}")
 
-    def __reduce__(self) -> tuple[type[ImageFileError], tuple[str, str | None]]:
-        return ImageFileError, (self.path, None if self.reason == self.path else self.reason)
+    def __reduce__(self) -> tuple[type[PhotoFileError], tuple[str, str | None]]:
+        return PhotoFileError, (self.path, None if self.reason == self.path else self.reason)
 
 
-class ImageTooLargeError(ImageFileError):
+class PhotoTooLargeError(PhotoFileError):
     """A photo with more pixels than may be decoded, as its header says.
 
     Attributes:
@@ -170,6 +170,10 @@ class ImageTooLargeError(ImageFileError):
     def __init__(self, path: str | os.PathLike[str], reason: str, pixels: int) -> None:
         super().__init__(path, reason)
         self.pixels = pixels
+
+
+ImageFileError, ImageTooLargeError = PhotoFileError, PhotoTooLargeError
+"""The former names."""
 
 
 class WeightsError(FinegraphError):

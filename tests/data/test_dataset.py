@@ -7,9 +7,9 @@ from torch.utils.data import DataLoader
 
 from finegraph.data import Box, Sample, Samples
 from finegraph.data.dataset import MISSING, PhotoDataset, collate, targets_of
-from finegraph.data.images import read_image
+from finegraph.data.photo_decoding import read_picture
 from finegraph.data.transforms import ViewSettings, make_view
-from finegraph.errors import ImageFileError, InputError, UnknownNameError
+from finegraph.errors import InputError, PhotoFileError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.inference.loss.joint_loss import FROM_FINE
 
@@ -40,12 +40,12 @@ def test_items(samples, unchanged):
     assert [item.fine for item in items] == [1, 0, MISSING, 2]
     assert [item.kinds for item in items] == [{"egg": 1}, {"egg": FROM_FINE}, {"egg": 0}, {"egg": FROM_FINE}]
     assert [item.sample for item in items] == [0, 1, 2, 3]
-    assert torch.equal(items[1].image, make_view(read_image(samples[1].path), SETTINGS, "centre"))
+    assert torch.equal(items[1].image, make_view(read_picture(samples[1].path), SETTINGS, "centre"))
 
 
 def test_boxes_are_used_when_asked_for(samples):
     boxed = ViewSettings(resize=32, size=24, box=True)
-    expected = make_view(read_image(samples[1].path, samples[1].box), boxed, "ten")
+    expected = make_view(read_picture(samples[1].path, samples[1].box), boxed, "ten")
     plain = PhotoDataset(samples, GRAPH, SETTINGS, view="ten")[1].image
     assert torch.equal(PhotoDataset(samples, GRAPH, boxed, view="ten")[1].image, expected)
     assert not torch.equal(plain, expected)
@@ -83,7 +83,7 @@ def test_workers_that_stay_see_the_epoch_and_report_bad_files(samples):
 
 def test_bad_photos_are_never_swapped(samples):
     samples[1].path.unlink()
-    with pytest.raises(ImageFileError, match=r"1\.jpg: there is no such file"):
+    with pytest.raises(PhotoFileError, match=r"1\.jpg: there is no such file"):
         PhotoDataset(samples, GRAPH, SETTINGS)[1]
     skipping = PhotoDataset(samples, GRAPH, SETTINGS, on_bad_file="skip")
     batch = collate([skipping[index] for index in range(3)])

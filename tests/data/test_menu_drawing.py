@@ -8,7 +8,7 @@ import pytest
 from finegraph.data.menu.atlas import CUTS, PIECES, sheet
 from finegraph.data.menu.ingredients import INGREDIENTS
 from finegraph.data.menu.methods import METHODS, PARTNERS
-from finegraph.data.menu.plating import WAYS, Portion
+from finegraph.data.menu.plating import ARRANGEMENTS, Portion
 from finegraph.data.menu.restaurants import RESTAURANTS
 from finegraph.data.menu.sauces import SAUCES
 from finegraph.data.menu.scene import Moment, Serving, draw_scene
@@ -22,7 +22,7 @@ PLAIN = Serving(
     sauce="clear",
     vessel="plate",
     ware=0,
-    way="heap",
+    arrangement="heap",
     size=1.0,
     wet=0.5,
     steams=False,
@@ -79,10 +79,10 @@ def test_every_vessel_shows(vessel, plain):
     assert np.abs(drawn(vessel=vessel) - plain).mean() > 2
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "heap"])
-def test_every_arrangement_shows(way):
+@pytest.mark.parametrize("arrangement", [one for one in ARRANGEMENTS if one != "heap"])
+def test_every_arrangement_shows(arrangement):
     portions = (Portion("shrimp", 0.6), Portion("broccoli", 0.5), Portion("pea", 0.5), Portion("rice", 0.7))
-    heap, other = (drawn(portions=portions, way=one, vessel="bowl") for one in ("heap", way))
+    heap, other = (drawn(portions=portions, arrangement=one, vessel="bowl") for one in ("heap", arrangement))
     assert np.abs(heap - other).mean() > 2
 
 
@@ -109,7 +109,7 @@ def test_what_the_menu_is_made_of_is_there():
         assert set(method.mains) <= set(NAMES)
         assert set(method.sauces) <= set(SAUCES)
         assert set(method.vessels) <= set(SHAPES)
-        assert set(method.ways) <= set(WAYS)
+        assert set(method.arrangements) <= set(ARRANGEMENTS)
         assert method.adds in ("", *NAMES)
         assert "{}" in method.name
     assert set(PARTNERS) <= set(NAMES)

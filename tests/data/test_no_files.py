@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from finegraph.cli.main import run as finegraph
-from finegraph.data.images import read_image
-from finegraph.errors import ImageFileError
+from finegraph.data.photo_decoding import read_picture
+from finegraph.errors import PhotoFileError
 from training import tiny
 
 
@@ -50,8 +50,8 @@ def photos(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("make", "reason"), NO_FILES.items())
 def test_are_errors_that_name_the_file(tmp_path, make, reason):
     make(tmp_path / "a.jpg")
-    with pytest.raises(ImageFileError, match=f"a.jpg: .*{reason}"):
-        read_image(tmp_path / "a.jpg")
+    with pytest.raises(PhotoFileError, match=f"a.jpg: .*{reason}"):
+        read_picture(tmp_path / "a.jpg")
 
 
 @pytest.mark.parametrize(("make", "reason"), NO_FILES.items())

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from finegraph.data import images
+from finegraph.data import photo_decoding
 from finegraph.data.checks.photo_check import check_samples
-from finegraph.data.images import decode_image, read_image
+from finegraph.data.photo_decoding import decode_photo, read_picture
 from finegraph.data.sources import read_samples
-from finegraph.errors import DataError, ImageFileError
+from finegraph.errors import DataError, PhotoFileError
 from finegraph.graph.builders import photo_names as photo_files
 from finegraph.web.decode_worker import decode
 
@@ -28,7 +28,7 @@ def photo(width=160, height=96):
 
 
 def save(path, **options):
-    images.load_formats()
+    photo_decoding.load_formats()
     path.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     photo().save(buffer, SAVED[path.suffix[1:].lower()], quality=90, **options)
@@ -45,12 +45,12 @@ def colours(picture):
 def test_are_read_like_all_others(tmp_path, ending):
     path = save(tmp_path / f"a.{ending}")
     for options in ({}, {"at_least": (32, 32)}):
-        picture = read_image(path, **options)
+        picture = read_picture(path, **options)
         assert (picture.mode, picture.size) == ("RGB", (160, 96))
         left, right = colours(picture)
         assert left[0] > 180 > 80 > left[2]
         assert right[2] > 180 > 80 > right[0]
-    decoded = decode_image(path.read_bytes(), path)
+    decoded = decode_photo(path.read_bytes(), path)
     assert (decoded.width, decoded.height, decoded.format) == (160, 96, SAVED[ending])
 
 
@@ -58,7 +58,7 @@ def test_are_read_like_all_others(tmp_path, ending):
 def test_are_turned_upright(tmp_path, ending):
     exif = Image.Exif()
     exif[0x0112] = 6  # lies on its side: to be turned clockwise
-    picture = read_image(save(tmp_path / f"a.{ending}", exif=exif.tobytes()))
+    picture = read_picture(save(tmp_path / f"a.{ending}", exif=exif.tobytes()))
     assert picture.size == (96, 160)
     assert picture.getpixel((48, 20))[0] > 180  # what was on the left is above
     assert picture.getpixel((48, 140))[2] > 180
@@ -67,8 +67,8 @@ def test_are_turned_upright(tmp_path, ending):
 @pytest.mark.parametrize("ending", ["heic", "avif"])
 def test_too_large_ones_are_refused_by_their_header(tmp_path, ending):
     path = save(tmp_path / f"a.{ending}")
-    with pytest.raises(ImageFileError, match=r"the photo has 160 x 96 pixels; at most 0\.01 million are decoded"):
-        read_image(path, max_pixels=10_000)
+    with pytest.raises(PhotoFileError, match=r"the photo has 160 x 96 pixels; at most 0\.01 million are decoded"):
+        read_picture(path, max_pixels=10_000)
 
 
 @pytest.mark.parametrize("ending", ["heic", "avif"])
@@ -81,9 +81,9 @@ def test_mutants_give_a_picture_or_our_error(tmp_path, ending):
         for place in rng.integers(0, len(data), 4):
             data[place] = rng.integers(256)
         try:
-            decode_image(bytes(data[: rng.integers(1, len(data))] if number % 3 == 0 else data), "x", max_pixels=10**6)
+            decode_photo(bytes(data[: rng.integers(1, len(data))] if number % 3 == 0 else data), "x", max_pixels=10**6)
             outcomes.add("picture")
-        except ImageFileError:
+        except PhotoFileError:
             outcomes.add("error")
     assert "error" in outcomes
 
@@ -122,8 +122,8 @@ class TestWithoutWhatReadsThem:
     def _none(self, monkeypatch):
         known = frozenset({".jpg", ".png"})
         monkeypatch.setattr(photo_files, "PHOTO_SUFFIXES", known)
-        monkeypatch.setattr(images, "load_formats", lambda: None)
-        monkeypatch.setattr(images, "FORMATS", images.FORMATS[:-2])
+        monkeypatch.setattr(photo_decoding, "load_formats", lambda: None)
+        monkeypatch.setattr(photo_decoding, "FORMATS", photo_decoding.FORMATS[:-2])
 
     def test_they_are_counted_by_their_ending(self, tmp_path):
         photo().save(tmp_path / "ramen.jpg")
@@ -147,5 +147,5 @@ class TestWithoutWhatReadsThem:
 
     def test_a_file_that_is_named_says_what_to_install(self, tmp_path):
         (tmp_path / "a.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-        with pytest.raises(ImageFileError, match=r"it may be a HEIC or AVIF photo: pip install 'finegraph\[heif\]'"):
-            read_image(tmp_path / "a.jpg")
+        with pytest.raises(PhotoFileError, match=r"it may be a HEIC or AVIF photo: pip install 'finegraph\[heif\]'"):
+            read_picture(tmp_path / "a.jpg")

@@ -7,7 +7,7 @@ import pytest
 
 import tiny_classifier as tiny
 from finegraph.data.roots import PhotoRoot, paths_outside, root_of
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_links_out_of_it_are_refused(root, tmp_path):
     ]
     for path in paths:
         assert not inside.holds(path), path
-        with pytest.raises(ImageFileError, match="leads out of the folder of its photos"):
+        with pytest.raises(PhotoFileError, match="leads out of the folder of its photos"):
             inside.open(path)
     assert paths_outside([*paths, root / "a" / "1.png"], root) == frozenset(paths) - {paths[5]}
 
@@ -71,7 +71,7 @@ def test_what_is_exchanged_while_it_is_opened_is_refused(root, tmp_path, monkeyp
     inside = PhotoRoot(root)
     assert inside.holds(path)
     monkeypatch.setattr(os, "open", exchange)
-    with pytest.raises(ImageFileError, match="leads out"):
+    with pytest.raises(PhotoFileError, match="leads out"):
         inside.open(path)
     assert inside.holds(path)
 
@@ -81,18 +81,18 @@ def test_systems_that_do_not_tell_the_place_of_an_open_file_compare_files(root, 
     monkeypatch.setattr(os.path, "islink", lambda path: not str(path).startswith("/proc/") and real(path))
     inside = PhotoRoot(root)
     inside.open(root / "a" / "1.png").close()
-    with pytest.raises(ImageFileError, match="leads out"):
+    with pytest.raises(PhotoFileError, match="leads out"):
         inside.open(linked(root / "2.png", tmp_path / "other" / "1.png"))
     monkeypatch.setattr(os.path, "realpath", lambda path: str(root / "a" / "2.png"))
     tiny.picture(1).save(root / "a" / "2.png")
-    with pytest.raises(ImageFileError, match="the file was exchanged while it was opened"):
+    with pytest.raises(PhotoFileError, match="the file was exchanged while it was opened"):
         inside.open(root / "a" / "1.png")
 
 
 def test_pipes_and_folders_are_no_files_and_nothing_waits_for_them(root):
     os.mkfifo(root / "pipe.png")
     for name in ("pipe.png", "a"):
-        with pytest.raises(ImageFileError, match=r"expected a file, got a (folder|named pipe)"):
+        with pytest.raises(PhotoFileError, match=r"expected a file, got a (folder|named pipe)"):
             PhotoRoot(root).open(root / name)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from finegraph.data.samples import Box, Sample, Samples
-from finegraph.data.splits import choose_splits, draw_per_class, hold_out
+from finegraph.data.splits import choose_splits, draw_per_label, hold_out
 from finegraph.errors import DataError, UnknownNameError
 
 
@@ -69,20 +69,20 @@ def test_a_share_that_is_no_photo_is_refused(counts):
 
 def test_draws_depend_on_the_seed_and_the_names_alone():
     samples = Samples(photos({"a": 20, "b": 20}))
-    three, five = draw_per_class(samples, 3, 7), draw_per_class(samples, 5, 7)
+    three, five = draw_per_label(samples, 3, 7), draw_per_label(samples, 5, 7)
     assert three.counts() == {"a": 3, "b": 3}
     assert names(three) < names(five)
     more = Samples(photos({"a": 20, "b": 20, "c": 20}))
-    assert {name for name in names(draw_per_class(more, 3, 7)) if name[0] != "c"} == names(three)
-    assert names(draw_per_class(Samples(photos({"a": 20, "b": 20}, folder="elsewhere")), 3, 7)) == names(three)
-    assert names(draw_per_class(samples, 3, 8)) != names(three)
-    assert draw_per_class(samples, 3, 7) == three
+    assert {name for name in names(draw_per_label(more, 3, 7)) if name[0] != "c"} == names(three)
+    assert names(draw_per_label(Samples(photos({"a": 20, "b": 20}, folder="elsewhere")), 3, 7)) == names(three)
+    assert names(draw_per_label(samples, 3, 8)) != names(three)
+    assert draw_per_label(samples, 3, 7) == three
 
 
 def test_a_draw_of_more_than_there_are_takes_all_that_have_a_label():
     samples = Samples([*photos({"a": 2}), Sample(Path("x/no label.jpg"))])
-    assert draw_per_class(samples, 5, 0).counts() == {"a": 2}
-    assert len(draw_per_class(samples, 5, 0)) == 2
+    assert draw_per_label(samples, 5, 0).counts() == {"a": 2}
+    assert len(draw_per_label(samples, 5, 0)) == 2
 
 
 def test_the_boxes_of_a_photo_stay_on_one_side():

@@ -8,7 +8,7 @@ from tiny_runs import GRAPH, make_foreign
 
 from finegraph.data.samples import Samples
 from finegraph.data.sources import read_samples
-from finegraph.errors import DataError, ImageFileError, InputError, UnknownNameError
+from finegraph.errors import DataError, InputError, PhotoFileError, UnknownNameError
 from finegraph.evaluation import calibrate_photos, calibrated, evaluate_photos
 from finegraph.evaluation import photo_batches as module
 from finegraph.model.answering.unknown import UNKNOWN_SCORES, UnknownRule
@@ -80,7 +80,7 @@ class TestBadPhotos:
         return test_photos
 
     def test_are_errors_by_default(self, classifier, broken):
-        with pytest.raises(ImageFileError, match="this is no photo of a known format"):
+        with pytest.raises(PhotoFileError, match="this is no photo of a known format"):
             evaluate_photos(classifier, broken, engine="torch")
 
     def test_are_left_out_and_named(self, classifier, broken):

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 import tiny_classifier
-from finegraph.data.images import read_image
+from finegraph.data.photo_decoding import read_picture
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import ExportError
 from finegraph.model.export.evidence_draws import draw_evidence
@@ -148,7 +148,7 @@ def test_plain_preparation_of_ordinary_photos_is_the_same(tmp_path):
     for views in (ViewSettings(size=24, resize=33), ViewSettings(size=24, resize=31, keep_shape=True)):
         path = tmp_path / "photo.png"
         tiny_classifier.picture(3, 90, 61).save(path)
-        ours = make_view(read_image(path, at_least=(views.resize,) * 2), views, "centre").permute(1, 2, 0).numpy()
+        ours = make_view(read_picture(path, at_least=(views.resize,) * 2), views, "centre").permute(1, 2, 0).numpy()
         assert np.array_equal(plain_view(path, views), ours)
 
 
@@ -156,7 +156,7 @@ def test_plain_preparation_of_a_large_jpeg_differs_a_little(model, tmp_path):
     path = tmp_path / "photo.jpg"
     noise = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
     Image.fromarray(noise).resize((800, 640), Image.Resampling.BICUBIC).save(path)
-    ours = make_view(read_image(path, at_least=(32, 32)), model.views, "centre").permute(1, 2, 0).numpy()[None]
+    ours = make_view(read_picture(path, at_least=(32, 32)), model.views, "centre").permute(1, 2, 0).numpy()[None]
     plain = plain_view(path, model.views)[None]
     run = ModelRunner(model)
     found = plain_difference(ours, plain, run(ours), run(plain))

@@ -9,10 +9,10 @@ import torch
 
 import finegraph as fg
 import tiny_classifier as tiny
-from finegraph.data.images import read_image
+from finegraph.data.photo_decoding import read_picture
 from finegraph.data.samples import Box
 from finegraph.data.transforms import make_view
-from finegraph.errors import EvidenceError, ImageFileError, InputError, UnknownNameError
+from finegraph.errors import EvidenceError, InputError, PhotoFileError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.answering.given import Given
@@ -37,7 +37,7 @@ def photos(tmp_path):
 
 def posterior_of(model, path, view="centre"):
     """The posterior of a photo, step by step."""
-    views = make_view(read_image(path), model.views, view)
+    views = make_view(read_picture(path), model.views, view)
     return model.network(views if view == "ten" else views.unsqueeze(0)).tempered(model.temperature)
 
 
@@ -90,7 +90,7 @@ def test_ten_views_are_averaged(model, photos):
 
 
 def test_all_forms_of_a_photo(model, photos):
-    picture = read_image(photos[1])
+    picture = read_picture(photos[1])
     forms = model.predict([photos[1], str(photos[1]), picture, np.asarray(picture)])
     for prediction in forms[1:]:
         assert_same(prediction, forms[0], 1e-6)
@@ -285,10 +285,10 @@ def test_evidence_is_checked_before_any_photo_is_opened(model, given, error, wor
 
 
 def test_box_is_the_part_that_is_looked_at(model, photos):
-    part = read_image(photos[2]).crop((5, 6, 35, 36))
+    part = read_picture(photos[2]).crop((5, 6, 35, 36))
     expected = model.predict(part)
     assert_same(model.predict(photos[2], box=(5, 6, 30, 30)), expected, 1e-6)
-    assert_same(model.predict(read_image(photos[2]), box=Box(5, 6, 30, 30)), expected, 1e-6)
+    assert_same(model.predict(read_picture(photos[2]), box=Box(5, 6, 30, 30)), expected, 1e-6)
     found = model.predict([photos[2]] * 2, box=[None, (5, 6, 30, 30)])
     assert_same(found[0], model.predict(photos[2]), 1e-6)
     assert_same(found[1], expected, 1e-6)
@@ -311,7 +311,7 @@ def test_wrong_boxes(model, photos, box, words):
 
 
 def test_box_beside_the_photo(model, photos):
-    with pytest.raises(ImageFileError, match=r"0\.png: the box 500 0 10 10 has nothing of the photo in it"):
+    with pytest.raises(PhotoFileError, match=r"0\.png: the box 500 0 10 10 has nothing of the photo in it"):
         model.predict(photos[0], box=(500, 0, 10, 10))
 
 
@@ -320,9 +320,9 @@ def test_box_beside_the_photo(model, photos):
 
 def test_bad_photo_is_named(model, photos):
     photos[3].write_bytes(b"<html>not found")
-    with pytest.raises(ImageFileError, match=r"3\.png: this is no photo of a known format.*web page"):
+    with pytest.raises(PhotoFileError, match=r"3\.png: this is no photo of a known format.*web page"):
         model.predict(photos, batch_size=2)
-    with pytest.raises(ImageFileError, match="there is no such file"):
+    with pytest.raises(PhotoFileError, match="there is no such file"):
         model.predict(photos[0].with_name("missing.jpg"))
 
 
@@ -332,11 +332,11 @@ def test_bad_photo_can_be_skipped_and_keeps_its_place(model, photos):
     photos[4].unlink()
     for size in (2, 5, None):
         found = model.predict(photos, given={"restaurant": list("ABABABA")}, on_bad_file="skip", batch_size=size)
-        assert [isinstance(one, ImageFileError) for one in found] == [number in (3, 4) for number in range(7)]
+        assert [isinstance(one, PhotoFileError) for one in found] == [number in (3, 4) for number in range(7)]
         assert found[3].path == str(photos[3])
         for number in (0, 1, 2, 5, 6):
             assert_same(found[number], good[number], 1e-5)
-    assert isinstance(model.predict(photos[4], on_bad_file="skip"), ImageFileError)
+    assert isinstance(model.predict(photos[4], on_bad_file="skip"), PhotoFileError)
 
 
 @pytest.mark.parametrize(
@@ -394,12 +394,12 @@ def test_a_network_in_training_is_asked_as_if_it_were_not(model, photos):
 
 
 def test_posterior_keeps_no_gradients_and_takes_any_memory_format(model, photos):
-    pixels = torch.stack([make_view(read_image(path), model.views, "centre") for path in photos])
+    pixels = torch.stack([make_view(read_picture(path), model.views, "centre") for path in photos])
     posterior = model.posterior(pixels)
     assert not posterior.log_probs().requires_grad
     other = model.posterior(pixels.contiguous(memory_format=torch.channels_last))
     assert torch.allclose(posterior.log_probs(), other.log_probs(), atol=1e-6)
-    views = torch.stack([make_view(read_image(path), model.views, "ten") for path in photos[:2]])
+    views = torch.stack([make_view(read_picture(path), model.views, "ten") for path in photos[:2]])
     single = [model.posterior(views[number]).probs().mean(dim=0) for number in range(2)]
     assert torch.allclose(model.posterior_of_views(views).probs(), torch.stack(single), atol=1e-6)
     assert torch.allclose(model.posterior_of_views(pixels[:, None]).probs(), posterior.probs(), atol=1e-6)

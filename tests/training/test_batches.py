@@ -11,7 +11,7 @@ from PIL import Image
 from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.graph import LabelGraph
 from finegraph.training import batches as batches_module
 from finegraph.training.batches import batch_numbers, epoch_order, read_batches, steps_per_epoch
@@ -93,7 +93,7 @@ def test_threads_change_nothing(manifest, workers):
 def test_a_bad_photo_is_named(tmp_path):
     batches = read_batches(dataset_of(photos_in(tmp_path, 4, bad=[2])), iter([(0, [0, 1]), (0, [2, 3])]), Ranks(), 2)
     assert next(batches).sample.tolist() == [0, 1]
-    with pytest.raises(ImageFileError, match=r"02\.png: "):
+    with pytest.raises(PhotoFileError, match=r"02\.png: "):
         next(batches)
 
 

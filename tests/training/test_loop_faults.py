@@ -9,7 +9,7 @@ import tiny
 import torch
 
 from finegraph.data.dataset import PhotoDataset, collate
-from finegraph.errors import DataError, ImageFileError, NonFiniteError, SettingsError
+from finegraph.errors import DataError, NonFiniteError, PhotoFileError, SettingsError
 from finegraph.inference import joint_loss
 from finegraph.workflows.training.training_data import make_views, read_training_data
 
@@ -133,7 +133,7 @@ def left_out(notes):
 
 def test_a_bad_photo_is_an_error_that_names_it(own_photos, tmp_path):
     (bad,) = spoil(own_photos, "grey-1.png")
-    with pytest.raises(ImageFileError, match=f"^{bad}: "):
+    with pytest.raises(PhotoFileError, match=f"^{bad}: "):
         tiny.tune(own_photos, tmp_path / "run")
 
 

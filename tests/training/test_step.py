@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from finegraph.data.dataset import MISSING, Batch
-from finegraph.errors import ImageFileError, NonFiniteError
+from finegraph.errors import NonFiniteError, PhotoFileError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
 from finegraph.nn import NetworkDesign, build_network, laplacian_prior
@@ -128,7 +128,7 @@ def test_the_prior_counts_once_whatever_the_batch():
 
 
 def test_a_batch_without_photos_moves_nothing_of_its_own():
-    bad = ImageFileError("a.jpg", "no photo")
+    bad = PhotoFileError("a.jpg", "no photo")
     stepper = make_stepper(recipe=replace(PLAIN, momentum=0.5))
     stepper(0, make_batch(), StopRequest())
     before = weights_of(stepper)

@@ -22,7 +22,7 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.web.admission import Admission
 from finegraph.web.decode_worker import decode, jpeg_scans
 from finegraph.web.decoding import DecodingPool, DecodingSettings
@@ -104,7 +104,7 @@ def test_the_largest_photos_of_phones_are_answered_by_the_worker_for_large_ones(
             assert pixels.shape == (24, 24, 3)
             assert pixels[12, 12, 0] < 40  # the middle is dark, the corners are light
             assert pixels[0, 0, 0] > 150
-        with pytest.raises(ImageFileError, match=r"12000 x 12000 pixels; at most 120 million are decoded"):
+        with pytest.raises(PhotoFileError, match=r"12000 x 12000 pixels; at most 120 million are decoded"):
             await pool.decode(jpeg(100, 100).replace(b"\x00\x64\x00\x64", b"\x2e\xe0\x2e\xe0"), "bomb.jpg", VIEWS)
         return asked, pool.killed
 
@@ -126,7 +126,7 @@ def test_a_jpeg_that_comes_in_many_scans_goes_where_there_is_memory_for_it(subsa
 
     async def work(pool):
         found = await pool.decode(jpeg(2400, 2000), "photo.jpg", VIEWS)
-        with pytest.raises(ImageFileError, match="takes more memory than is allowed"):
+        with pytest.raises(PhotoFileError, match="takes more memory than is allowed"):
             await pool.decode(jpeg(4000, 3500), "huge.jpg", VIEWS)
         return found
 
@@ -140,7 +140,7 @@ def test_a_photo_that_takes_too_much_memory_is_refused_and_the_worker_goes_on():
     assert len(bomb) < 1 << 20
 
     async def work(pool):
-        with pytest.raises(ImageFileError, match="takes more memory than is allowed"):
+        with pytest.raises(PhotoFileError, match="takes more memory than is allowed"):
             await pool.decode(bomb, "bomb.png", VIEWS)
         return await pool.decode(photo_bytes(), "photo", VIEWS), pool.killed
 
@@ -163,7 +163,7 @@ def test_a_worker_that_hangs_or_dies_is_replaced_and_costs_its_own_photo_only():
     async def work(pool):
         (worker,) = pool._quick.processes
         os.kill(worker.pid, 19)  # stopped: it will never answer
-        with pytest.raises(ImageFileError, match=r"decoding took longer than 1 seconds and was given up"):
+        with pytest.raises(PhotoFileError, match=r"decoding took longer than 1 seconds and was given up"):
             await pool.decode(photo_bytes(), "slow.png", VIEWS)
         good = await pool.decode(photo_bytes(), "photo", VIEWS)
         (worker,) = pool._quick.processes
@@ -208,7 +208,7 @@ def test_a_photo_broke_the_decoder_only_where_workers_died_at_it_twice_in_a_row(
         assert isinstance(outcome, ProblemError)
         assert (outcome.name, outcome.headers) == ("overloaded", {"retry-after": "1"})
     for outcome in (again, yet_again):
-        assert isinstance(outcome, ImageFileError)
+        assert isinstance(outcome, PhotoFileError)
         assert outcome.reason == "the photo broke the decoder, twice"
 
 
@@ -322,7 +322,7 @@ def test_a_photo_that_takes_too_long_is_given_up_however_busy_the_machine_is():
     slow = png(4_000, 4_000)
 
     async def work(pool):
-        with pytest.raises(ImageFileError, match=r"slow.png: decoding took longer than 0.03 seconds and was given up"):
+        with pytest.raises(PhotoFileError, match=r"slow.png: decoding took longer than 0.03 seconds and was given up"):
             await pool.decode(slow, "slow.png", VIEWS)
         return await pool.decode(photo_bytes(), "photo", VIEWS), pool.killed
 
@@ -333,7 +333,7 @@ def test_few_bytes_with_very_many_pixels_are_no_photo():
     bomb = png(4_000, 4_000, level=9)
 
     async def work(pool):
-        with pytest.raises(ImageFileError, match=rf"a file of {len(bomb)} bytes with 16000000 pixels is no photo"):
+        with pytest.raises(PhotoFileError, match=rf"a file of {len(bomb)} bytes with 16000000 pixels is no photo"):
             await pool.decode(bomb, "bomb.png", VIEWS)
         return pool._large.inside
 

@@ -10,7 +10,7 @@ from finegraph.data.samples import Sample, Samples
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.graph import LabelGraph
 from finegraph.workflows.evaluation import kept_pictures as evaluation_pictures
-from finegraph.workflows.evaluation.kept_pictures import MAX_PER_CLASS, evaluated_pictures, training_pictures
+from finegraph.workflows.evaluation.kept_pictures import MAX_PER_LABEL, evaluated_pictures, training_pictures
 
 GRAPH = LabelGraph(["a", "b", "c", "d"])
 
@@ -61,8 +61,8 @@ def test_training_photos_are_of_confused_classes(samples):
     found = results([0, 0, 1], [1, 0, 1])  # a is taken for b; c and d have no part in it
     numbers, pack = training_pictures(samples, GRAPH, found, False, 1)
     labels = [samples[number].label for number in numbers]
-    assert labels == ["a", "b"] * MAX_PER_CLASS
-    assert set(unpack_photos(pack)) == set(range(2 * MAX_PER_CLASS))
+    assert labels == ["a", "b"] * MAX_PER_LABEL
+    assert set(unpack_photos(pack)) == set(range(2 * MAX_PER_LABEL))
     again, _ = training_pictures(samples, GRAPH, found, False, 1)
     assert again == numbers
 

@@ -16,7 +16,7 @@ from evaluation.tiny_runs import Colours, make_classifier, make_photos, make_run
 from finegraph import LabelGraph
 from finegraph.data.sources import read_samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import DataError, ExportError, ImageFileError, MissingExtraError, ModelFolderError
+from finegraph.errors import DataError, ExportError, MissingExtraError, ModelFolderError, PhotoFileError
 from finegraph.files import durable
 from finegraph.model.export import runners
 from finegraph.model.export.runners import OnnxRunner
@@ -90,7 +90,7 @@ def test_named_photos(run, manifest, tmp_path):
 
 def test_a_named_photo_that_cannot_be_read(run, tmp_path):
     (tmp_path / "page.jpg").write_text("<html>")
-    with pytest.raises(ImageFileError, match=r"page.jpg: this is no photo of a known format"):
+    with pytest.raises(PhotoFileError, match=r"page.jpg: this is no photo of a known format"):
         export_model(run, tmp_path / "model.onnx", check=[tmp_path / "page.jpg"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"empty: expected a photo or a folder of photos, got a folder without photos"):

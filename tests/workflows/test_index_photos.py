@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tiny_classifier as tiny
-from finegraph.errors import DataError, ImageFileError, IndexFolderError, InputError, ModelFolderError, UnknownNameError
+from finegraph.errors import DataError, IndexFolderError, InputError, ModelFolderError, PhotoFileError, UnknownNameError
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search import Index
 from finegraph.search.index_state import read_state
@@ -249,7 +249,7 @@ def test_how_sure_a_model_is_does_not_make_it_another(run, photos, tmp_path):
 def test_photos_that_cannot_be_read(run, photos, tmp_path):
     bad = photos / LABELS[2] / "0.png"
     bad.write_bytes(b"no photo")
-    with pytest.raises(ImageFileError, match=r"0\.png: this is no photo"):
+    with pytest.raises(PhotoFileError, match=r"0\.png: this is no photo"):
         make_index(run, [photos], tmp_path / "index")
     report = make_index(run, [photos], tmp_path / "index", on_bad_file="skip")
     assert (report.photos, [error.path for error in report.bad]) == (9, [str(bad)])
@@ -273,7 +273,7 @@ def test_a_disk_that_is_not_there_does_not_empty_an_index(run, photos, tmp_path)
     with pytest.raises(InputError, match=r"got 6 of 10 whose file is missing, such as .*0\.png; see whether the disk"):
         remove_photos(tmp_path / "index", missing=True)
     assert len(contents(tmp_path / "index")) == 10
-    assert remove_photos(tmp_path / "index", missing=True, allow_most=True) == 6
+    assert remove_photos(tmp_path / "index", missing=True, force=True) == 6
 
 
 def test_removing_and_merging(run, photos, tmp_path):
@@ -334,7 +334,7 @@ def test_what_can_be_indexed(photos, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="expected photos, or a folder per class; got a folder without photos"):
         read_photos([tmp_path / "empty"])
-    with pytest.raises(ImageFileError, match=r"x\.png: there is no such file"):
+    with pytest.raises(PhotoFileError, match=r"x\.png: there is no such file"):
         read_photos([tmp_path / "x.png"])
     with pytest.raises(DataError, match="there is no such file or folder; a source is"):
         read_photos(["gorcery"])

@@ -4,7 +4,7 @@ import pytest
 
 import finegraph as fg
 import tiny_classifier as tiny
-from finegraph.errors import DataError, ImageFileError, InputError, ModelFolderError, UnknownNameError
+from finegraph.errors import DataError, InputError, ModelFolderError, PhotoFileError, UnknownNameError
 from finegraph.workflows.predict import parse_given, photos_of, predict_photos
 
 
@@ -49,7 +49,7 @@ def test_folder_of_photos(run, photos):
 
 def test_bad_photos(run, photos):
     (photos / "1.png").write_bytes(b"no photo")
-    with pytest.raises(ImageFileError, match=r"1\.png: this is no photo"):
+    with pytest.raises(PhotoFileError, match=r"1\.png: this is no photo"):
         predict_photos(run, [photos])
     result = predict_photos(run, [photos], on_bad_file="skip")
     assert [prediction.photo for prediction in result.predictions] == [str(photos / "0.png"), str(photos / "2.png")]
@@ -61,7 +61,7 @@ def test_bad_photos(run, photos):
 
 
 def test_missing_photo_shows_before_anything_is_done(photos):
-    with pytest.raises(ImageFileError, match=r"4\.png: there is no such file"):
+    with pytest.raises(PhotoFileError, match=r"4\.png: there is no such file"):
         predict_photos("no such model", [photos / "0.png", photos / "4.png"])
     with pytest.raises(ModelFolderError, match="there is no such folder"):
         predict_photos("no such model", [photos / "0.png"])

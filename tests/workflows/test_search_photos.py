@@ -10,7 +10,7 @@ from PIL import Image
 
 import tiny_classifier as tiny
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import EvidenceError, ImageFileError, IndexFolderError, InputError, UnknownNameError
+from finegraph.errors import EvidenceError, IndexFolderError, InputError, PhotoFileError, UnknownNameError
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search import Index, condition_factors, embed_photos
 from finegraph.workflows.index import make_index
@@ -85,11 +85,11 @@ def test_what_the_caller_gets_wrong(index, model, place):
         search_photos(index, model, query, same=["dishes"])
     with pytest.raises(EvidenceError, match="no fine label of the graph agrees"):
         search_photos(index, model, query, same=["dish"], given={"restaurant": "A", "dish": "egg rice"})
-    with pytest.raises(ImageFileError, match=r"none\.png: there is no such file"):
+    with pytest.raises(PhotoFileError, match=r"none\.png: there is no such file"):
         search_photos(index, model, place / "none.png")
     with pytest.raises(InputError, match="expected a photo or a fine label to search by"):
         search_index(place / "index")
-    with pytest.raises(ImageFileError, match=r"none\.png: there is no such file"):
+    with pytest.raises(PhotoFileError, match=r"none\.png: there is no such file"):
         search_index(place / "index", [place / "none.png"])
     tiny.classifier(seed=3).save(place / "other")
     with pytest.raises(IndexFolderError, match="expected the model that made this index"):

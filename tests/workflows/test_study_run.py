@@ -14,8 +14,8 @@ import pytest
 
 from finegraph.errors import (
     DataError,
-    ImageFileError,
     MissingExtraError,
+    PhotoFileError,
     RunFolderError,
     SettingsError,
     UnknownNameError,
@@ -297,7 +297,7 @@ def test_before_the_first_cell_everything_may_still_change(manifest, tmp_path):
     copy, photo = tmp_path / "photos" / manifest.name, tmp_path / "photos" / "grey-0.png"
     photo.write_bytes(b"no photo")
     values = values_for(copy, heads=["softmax"], amounts=["all"])
-    with pytest.raises(ImageFileError):
+    with pytest.raises(PhotoFileError):
         run_study(study_of(values), tmp_path / "study", Silent())
     watcher = Silent()
     outcome = run_study(study_of({**values, "on_bad_file": "skip"}), tmp_path / "study", watcher)

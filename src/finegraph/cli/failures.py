@@ -8,7 +8,7 @@ from typing import Any
 
 from finegraph.cli.exit_codes import BAD_INPUT, INTERNAL, WRONG_USAGE, UsageError, exit_code_of
 from finegraph.cli.terminal import console, printable
-from finegraph.errors import ImageFileError, near_paths
+from finegraph.errors import PhotoFileError, near_paths
 
 SKIP = "--on-bad-file skip"
 
@@ -41,10 +41,10 @@ def _lines(error: BaseException) -> list[str]:
             return [_missing(os.fspath(error.filename))]
         reason = error.strerror or type(error).__name__
         return [f"{os.fspath(error.filename)!s}: {reason[:1].lower()}{reason[1:]}; check the path and its rights"]
-    if isinstance(error, ImageFileError) and not os.path.lexists(error.path):
+    if isinstance(error, PhotoFileError) and not os.path.lexists(error.path):
         return [_missing(error.path), f"Name a photo that is there, or leave such photos out: {SKIP}."]
     lines = str(error).splitlines() or [type(error).__name__]
-    if isinstance(error, ImageFileError):
+    if isinstance(error, PhotoFileError):
         lines.append(
             f"Mend, replace or remove the file, or leave such files out: {SKIP}. `finegraph data check` lists all."
         )

@@ -19,7 +19,7 @@ from finegraph.cli.progress import progress
 from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
 
 if TYPE_CHECKING:
-    from finegraph.errors import ImageFileError
+    from finegraph.errors import PhotoFileError
     from finegraph.workflows.index import IndexReport
     from finegraph.workflows.indexing.index_upkeep import IndexFacts
 
@@ -132,7 +132,7 @@ def remove(
     """Remove photos; their files are not touched."""
     from finegraph.workflows.indexing.index_upkeep import remove_photos
 
-    gone = remove_photos(index, photos or (), labels=label or (), missing=missing, allow_most=yes)
+    gone = remove_photos(index, photos or (), labels=label or (), missing=missing, force=yes)
     if as_json:
         print_json({"folder": str(index), "removed": gone})
     else:
@@ -254,7 +254,7 @@ def _waste(facts: IndexFacts) -> str:
     return f", {count(facts.removed, 'removed photo')} still among them" if facts.removed else ""
 
 
-def _name_bad(bad: tuple[ImageFileError, ...]) -> None:
+def _name_bad(bad: tuple[PhotoFileError, ...]) -> None:
     """Name the photos that were left out, on standard error."""
     if bad:
         to = console(stderr=True)

@@ -15,7 +15,7 @@ from finegraph.cli.exit_codes import INTERRUPTED
 from finegraph.cli.interrupts import GOES_ON, interruptible
 from finegraph.cli.progress import Progress, progress
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
-from finegraph.errors import DataError, ImageFileError
+from finegraph.errors import DataError, PhotoFileError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,7 @@ def study(
     try:
         with interruptible(f"the cells that are done are kept; {GOES_ON}"), StudyDisplay(quiet=as_json) as display:
             outcome = run_study(read, folder, display)
-    except ImageFileError as error:
+    except PhotoFileError as error:
         raise DataError(
             f'{error}\nMend, replace or remove the photo, or have such photos left out with on_bad_file = "skip" in '
             f"{file}. `finegraph data check` lists all."

@@ -16,10 +16,10 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from finegraph.data.images import MAX_PIXELS, read_image
+from finegraph.data.photo_decoding import MAX_PIXELS, read_picture
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import View, ViewSettings, make_view, random_part, sample_random
-from finegraph.errors import ImageFileError, InputError, UnknownNameError
+from finegraph.errors import InputError, PhotoFileError, UnknownNameError
 from finegraph.graph.faults import MAX_PRINTED
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
@@ -46,10 +46,10 @@ class Batch(NamedTuple):
     fine: Int[Tensor, " batch"]
     kinds: dict[str, Int[Tensor, " batch"]]
     sample: Int[Tensor, " batch"]
-    bad: tuple[ImageFileError, ...]
+    bad: tuple[PhotoFileError, ...]
 
 
-class PhotoDataset(Dataset[Item | ImageFileError]):
+class PhotoDataset(Dataset[Item | PhotoFileError]):
     """Views of photos and their targets, as numbers of labels in a graph.
 
     An item has the target of every kind of the graph that any of the samples has labels of; see `training_targets`.
@@ -99,17 +99,17 @@ class PhotoDataset(Dataset[Item | ImageFileError]):
     def __len__(self) -> int:
         return len(self.samples)
 
-    def __getitem__(self, index: int) -> Item | ImageFileError:
+    def __getitem__(self, index: int) -> Item | PhotoFileError:
         return self.item(index, int(self._epoch))
 
-    def item(self, index: int, epoch: int) -> Item | ImageFileError:
+    def item(self, index: int, epoch: int) -> Item | PhotoFileError:
         """A sample as it is seen in an epoch."""
         sample = self.samples[index]
         box = sample.box if self.settings.box else None
         needed = (self.settings.resize, self.settings.resize)
         try:
-            picture = read_image(sample.path, box, at_least=needed, max_pixels=self.max_pixels)
-        except ImageFileError as error:
+            picture = read_picture(sample.path, box, at_least=needed, max_pixels=self.max_pixels)
+        except PhotoFileError as error:
             if self.on_bad_file == "skip":
                 return error
             raise
@@ -185,13 +185,13 @@ def _numbers(labels: Sequence[str | None], names: Sequence[str], what: str, faul
     return torch.tensor([number_of[label] for label in labels], dtype=torch.int64)
 
 
-def collate(items: Sequence[Item | ImageFileError]) -> Batch:
+def collate(items: Sequence[Item | PhotoFileError]) -> Batch:
     """A batch of items, for the argument `collate_fn` of a data loader; bad photos are put aside in `bad`.
 
     Where no photo at all could be read, `images` has no rows and no shape beyond that.
     """
     good = [item for item in items if isinstance(item, Item)]
-    bad = tuple(item for item in items if isinstance(item, ImageFileError))
+    bad = tuple(item for item in items if isinstance(item, PhotoFileError))
     kinds: Mapping[str, int] = good[0].kinds if good else {}
     return Batch(
         torch.stack([item.image for item in good]) if good else torch.empty(0, dtype=torch.uint8),

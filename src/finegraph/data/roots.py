@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from finegraph.data.images import open_photo
-from finegraph.errors import ImageFileError
+from finegraph.data.photo_decoding import open_photo
+from finegraph.errors import PhotoFileError
 
 LEADS_OUT = "it is a link that leads out of the folder of its photos; put the photo itself there"
 
@@ -42,12 +42,12 @@ class PhotoRoot:
         """Open a file that lies inside.
 
         Raises:
-            ImageFileError: it lies elsewhere, is no file, or cannot be opened.
+            PhotoFileError: it lies elsewhere, is no file, or cannot be opened.
         """
         file = open_photo(path)
         try:
             if not _is_inside(_place_of(file.fileno(), path), self._real):
-                raise ImageFileError(path, LEADS_OUT)
+                raise PhotoFileError(path, LEADS_OUT)
         except BaseException:
             file.close()
             raise
@@ -79,7 +79,7 @@ def _place_of(descriptor: int, path: str | os.PathLike[str]) -> str:
         return os.readlink(link)
     real = os.path.realpath(path)  # other systems than Linux do not tell; see whether it is the same file
     if not os.path.samestat(os.stat(real), os.fstat(descriptor)):
-        raise ImageFileError(path, "the file was exchanged while it was opened; try again")
+        raise PhotoFileError(path, "the file was exchanged while it was opened; try again")
     return real
 
 

@@ -116,7 +116,7 @@ def _groups(same: Iterable[Collection[Path]]) -> dict[Path, set[Path]]:
     return found
 
 
-def draw_per_class(samples: Samples, count: int, seed: int) -> Samples:
+def draw_per_label(samples: Samples, count: int, seed: int) -> Samples:
     """At most so many photos of each fine label; photos without a fine label stay out."""
     drawn = {place for places in _by_class(samples, seed).values() for place in places[:count]}
     return _keep(samples, lambda place: place in drawn)

@@ -27,7 +27,7 @@ MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
 
 
 DEFAULT_QUESTIONS = 3
-"""How many questions an evaluation asks about a photo, unless it is told otherwise."""
+"""How many questions an evaluation asks about a photo, unless it is evidence otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +105,10 @@ class QuestionCollector:
         settled = np.zeros((photos, self.count + 1), dtype=bool)
         right = np.zeros_like(settled)
         asked = torch.zeros(photos, kinds, dtype=torch.bool)
-        told = torch.zeros(photos, len(self.graph) + posterior.tensors.coarse_count, dtype=torch.float64)
+        evidence = torch.zeros(photos, len(self.graph) + posterior.tensors.coarse_count, dtype=torch.float64)
         left = np.arange(photos)
         for step in range(self.count + 1):
-            now = posterior.some(left.tolist(), told[left])
+            now = posterior.some(left.tolist(), evidence[left])
             log_probs, best = now.log_probs().max(dim=1)
             sure = (log_probs.double().exp() >= 1.0 - self.risk - rounding_of(log_probs.dtype)).cpu().numpy()
             settled[left[sure], step:] = True
@@ -124,17 +124,17 @@ class QuestionCollector:
             if step == 0:
                 self._first += np.bincount(kind.numpy(), minlength=kinds)
             for photo, number in zip(left.tolist(), kind.tolist(), strict=True):
-                self._tell(told[photo], int(fine[photo]), number)
+                self._tell(evidence[photo], int(fine[photo]), number)
         return settled, right
 
-    def _tell(self, told: Tensor, fine: int, number: int) -> None:
+    def _tell(self, evidence: Tensor, fine: int, number: int) -> None:
         """Put what the graph says of a class in one kind into its evidence; nothing where it is unknown."""
         kind = self.graph.kind(self.graph.kinds[number])
         parents = kind.coarse[kind.starts[fine] : kind.starts[fine + 1]]
         if not len(parents):
             return
         columns = self._columns[kind.name]
-        own = told[len(self.graph) + columns.start : len(self.graph) + columns.stop]
+        own = evidence[len(self.graph) + columns.start : len(self.graph) + columns.stop]
         own[:] = -torch.inf
         own[parents.tolist()] = 0.0
 

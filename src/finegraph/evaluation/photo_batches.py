@@ -104,7 +104,7 @@ def photo_batches(
         known: the features of the centre of these photos, where they were computed already; no file is read then.
 
     Raises:
-        ImageFileError: a photo that cannot be read, where that is an error.
+        PhotoFileError: a photo that cannot be read, where that is an error.
     """
     network = classifier.network
     backbones = [part for part in (network.backbone, network.coarse_backbone) if part is not None]

@@ -83,7 +83,7 @@ def evaluate_photos(
 
     Raises:
         UnknownNameError: labels that the graph of the classifier does not have, all of them at once.
-        ImageFileError: a photo that cannot be read, where that is an error.
+        PhotoFileError: a photo that cannot be read, where that is an error.
         DataError: no photo has a label, or foreign photos are of known classes.
     """
     settings = PhotoSettings(**options)

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, features
 
-from finegraph.data.images import read_image
+from finegraph.data.photo_decoding import read_picture
 from finegraph.data.samples import Sample
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import InputError, PhotoFileError
 
 
 class Look(NamedTuple):
@@ -109,8 +109,8 @@ def small_pictures(photo: Sample, looks: Sequence[Look], *, box: bool = False) -
     """A photo as small pictures, the largest first; none where it cannot be read."""
     largest = looks[0].size
     try:
-        picture = read_image(photo.path, photo.box if box else None, at_least=(largest, largest))
-    except ImageFileError:
+        picture = read_picture(photo.path, photo.box if box else None, at_least=(largest, largest))
+    except PhotoFileError:
         return []
     made = []
     file_format = "WEBP" if features.check("webp") else "JPEG"

@@ -16,7 +16,7 @@ from finegraph.graph.faults import first_few, shorten
 from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
-from finegraph.graph.lint_partitions import groups_not_told_apart, partition_key
+from finegraph.graph.lint_partitions import indistinct_groups, partition_key
 from finegraph.graph.names import fold
 from finegraph.graph.spelling import misspelt
 
@@ -138,9 +138,9 @@ def _same_kinds(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
             yield _warn("same-kinds", message, "leave one of them out", line=line, column=kind.name, value=other)
 
 
-def _not_told_apart(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
+def _indistinct(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
     """Fine labels that have the same labels in every kind."""
-    groups = groups_not_told_apart(graph) if graph.kinds else []
+    groups = indistinct_groups(graph) if graph.kinds else []
     if groups:
         names = [graph.fine[index] for index in groups[0]]
         count = sum(len(group) for group in groups)
@@ -299,7 +299,7 @@ RULES: dict[str, Callable[[LabelGraph, Lines], Iterator[Fault]]] = {
     "mostly-unknown": _mostly_unknown,
     "same-as-fine": _same_as_fine,
     "same-kinds": _same_kinds,
-    "not-told-apart": _not_told_apart,
+    "not-told-apart": _indistinct,
     "looks-all-of": _looks_all_of,
     "looks-binary": _looks_binary,
     "not-nfc": _not_nfc,

@@ -28,7 +28,7 @@ def partition_key(kind: Kind) -> object:
     return tuple(sorted(hashlib.sha256(rows.tobytes() + parts.tobytes()).digest() for rows, parts in children))
 
 
-def groups_not_told_apart(graph: LabelGraph) -> list[list[int]]:
+def indistinct_groups(graph: LabelGraph) -> list[list[int]]:
     """The fine labels that have the same parents in every kind, in groups of two or more, in order of appearance."""
     classes = np.zeros(len(graph), dtype=np.int64)
     for name in graph.kinds:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from finegraph.data.samples import Box
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import InputError, PhotoFileError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.answering.given import Given
@@ -212,7 +212,7 @@ class PhotoClassifier:
         Raises:
             InputError: the model cannot be taught this.
             GraphError: the parents cannot be meant.
-            ImageFileError: a photo cannot be read.
+            PhotoFileError: a photo cannot be read.
             LessonError: the lesson cannot be kept; nothing has changed.
         """
         teaching = self.teaching
@@ -313,12 +313,12 @@ class PhotoClassifier:
     @overload
     def predict(  # type: ignore[overload-overlap]
         self, photos: Photo, *, on_bad_file: OnBadFile, **options: Unpack[Options]
-    ) -> Prediction | ImageFileError: ...
+    ) -> Prediction | PhotoFileError: ...
 
     @overload
     def predict(
         self, photos: Iterable[Photo], *, on_bad_file: OnBadFile, **options: Unpack[Options]
-    ) -> list[Prediction | ImageFileError]: ...
+    ) -> list[Prediction | PhotoFileError]: ...
 
     def predict(
         self,
@@ -334,7 +334,7 @@ class PhotoClassifier:
         on_bad_file: OnBadFile = "error",
         batch_size: int | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Prediction | ImageFileError | list[Prediction] | list[Prediction | ImageFileError]:
+    ) -> Prediction | PhotoFileError | list[Prediction] | list[Prediction | PhotoFileError]:
         """What is on one photo, or on each of many.
 
         Args:
@@ -348,7 +348,7 @@ class PhotoClassifier:
             risk: how often the sure answer may be wrong.
             explain: whether to explain the first answer against the second.
             questions: how many questions to offer that would help most to tell the labels apart; 0 for none.
-            on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts its `ImageFileError` in the
+            on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts its `PhotoFileError` in the
                 place of its prediction.
             batch_size: how many photos go through the network together.
             progress: called with the number of photos done and the total.
@@ -357,7 +357,7 @@ class PhotoClassifier:
             A prediction for one photo, or a list with one for each, in order.
 
         Raises:
-            ImageFileError: a photo that cannot be read.
+            PhotoFileError: a photo that cannot be read.
             InputError: an argument is wrong; nothing was opened then.
         """
         if isinstance(views, bool) or views not in (1, 10):
@@ -370,10 +370,10 @@ class PhotoClassifier:
         settings = PredictionSettings(top=top, risk=risk, explain=explain, questions=questions)
         items = photo_inputs([photos] if is_one_photo(photos) else list(photos), box)  # type: ignore[arg-type]
         evidence = Given(self.graph, given, [item.name for item in items])
-        found: list[Prediction | ImageFileError] = []
+        found: list[Prediction | PhotoFileError] = []
         for batch in view_batches(items, self.views, views, batch_size=size, on_bad_file=on_bad_file):
             names = [items[number].name for number in batch.numbers]
-            answers: dict[int, Prediction | ImageFileError] = {**batch.bad}
+            answers: dict[int, Prediction | PhotoFileError] = {**batch.bad}
             answers.update(zip(batch.numbers, self._answer(batch, names, evidence, settings), strict=True))
             found.extend(answers[number] for number in sorted(answers))
             if progress is not None:

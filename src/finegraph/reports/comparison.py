@@ -78,7 +78,7 @@ def on_common_photos(runs: Sequence[RunResults]) -> list[RunResults]:
             )
     main = widest_graph(runs)
     runs = [in_order_of(run, runs[main].graph.fine) for run in runs]
-    places = [{photo: place for place, photo in enumerate(told_apart(run))} for run in runs]
+    places = [{photo: place for place, photo in enumerate(photo_keys(run))} for run in runs]
     common = [photo for photo in places[0] if all(photo in place for place in places[1:])]
     if not common:
         raise InputError("the runs were evaluated on different photos; evaluate them on the same ones to compare them")
@@ -91,7 +91,7 @@ def on_common_photos(runs: Sequence[RunResults]) -> list[RunResults]:
     return chosen
 
 
-def told_apart(run: RunResults) -> list[tuple[str, int]]:
+def photo_keys(run: RunResults) -> list[tuple[str, int]]:
     """The path of each photo that was answered, and how many photos of that path are listed before it."""
     listed: list[tuple[str, int]] = []
     before = Counter[str]()

@@ -11,7 +11,7 @@ from typing import Any
 
 from finegraph.graph.drawing.svg_drawing import draw_svg
 from finegraph.reports import sections
-from finegraph.reports.comparison import baseline_of, on_common_photos, told_apart
+from finegraph.reports.comparison import baseline_of, on_common_photos, photo_keys
 from finegraph.reports.page.html_page import render_page
 from finegraph.reports.page.label_link import label_link
 from finegraph.reports.page.page_data import json_in_html, page_data
@@ -65,7 +65,7 @@ def compared(runs: Sequence[RunResults]) -> Compared:
     baseline = baseline_of(common)
     last = len(common) - 1
     other = last if last != baseline or last == 0 else last - 1
-    left_out = len({photo for run in runs for photo in told_apart(run)}) - len(common[0].photos)
+    left_out = len({photo for run in runs for photo in photo_keys(run)}) - len(common[0].photos)
     return Compared(common, baseline, other, left_out)
 
 

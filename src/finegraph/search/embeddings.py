@@ -54,7 +54,7 @@ def embed_photos(
         given: what is known of them; see `PhotoClassifier.predict`.
 
     Raises:
-        ImageFileError: a photo that cannot be read.
+        PhotoFileError: a photo that cannot be read.
         EvidenceError: what is given cannot be used.
     """
     listed = [photos] if is_one_photo(photos) else list(photos)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from finegraph.data.dataset import Batch, Item, PhotoDataset, collate
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.training.distributed import Ranks
 
 _AHEAD = 3
@@ -59,7 +59,7 @@ def read_batches(
         workers: how many threads decode.
     """
     with ThreadPoolExecutor(workers, "decode") as pool:
-        waiting: deque[list[Future[Item | ImageFileError]]] = deque()
+        waiting: deque[list[Future[Item | PhotoFileError]]] = deque()
         try:
             for epoch, samples in numbers:
                 waiting.append([pool.submit(dataset.item, number, epoch) for number in ranks.share(samples)])

@@ -13,7 +13,7 @@ from time import monotonic
 
 from torch import Tensor
 
-from finegraph.errors import DataError, ImageFileError, JobError
+from finegraph.errors import DataError, JobError, PhotoFileError
 from finegraph.training.batches import batch_numbers, read_batches, steps_per_epoch
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.checkpoints.run_state import Progress, capture, data_digest, restore
@@ -44,7 +44,7 @@ def train(run: Run, *, resume: bool = False) -> bool:
 
     Raises:
         NonFiniteError: a number became NaN or infinite.
-        ImageFileError: a photo cannot be read, where the settings say that this is an error.
+        PhotoFileError: a photo cannot be read, where the settings say that this is an error.
         DataError: there is nothing to train on.
         SettingsError: the photos or the graph are not those that the run began with.
     """
@@ -209,7 +209,7 @@ class _Training:
             self.log.step(progress.step, progress.epochs + 1, loss, rate)
             self.run.watcher.step(progress.step, self.total, loss, rate)
 
-    def _name_bad(self, errors: Iterable[ImageFileError]) -> None:
+    def _name_bad(self, errors: Iterable[PhotoFileError]) -> None:
         """Name each photo that cannot be read once."""
         for error in errors:
             if error.path not in self.bad_files:

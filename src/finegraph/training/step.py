@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
 from finegraph.data.dataset import MISSING, Batch
-from finegraph.errors import ImageFileError, SettingsError
+from finegraph.errors import PhotoFileError, SettingsError
 from finegraph.inference import Posterior, joint_loss
 from finegraph.nn import Network, laplacian_prior
 from finegraph.training.distributed import Ranks
@@ -41,7 +41,7 @@ class StepResult:
     loss: float
     count: int
     stop: bool
-    bad: tuple[ImageFileError, ...]
+    bad: tuple[PhotoFileError, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

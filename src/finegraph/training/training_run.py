@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Samples
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder
@@ -42,7 +42,7 @@ class Judgement:
     """
 
     metrics: Metrics
-    bad: tuple[ImageFileError, ...] = ()
+    bad: tuple[PhotoFileError, ...] = ()
     layer: str | None = None
     photos: tuple[str, ...] = ()
 

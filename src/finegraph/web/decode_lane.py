@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.web.decode_worker import PIPE_BYTES, READY
 from finegraph.web.problems import ProblemError
 
@@ -109,7 +109,7 @@ class Lane:
             job: see `decode_worker.decode` and `decode_worker.read_photo`.
 
         Raises:
-            ImageFileError: it is no photo, broken, too large, or takes too long.
+            PhotoFileError: it is no photo, broken, too large, or takes too long.
             LargePhoto: it is for another lane.
             ProblemError: no worker became free for too long, or the worker died; another may do it.
         """
@@ -147,19 +147,19 @@ class Lane:
             async with asyncio.timeout(self._waiting):
                 found = await self._ask(worker, content, job)
             usable = True
-        except (ImageFileError, LargePhoto) as error:
+        except (PhotoFileError, LargePhoto) as error:
             usable = True
             if isinstance(error, LargePhoto):
                 raise
-            raise ImageFileError(name, error.reason) from None
+            raise PhotoFileError(name, error.reason) from None
         except TimeoutError:
-            raise ImageFileError(name, _too_long(self._waiting)) from None
+            raise PhotoFileError(name, _too_long(self._waiting)) from None
         except (OSError, EOFError, ValueError):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_A_MOMENT):
                     await worker.wait()
             if worker.returncode == _OUT_OF_TIME:
-                raise ImageFileError(name, _too_long(self._computing)) from None
+                raise PhotoFileError(name, _too_long(self._computing)) from None
             raise self._suspect(content, job, name) from None
         finally:
             # A worker that was interrupted half-way, for whatever reason, would answer the next photo with this one.
@@ -170,12 +170,12 @@ class Lane:
                 self._give_up(worker)
         return found
 
-    def _suspect(self, content: bytes, job: dict[str, Any], name: str) -> ImageFileError | ProblemError:
+    def _suspect(self, content: bytes, job: dict[str, Any], name: str) -> PhotoFileError | ProblemError:
         """What to say of a photo that a worker died at: the second time in a row, that it is the photo."""
         digest = _digest(content, job)
         if digest in self._suspects:
             self._suspects.move_to_end(digest)
-            return ImageFileError(name, "the photo broke the decoder, twice")
+            return PhotoFileError(name, "the photo broke the decoder, twice")
         self._suspects[digest] = None
         if len(self._suspects) > _MAX_SUSPECTS:
             self._suspects.popitem(last=False)
@@ -206,7 +206,7 @@ class Lane:
         if "large" in answer:
             raise LargePhoto(answer["large"])
         if "error" in answer:
-            raise ImageFileError("photo", answer["error"])
+            raise PhotoFileError("photo", answer["error"])
         return answer, await worker.stdout.readexactly(answer["bytes"])
 
     async def _replace(self, worker: Process) -> None:

@@ -21,10 +21,10 @@ from typing import IO, Any
 
 from PIL.Image import Image
 
-from finegraph.data.images import OpenFile, decode_image, load_formats, unreadable
+from finegraph.data.photo_decoding import OpenFile, decode_photo, load_formats, unreadable
 from finegraph.data.resizing import middle, resized
 from finegraph.data.roots import PhotoRoot
-from finegraph.errors import ImageFileError, ImageTooLargeError
+from finegraph.errors import PhotoFileError, PhotoTooLargeError
 
 READY = b"ready\n"
 PIPE_BYTES = 1 << 18
@@ -98,15 +98,15 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         if "megabytes" in job and kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
             raise MemoryError  # the decoder itself would say that the photo is broken
         limit = max_pixels if quick is None else min(max_pixels, quick)
-        picture = decode_image(content, "photo", at_least=(side, side), max_pixels=limit).picture
+        picture = decode_photo(content, "photo", at_least=(side, side), max_pixels=limit).picture
         small = resized(picture, side, keep_shape=job["keep_shape"], interpolation=job["interpolation"])
         return {}, middle(small, job["size"]).tobytes()
-    except ImageTooLargeError as error:
+    except PhotoTooLargeError as error:
         if error.pixels <= max_pixels:
             return {"large": error.pixels}, b""
         size, _, _ = error.reason.partition(";")
         return {"error": f"{size}; at most {max_pixels / 1e6:g} million are decoded"}, b""
-    except ImageFileError as error:
+    except PhotoFileError as error:
         if not isinstance(error.__cause__, MemoryError):
             return {"error": error.reason[:MAX_REASON]}, b""
     except MemoryError:
@@ -142,7 +142,7 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             content = file.read(job["max_bytes"])
             _picture(io.BytesIO(content), SIDE_OF_A_LOOK, job)
             return {"stamp": stamp}, content
-    except ImageFileError as error:
+    except PhotoFileError as error:
         if not isinstance(error.__cause__, MemoryError):
             return {"error": error.reason[:MAX_REASON]}, b""
     except OSError as error:
@@ -173,7 +173,7 @@ def _picture(file: OpenFile, side: int, job: dict[str, Any]) -> Image:
             raise MemoryError
         max_pixels, source = job["max_jpeg_pixels"], io.BytesIO(content)
     source.seek(0)
-    return decode_image(source, "photo", at_least=(side, side), max_pixels=max_pixels).picture
+    return decode_photo(source, "photo", at_least=(side, side), max_pixels=max_pixels).picture
 
 
 def jpeg_scans(content: bytes) -> tuple[int, int]:

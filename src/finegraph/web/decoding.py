@@ -3,7 +3,7 @@
 Every photo first comes to a quick worker, which looks at its header. Nearly all are decoded there, in some hundredths
 of a second; a JPEG is decoded smaller, so also one of a large camera. What would take longer, such as a PNG of twenty
 million pixels, goes on to the one worker for large photos, or is refused where its few bytes cannot be a photo. So
-bombs wait for bombs. What cannot be read comes back as `ImageFileError`. Cost: see `decode_lane.py`.
+bombs wait for bombs. What cannot be read comes back as `PhotoFileError`. Cost: see `decode_lane.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.web.decode_lane import Lane, LargePhoto, Pixels
 from finegraph.web.problems import ProblemError
 
@@ -82,7 +82,7 @@ class DecodingPool:
             views: the sizes.
 
         Raises:
-            ImageFileError: it is no photo, broken, too large, or takes too long.
+            PhotoFileError: it is no photo, broken, too large, or takes too long.
             ProblemError: too many large photos wait already, or no worker became free.
         """
         settings = self._settings
@@ -100,7 +100,7 @@ class DecodingPool:
         except LargePhoto as large:
             if large.pixels > settings.pixels_per_byte * len(content):
                 reason = f"a file of {len(content)} bytes with {large.pixels} pixels is no photo; send one of a camera"
-                raise ImageFileError(name, reason) from None
+                raise PhotoFileError(name, reason) from None
         if self._large.inside >= settings.large_waiting:
             raise ProblemError("overloaded", f"There are {self._large.inside} large photos in the server.", _RETRY)
         return await self._large.decode(content, name, {**job, "megabytes": settings.large_megabytes})

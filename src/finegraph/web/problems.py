@@ -23,10 +23,10 @@ from finegraph.errors import (
     EvidenceError,
     FinegraphError,
     GraphError,
-    ImageFileError,
     InputError,
     LabelStoreError,
     NoRoomError,
+    PhotoFileError,
     UnknownNameError,
 )
 
@@ -125,7 +125,7 @@ def problem_of(error: Exception) -> ProblemError:
         return _of_status(error)
     for kind, name in _OF_THE_LIBRARY.items():
         if isinstance(error, kind):
-            return ProblemError(name, error.reason if isinstance(error, ImageFileError) else str(error))
+            return ProblemError(name, error.reason if isinstance(error, PhotoFileError) else str(error))
     _LOG.error("a request failed", exc_info=error)
     return ProblemError("internal", "Something went wrong that should not; nothing was kept.")
 
@@ -135,7 +135,7 @@ _OF_THE_LIBRARY: dict[type[FinegraphError], str] = {
     UnknownNameError: "unknown-name",
     InputError: "input",
     GraphError: "input",
-    ImageFileError: "photo",
+    PhotoFileError: "photo",
     DamagedStoreError: "damaged",
     NoRoomError: "no-room",
     LabelStoreError: "overloaded",

@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from finegraph.data.images import read_photo
+from finegraph.data.photo_decoding import read_photo
 from finegraph.data.samples import Sample, Samples
-from finegraph.errors import ImageFileError, IndexFolderError, ModelFolderError
+from finegraph.errors import IndexFolderError, ModelFolderError, PhotoFileError
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
@@ -73,7 +73,7 @@ class IndexReport:
     relabelled: int
     unchanged: int
     foreign: int
-    bad: tuple[ImageFileError, ...]
+    bad: tuple[PhotoFileError, ...]
     dimensions: int
     projection_recall: float | None
     approximate_recall: float | None
@@ -227,7 +227,7 @@ class _Job:
         self.added = self.replaced = self.relabelled = self.unchanged = self.foreign = self.done = 0
         self.total = 0
         self.seconds = 0.0
-        self.bad: list[ImageFileError] = []
+        self.bad: list[PhotoFileError] = []
 
     def store(self, samples: Samples, project: int | None) -> None:
         """Store all photos, part after part."""
@@ -253,7 +253,7 @@ class _Job:
         segment = self.writer.segment(place)
         try:
             key = photo_key(read_photo(sample.path), sample.box if self.boxes else None)
-        except ImageFileError:
+        except PhotoFileError:
             if self.options["on_bad_file"] == "error":
                 raise
             return False
@@ -289,12 +289,12 @@ class _Job:
         """The features of some photos."""
         began, before = time.perf_counter(), self.done
 
-        def told(done: int, _: int) -> None:
+        def note_progress(done: int, _: int) -> None:
             if self.progress is not None:
                 self.progress(before + done, self.total)
 
         features = extract_features(
-            self.classifier.network, Samples(samples), self.classifier.views, progress=told, **self.options
+            self.classifier.network, Samples(samples), self.classifier.views, progress=note_progress, **self.options
         )
         self.seconds += time.perf_counter() - began
         self.done += len(samples)

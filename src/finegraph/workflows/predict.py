@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from finegraph.data.images import open_photo
-from finegraph.errors import DataError, ImageFileError, InputError, UnknownNameError, unknown_name
+from finegraph.data.photo_decoding import open_photo
+from finegraph.errors import DataError, InputError, PhotoFileError, UnknownNameError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.builders.photo_names import is_photo, passed_over
 from finegraph.inference.evidence import FINE
@@ -35,7 +35,7 @@ class PredictionResult:
     given: dict[str, tuple[str, ...]]
     views: int
     predictions: tuple[Prediction, ...]
-    bad: tuple[ImageFileError, ...]
+    bad: tuple[PhotoFileError, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON can hold it."""
@@ -95,7 +95,7 @@ def predict_photos(
         progress=progress,
     )
     predictions = tuple(answer for answer in answers if isinstance(answer, Prediction))
-    bad = tuple(answer for answer in answers if isinstance(answer, ImageFileError))
+    bad = tuple(answer for answer in answers if isinstance(answer, PhotoFileError))
     if not predictions:
         raise DataError(
             f"none of {len(bad)} photos could be read; the first is {bad[0]}" if len(bad) > 1 else str(bad[0])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from finegraph.data.images import read_photo
+from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import InputError, unknown_name
 from finegraph.inference.evidence import FINE
 from finegraph.model.answering.photos import Photo
@@ -100,7 +100,7 @@ class SearchResult:
 def search_photos(
     index: Index,
     model: PhotoClassifier,
-    images: Photo | Iterable[Photo],
+    photos: Photo | Iterable[Photo],
     *,
     count: int = 10,
     where: Where | None = None,
@@ -119,7 +119,7 @@ def search_photos(
     Args:
         index: an open index.
         model: the model that made it.
-        images: files, pictures or arrays; one, or several.
+        photos: files, pictures or arrays; one, or several.
         count: how many photos to find at the most, for each.
         where: what the labels of the found photos are to be, such as `{"restaurant": {"A", "B"}}`.
         where_not: what they are not to be.
@@ -133,14 +133,14 @@ def search_photos(
         without: per query, the fingerprint of a photo that is not to be found; see `Index.search`.
 
     Raises:
-        ImageFileError: a photo that cannot be read.
+        PhotoFileError: a photo that cannot be read.
         InputError: an argument is wrong.
     """
     if same or other:
         check_kinds(index.graph, same, other)
     elif given:
         where = agreeing(where, given)
-    queries = embed_photos(model, images, given)
+    queries = embed_photos(model, photos, given)
     factors = None
     if same or other:
         parts = [condition_factors(posterior, same=same, other=other) for posterior in queries.posteriors]
@@ -194,7 +194,7 @@ def search_index(
     Raises:
         IndexFolderError: there is no index, it is damaged, or another model made it.
         ModelFolderError: the model is not where it was; name it.
-        ImageFileError: a photo that cannot be read.
+        PhotoFileError: a photo that cannot be read.
         InputError: an argument is wrong.
     """
     if not photos and not labels:

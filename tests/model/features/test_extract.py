@@ -11,7 +11,7 @@ from feature_parts import GRAPH, VIEWS, Tiny, photo, samples_in, save_photos, ti
 from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import InputError, PhotoFileError
 from finegraph.model.features import extract_features
 from finegraph.model.features import work as work_module
 from finegraph.nn.backbones import build_backbone
@@ -208,7 +208,7 @@ def test_bad_photos(tmp_path, policy):
     (tmp_path / "photos" / "005.png").unlink()
     (tmp_path / "photos" / "007.png").write_bytes((tmp_path / "photos" / "007.png").read_bytes()[:200])
     if policy == "error":
-        with pytest.raises(ImageFileError, match=r"002.png: this is no photo of a known format .* a web page"):
+        with pytest.raises(PhotoFileError, match=r"002.png: this is no photo of a known format .* a web page"):
             extract_features(tiny_network(), samples, VIEWS, cache=tmp_path / "cache")
         return
     found = extract_features(tiny_network(), samples, VIEWS, cache=tmp_path / "cache", on_bad_file="skip")

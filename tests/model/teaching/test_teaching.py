@@ -7,7 +7,7 @@ from PIL import Image
 
 import finegraph as fg
 import tiny_classifier as tiny
-from finegraph.errors import GraphError, ImageFileError, InputError, LessonError, ModelFolderError, UnknownNameError
+from finegraph.errors import GraphError, InputError, LessonError, ModelFolderError, PhotoFileError, UnknownNameError
 from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -211,7 +211,7 @@ def test_a_label_that_had_no_photo_when_the_model_was_fitted(tmp_path):
         ("a\nb", {"parents": {}}, InputError, "control character"),
         ("egg rice @ B", {"lesson_id": "../x"}, InputError, "lesson id: expected"),
         ("egg rice @ B", {"person": "x" * 101}, InputError, "person: expected at most 100"),
-        ("egg rice @ B", {"photos": ["nowhere.jpg"]}, ImageFileError, "nowhere.jpg"),
+        ("egg rice @ B", {"photos": ["nowhere.jpg"]}, PhotoFileError, "nowhere.jpg"),
     ],
 )
 def test_what_cannot_be_taught_is_refused_and_changes_nothing(folder, label, options, error, words):

@@ -20,9 +20,9 @@ from finegraph.data.checks.duplicates import find_duplicates
 from finegraph.data.checks.label_check import label_findings
 from finegraph.data.checks.photo_findings import Finding
 from finegraph.data.checks.photo_fingerprints import Fingerprint, fingerprints
-from finegraph.data.images import MAX_PIXELS
+from finegraph.data.photo_decoding import MAX_PIXELS
 from finegraph.data.samples import Sample, Samples
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.graph.faults import first_few
 from finegraph.graph.label_graph import LabelGraph
 
@@ -100,7 +100,7 @@ def check_samples(
     prints: dict[Path, Fingerprint] = {}
     findings: list[Finding] = []
     for done, (path, result) in enumerate(fingerprints(list(by_file), workers, max_pixels), start=1):
-        if isinstance(result, ImageFileError):
+        if isinstance(result, PhotoFileError):
             findings.append(Finding(rule="bad-file", severity="error", message=result.reason, files=(str(path),)))
         else:
             prints[path] = result

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from finegraph.data.images import MAX_PIXELS, decode_image, read_photo
-from finegraph.errors import ImageFileError
+from finegraph.data.photo_decoding import MAX_PIXELS, decode_photo, read_photo
+from finegraph.errors import PhotoFileError
 
 _SIDE = 16
 _DECODED = 64
@@ -57,10 +57,10 @@ def fingerprint(path: Path, max_pixels: int = MAX_PIXELS) -> Fingerprint:
     """Read and decode a photo.
 
     Raises:
-        ImageFileError: it cannot be read.
+        PhotoFileError: it cannot be read.
     """
     data = read_photo(path)
-    decoded = decode_image(data, path, at_least=(_DECODED, _DECODED), max_pixels=max_pixels)
+    decoded = decode_photo(data, path, at_least=(_DECODED, _DECODED), max_pixels=max_pixels)
     small = decoded.picture.resize((_DECODED, _DECODED), Image.Resampling.BILINEAR)
     return Fingerprint(
         hashlib.sha256(data).digest(),
@@ -75,13 +75,13 @@ def fingerprint(path: Path, max_pixels: int = MAX_PIXELS) -> Fingerprint:
 
 def fingerprints(
     paths: Sequence[Path], workers: int = 1, max_pixels: int = MAX_PIXELS
-) -> Iterator[tuple[Path, Fingerprint | ImageFileError]]:
+) -> Iterator[tuple[Path, Fingerprint | PhotoFileError]]:
     """Each file with what it is recognised by, or why it cannot be read, in the order of the files."""
 
-    def open_one(path: Path) -> Fingerprint | ImageFileError:
+    def open_one(path: Path) -> Fingerprint | PhotoFileError:
         try:
             return fingerprint(path, max_pixels)
-        except ImageFileError as error:
+        except PhotoFileError as error:
             return error
 
     if workers <= 1:

@@ -49,9 +49,11 @@ class Item:
         random = chance("cooked", seed, self.label, day)
         usual = self.serving
         method = self.dish.method
-        way = usual.way if random.random() < 0.5 else _one_of(method.ways, random)
+        arrangement = usual.arrangement if random.random() < 0.5 else _one_of(method.arrangements, random)
         portions = (
-            sorted(usual.portions, key=lambda portion: portion.ingredient in BEDS) if way == "bed" else usual.portions
+            sorted(usual.portions, key=lambda portion: portion.ingredient in BEDS)
+            if arrangement == "bed"
+            else usual.portions
         )
         return replace(
             usual,
@@ -59,9 +61,9 @@ class Item:
                 Portion(one.ingredient, float(one.amount * np.exp(random.normal(0, 0.48)))) for one in portions
             ),
             sauce=usual.sauce if random.random() < 0.7 else _one_of(method.sauces, random),
-            vessel=usual.vessel if random.random() < 0.45 else _one_of(_vessels(method, way), random),
+            vessel=usual.vessel if random.random() < 0.45 else _one_of(_vessels(method, arrangement), random),
             ware=int(random.integers(len(usual.restaurant.wares))),
-            way=way,
+            arrangement=arrangement,
             size=float(usual.size * random.uniform(0.75, 1.25)),
             wet=round(float(np.clip(usual.wet * random.uniform(0.5, 1.3), 0, 1)), 1),
         )
@@ -113,9 +115,9 @@ def _invent(random: np.random.Generator, pantry: Sequence[str], must: str) -> Di
     return Dish(name, method, tuple(names))
 
 
-def _vessels(method: Method, way: str) -> list[str]:
+def _vessels(method: Method, arrangement: str) -> list[str]:
     """What a dish can be served in; broth would run off a plate."""
-    return [one for one in method.vessels if way != "broth" or SHAPES[one].floor > 0.1]
+    return [one for one in method.vessels if arrangement != "broth" or SHAPES[one].floor > 0.1]
 
 
 def _one_of(options: Sequence[str], random: np.random.Generator) -> str:
@@ -163,14 +165,14 @@ def _item(dish: Dish, restaurant: Restaurant, pantry: Sequence[str], seed: int, 
     if not first:
         names = _changed(names, dish, restaurant, pantry, random)
     method = dish.method
-    sauce, way = _one_of(method.sauces, random), _one_of(method.ways, random)
+    sauce, arrangement = _one_of(method.sauces, random), _one_of(method.arrangements, random)
     serving = Serving(
         restaurant=restaurant,
-        portions=tuple(_portions(names, way, random)),
+        portions=tuple(_portions(names, arrangement, random)),
         sauce=sauce,
-        vessel=_one_of(_vessels(method, way), random),
+        vessel=_one_of(_vessels(method, arrangement), random),
         ware=int(random.integers(len(restaurant.wares))),
-        way=way,
+        arrangement=arrangement,
         size=float(random.uniform(0.88, 1.14)),
         wet=round(float(method.wet * random.uniform(0.7, 1.1)), 1),
         steams=method.steams,
@@ -191,9 +193,9 @@ def _changed(
     return names
 
 
-def _portions(names: Sequence[str], way: str, random: np.random.Generator) -> Iterator[Portion]:
+def _portions(names: Sequence[str], arrangement: str, random: np.random.Generator) -> Iterator[Portion]:
     """How much there is of each ingredient."""
-    if way == "bed":  # what the rest lies on comes last
+    if arrangement == "bed":  # what the rest lies on comes last
         names = sorted(names, key=lambda name: name in BEDS)
     for place, name in enumerate(names):
         role = BY_NAME[name].role

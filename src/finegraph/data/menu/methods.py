@@ -37,7 +37,7 @@ class Method:
         mains: what it may be made with.
         sauces: the sauces that it may have; restaurants differ in that.
         vessels: what it may be served in.
-        ways: how it may be arranged; see `plating.WAYS`.
+        arrangements: how it may be arranged; see `plating.ARRANGEMENTS`.
         wet: how much sauce there is.
         weight: how common it is.
         adds: an ingredient that always goes with it; "" for none.
@@ -49,7 +49,7 @@ class Method:
     mains: tuple[str, ...]
     sauces: tuple[str, ...]
     vessels: tuple[str, ...]
-    ways: tuple[str, ...]
+    arrangements: tuple[str, ...]
     wet: float
     weight: float
     adds: str = ""

@@ -110,35 +110,35 @@ class Plating:
         return sorted(self.pieces, key=lambda piece: (piece.layer, piece.y))
 
 
-def arrange(way: str, portions: tuple[Portion, ...], plating: Plating) -> None:
+def arrange(arrangement: str, portions: tuple[Portion, ...], plating: Plating) -> None:
     """Put the portions of a dish on a plate.
 
     Args:
-        way: one of `WAYS`.
+        arrangement: one of `ARRANGEMENTS`.
         portions: the ingredients, the most important first.
         plating: what they are put into.
     """
     accents = [one for one in portions[1:] if BY_NAME[one.ingredient].role == "accent"]
     others = [one for one in portions if one not in accents]
     beds = [one for one in others if BY_NAME[one.ingredient].spreads]
-    if way == "heap" and beds and len(portions) > len(beds):
+    if arrangement == "heap" and beds and len(portions) > len(beds):
         plating.mound(beds, size=1.06)
         plating.mound([one for one in portions if one not in beds], size=0.86, on=0.14)
-    elif way == "heap":
+    elif arrangement == "heap":
         plating.mound(list(portions))
-    elif way == "bed":
+    elif arrangement == "bed":
         plating.mound([others[-1]], size=1.08)
         plating.mound([*others[:-1], *accents] or [others[-1]], size=0.66, on=0.24)
-    elif way == "sides":
+    elif arrangement == "sides":
         half = plating.random.uniform(-0.4, 0.4)
         cos, sin = 0.4 * np.cos(half), 0.4 * np.sin(half)
         plating.mound([*others[:1], *accents], at=(-cos, -sin), size=0.74)
         plating.mound(others[1:] or others[:1], at=(cos, sin), size=0.7)
-    elif way == "ring":
+    elif arrangement == "ring":
         for one in others[1:2]:
             plating.ring(Portion(one.ingredient, one.amount * 1.1))
         plating.mound([*others[:1], *others[2:], *accents], size=0.72)
-    elif way == "rows":
+    elif arrangement == "rows":
         plating.mound(others[1:], size=0.9)
         plating.rows(others[0], base=0.16 if others[1:] else 0.05, layer=3 if others[1:] else 1)
         plating.strew([Portion(one.ingredient, one.amount * 0.6) for one in accents], 0.66, 0.2)
@@ -149,5 +149,5 @@ def arrange(way: str, portions: tuple[Portion, ...], plating: Plating) -> None:
         plating.strew([Portion(one.ingredient, one.amount * 0.6) for one in accents], 0.8, 0.1)
 
 
-WAYS = ("heap", "bed", "sides", "ring", "rows", "broth")
+ARRANGEMENTS = ("heap", "bed", "sides", "ring", "rows", "broth")
 """The ways in which dishes are put on plates."""

@@ -39,7 +39,7 @@ class Serving:
         sauce: the name of its sauce.
         vessel: what it is served in.
         ware: which of the restaurant's crockery.
-        way: how it is arranged; see `plating.WAYS`.
+        arrangement: how it is arranged; see `plating.ARRANGEMENTS`.
         size: how much there is of it, beside the restaurant's usual portion.
         wet: how much sauce there is.
         steams: whether it comes hot enough to steam.
@@ -50,7 +50,7 @@ class Serving:
     sauce: str
     vessel: str
     ware: int
-    way: str
+    arrangement: str
     size: float
     wet: float
     steams: bool
@@ -133,10 +133,10 @@ def _serve(scene: Image.Image, serving: Serving, moment: Moment, around: Vessel,
     place = serving.restaurant
     half_wide, half_high = around.inside
     middle = (SIDE / 2, SIDE / 2 - around.lift)
-    broth = serving.way == "broth"
+    broth = serving.arrangement == "broth"
     _pour(scene, serving, around, middle, random, thin=1.0, grow=1.0 if broth else 0.94)
     plating = Plating(random, place.heap * (0.35 if broth else 1.0), place.portion * serving.size)
-    arrange(serving.way, serving.portions, plating)
+    arrange(serving.arrangement, serving.portions, plating)
     pieces = _left(plating.in_order(), moment.eaten, random)
     rise = RADIUS * float(np.sqrt(1 - VIEWS[moment.view] ** 2))
     layer = -1
@@ -192,7 +192,7 @@ def _pour(
 ) -> None:
     """Pour sauce over what is there."""
     wide, high = (2 * round(half * grow) for half in around.inside)
-    full = serving.way == "broth" and grow == 1.0
+    full = serving.arrangement == "broth" and grow == 1.0
     made = pool(serving.sauce, wide, high, int(random.integers(VARIANTS)), full, round(thin, 1) or 0.1)
     scene.paste(made, (round(middle[0] - wide / 2), round(middle[1] - high / 2)), made)
 

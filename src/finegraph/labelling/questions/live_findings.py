@@ -15,7 +15,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.lint import lint
-from finegraph.graph.lint_partitions import groups_not_told_apart
+from finegraph.graph.lint_partitions import indistinct_groups
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.records import LiveFinding
 
@@ -64,7 +64,7 @@ def _kind_and_label(catalogue: Catalogue, fault: Fault) -> tuple[str | None, str
 def _classes(graph: LabelGraph, fault: Fault, kind: str | None, label: str | None) -> tuple[str, ...]:
     """The classes that a finding concerns; of those that no kind tells apart, group by group."""
     if fault.rule == "not-told-apart":
-        return tuple(graph.fine[index] for group in groups_not_told_apart(graph) for index in group)
+        return tuple(graph.fine[index] for group in indistinct_groups(graph) for index in group)
     if kind is not None and (fault.rule == "mostly-unknown" or label is not None):
         return tuple(graph.fine[index] for index in _cells(graph, fault, kind, label))
     if fault.line is not None and fault.line >= _FIRST:

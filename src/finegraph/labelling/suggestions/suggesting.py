@@ -174,7 +174,7 @@ def read_suggestions(
         asked["source"] = source
     page, count = _listing(frozenset(asked), contradicting)
     asked = {f"the_{name}": value for name, value in asked.items()} | {"least": least}
-    found = connection.execute(page, {**asked, "most": limit, "left_out": offset})
+    found = connection.execute(page, {**asked, "count": limit, "left_out": offset})
     rows = tuple(_suggestion(catalogue, row) for row in found)
     total = len(rows)
     if offset or total == limit:  # otherwise these are all
@@ -195,7 +195,7 @@ def _listing(columns: frozenset[str], contradicting: bool) -> tuple[sa.Select[An
         _columns()
         .where(*where)
         .order_by(*order)
-        .limit(sa.bindparam("most", type_=sa.Integer))
+        .limit(sa.bindparam("count", type_=sa.Integer))
         .offset(sa.bindparam("left_out", type_=sa.Integer))
     )
     return page, sa.select(sa.func.count()).select_from(_TABLES).where(*where)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from finegraph.data.images import convert_image, read_image
+from finegraph.data.photo_decoding import convert_picture, read_picture
 from finegraph.data.samples import Box
 from finegraph.data.transforms import ViewSettings, make_view
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import InputError, PhotoFileError
 
 Photo = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (height, width, 3) from 0 to 255."""
@@ -50,7 +50,7 @@ class ViewBatch(NamedTuple):
 
     numbers: list[int]
     pixels: UInt8[Tensor, "batch view channel height width"]
-    bad: dict[int, ImageFileError]
+    bad: dict[int, PhotoFileError]
 
 
 def is_one_photo(photos: Photo | Iterable[Photo]) -> TypeGuard[Photo]:
@@ -89,7 +89,7 @@ def view_batches(
         on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts it into `bad` of its batch.
 
     Raises:
-        ImageFileError: a photo that cannot be read, when that is an error.
+        PhotoFileError: a photo that cannot be read, when that is an error.
     """
     runs = [range(start, min(start + batch_size, len(photos))) for start in range(0, len(photos), batch_size)]
     threads = min(MAX_THREADS, os.cpu_count() or 1, max(len(photos), 1))
@@ -114,15 +114,15 @@ def read_views(
     """The views of one photo.
 
     Raises:
-        ImageFileError: the photo cannot be read.
+        PhotoFileError: the photo cannot be read.
         InputError: it is no photo at all.
     """
     if isinstance(photo.photo, str | os.PathLike):
-        picture = read_image(photo.photo, photo.box, at_least=(settings.resize, settings.resize))
+        picture = read_picture(photo.photo, photo.box, at_least=(settings.resize, settings.resize))
     elif isinstance(photo.photo, Image.Image):
-        picture = convert_image(photo.photo, photo.name, photo.box)
+        picture = convert_picture(photo.photo, photo.name, photo.box)
     else:
-        picture = convert_image(_picture(photo), photo.name, photo.box)
+        picture = convert_picture(_picture(photo), photo.name, photo.box)
     return make_view(picture, settings, "ten") if views == 10 else make_view(picture, settings, "centre").unsqueeze(0)
 
 
@@ -148,7 +148,7 @@ def _gather(run: range, futures: Sequence[Future[Tensor]], on_bad_file: OnBadFil
         try:
             views.append(future.result())
             numbers.append(number)
-        except ImageFileError as error:
+        except PhotoFileError as error:
             if on_bad_file == "error":
                 raise
             bad[number] = error

@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from finegraph.data.images import BadFiles
+from finegraph.data.photo_decoding import BadFiles
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import InputError, PhotoFileError
 from finegraph.model.features.cache import default_cache_folder
 from finegraph.model.features.engines import EngineName, check_engine, device_of
 from finegraph.model.features.work import OneOrTen, Outcome, Source, Work, run
@@ -49,7 +49,7 @@ class Features:
     coarse: Float[Tensor, "batch *view coarse_feature"] | None
     samples: Samples
     keys: tuple[bytes, ...] = ()
-    bad: tuple[ImageFileError, ...] = ()
+    bad: tuple[PhotoFileError, ...] = ()
     cached: int = 0
     notes: tuple[str, ...] = ()
 
@@ -87,7 +87,7 @@ def extract_features(
         progress: called with the number of photos done and the total.
 
     Raises:
-        ImageFileError: a photo that cannot be read, when that is an error.
+        PhotoFileError: a photo that cannot be read, when that is an error.
     """
     if view not in ("centre", "ten"):
         raise InputError(f"view: expected 'centre' or 'ten', got {view!r}")

@@ -22,10 +22,10 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from finegraph.data.images import decode_image, read_photo
+from finegraph.data.photo_decoding import decode_photo, read_photo
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import ViewSettings, make_view
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.model.features.cache import FeatureCache, Row
 from finegraph.model.features.engines import Engine, make_engine
 from finegraph.model.features.keys import features_key, photo_key
@@ -84,7 +84,7 @@ class Outcome:
     key: bytes
     rows: list[Row | None]
     computed: list[bool]
-    error: ImageFileError | None = None
+    error: PhotoFileError | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Work:
         outcome = Outcome(sample, b"", [], [])
         try:
             content = read_photo(sample.path)
-        except ImageFileError as error:
+        except PhotoFileError as error:
             outcome.error = error
             return outcome, None
         outcome.key = photo_key(content, box)
@@ -124,8 +124,8 @@ class Work:
         if not any(outcome.computed):
             return outcome, None
         try:
-            picture = decode_image(content, sample.path, box, at_least=(self.views.resize, self.views.resize)).picture
-        except ImageFileError as error:
+            picture = decode_photo(content, sample.path, box, at_least=(self.views.resize, self.views.resize)).picture
+        except PhotoFileError as error:
             outcome.error = error
             return outcome, None
         pixels = make_view(picture, self.views, self.view)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.files.durable import reason_of
 from finegraph.model.answering.photos import Photo, photo_inputs, view_batches
 from finegraph.model.teaching.lesson import MAX_NAME, TaughtPhoto
@@ -29,7 +29,7 @@ def taught_photos(network: Network, views: ViewSettings, photos: Sequence[Photo]
         photos: paths, pictures or arrays.
 
     Raises:
-        ImageFileError: a photo that cannot be read.
+        PhotoFileError: a photo that cannot be read.
     """
     items = photo_inputs(photos, None)
     rows: list[np.ndarray] = []
@@ -61,6 +61,6 @@ def _digest(photo: Photo) -> str:
         try:
             return hashlib.sha256(Path(photo).read_bytes()).hexdigest()
         except OSError as error:
-            raise ImageFileError(photo, reason_of(error)) from error
+            raise PhotoFileError(photo, reason_of(error)) from error
     pixels = np.ascontiguousarray(photo)
     return hashlib.sha256(f"{pixels.shape} {pixels.dtype}\n".encode() + pixels.tobytes()).hexdigest()

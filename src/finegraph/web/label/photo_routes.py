@@ -19,7 +19,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from PIL import Image
 
-from finegraph.data.images import decode_image
+from finegraph.data.photo_decoding import decode_photo
 from finegraph.data.roots import PhotoRoot
 from finegraph.errors import UnknownNameError
 from finegraph.web.label.json_routes import JsonRouter
@@ -116,10 +116,10 @@ def thumbnail(photo: SessionPhoto, side: int) -> bytes:
     """A photo as a JPEG whose longer side has at most `side` pixels.
 
     Raises:
-        ImageFileError: the file is missing, broken, too large, or lies outside the folder of the photos.
+        PhotoFileError: the file is missing, broken, too large, or lies outside the folder of the photos.
     """
     with PhotoRoot(photo.root).open(photo.path) as file:
-        picture = decode_image(file, photo.path, at_least=(side, side), max_pixels=MAX_PIXELS).picture
+        picture = decode_photo(file, photo.path, at_least=(side, side), max_pixels=MAX_PIXELS).picture
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=85)

@@ -78,7 +78,7 @@ class PhotoFiles:
         """A small JPEG of a photo.
 
         Raises:
-            ImageFileError: it cannot be read, lies outside its root, is too large, or takes too long.
+            PhotoFileError: it cannot be read, lies outside its root, is too large, or takes too long.
             ProblemError: too many wait already, or the process did not become free.
         """
         path = photo.path

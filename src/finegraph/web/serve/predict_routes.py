@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.model import Prediction
 from finegraph.model.answering.predictions import PredictionSettings
 from finegraph.web.admission import client_name
@@ -151,16 +151,16 @@ def _again(
 
 async def look_at_all(
     state: ServerState, photos: Sequence[Photo], model: ServedModel, ask: Ask | None
-) -> list[Done | ImageFileError]:
+) -> list[Done | PhotoFileError]:
     """What becomes of each photo of a request, in order; one that cannot be read is its error.
 
     Raises:
         FinegraphError: what is wrong with the request as a whole.
     """
     found = await asyncio.gather(*(state.look(photo, model, ask) for photo in photos), return_exceptions=True)
-    outcomes: list[Done | ImageFileError] = []
+    outcomes: list[Done | PhotoFileError] = []
     for outcome in found:
-        if not isinstance(outcome, Done | ImageFileError):
+        if not isinstance(outcome, Done | PhotoFileError):
             raise outcome
         outcomes.append(outcome)
         state.statistics.photos.labels("answered" if isinstance(outcome, Done) else "bad").inc()
@@ -168,7 +168,7 @@ async def look_at_all(
     return outcomes
 
 
-def refuse_all_bad(photos: Sequence[Photo], outcomes: Sequence[Done | ImageFileError]) -> list[dict[str, Any]]:
+def refuse_all_bad(photos: Sequence[Photo], outcomes: Sequence[Done | PhotoFileError]) -> list[dict[str, Any]]:
     """The photos that could not be read.
 
     Raises:
@@ -177,7 +177,7 @@ def refuse_all_bad(photos: Sequence[Photo], outcomes: Sequence[Done | ImageFileE
     bad = [
         {"number": number, "photo": photo.name, "reason": outcome.reason}
         for number, (photo, outcome) in enumerate(zip(photos, outcomes, strict=True))
-        if isinstance(outcome, ImageFileError)
+        if isinstance(outcome, PhotoFileError)
     ]
     if len(bad) == len(photos):
         raise ProblemError("photo", f"{bad[0]['photo']}: {bad[0]['reason']}", bad=bad)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
@@ -69,7 +69,7 @@ def search_routes(state: ServerState) -> APIRouter:
             outcomes = await look_at_all(state, upload.photos, model, None)
             good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
             bad = refuse_all_bad(upload.photos, outcomes)
-            scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, ImageFileError)]
+            scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, PhotoFileError)]
             hits = await asyncio.to_thread(opened.search, scores, ask)
             copies = await asyncio.to_thread(opened.copies, [upload.photos[number].content for number in good])
         photos = [

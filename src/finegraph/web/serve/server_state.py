@@ -117,7 +117,7 @@ class ServerState:
         """Decode a photo and let it through the network.
 
         Raises:
-            ImageFileError: it cannot be read.
+            PhotoFileError: it cannot be read.
         """
         picture = await self.pool.decode(photo.content, photo.name, model.model.views)
         return await self.batcher.submit(Job(model, picture, photo.name, ask))

@@ -33,7 +33,7 @@ from finegraph.graph import LabelGraph
 
 MAX_PICTURES = 10_000
 """Of more photos than this only some are kept as small pictures: those answered wrongly first."""
-MAX_PER_CLASS = 4
+MAX_PER_LABEL = 4
 """How many training photos of a class are kept."""
 
 
@@ -77,7 +77,7 @@ def training_pictures(
     labels = np.array([number_of[train[row].label or ""] for row in drawn], dtype=np.int64)
     turn = _turns(labels)
     order = np.lexsort((labels, -mistakes[labels], turn))
-    numbers = [drawn[place] for place in order.tolist() if turn[place] < MAX_PER_CLASS]
+    numbers = [drawn[place] for place in order.tolist() if turn[place] < MAX_PER_LABEL]
     fit = fitting_look([train[number] for number in numbers], TRAINING_LOOKS, TRAINING_BYTES, box=box)
     kept = numbers[: fit.room]
     chosen = {place: train[number] for place, number in enumerate(kept)}

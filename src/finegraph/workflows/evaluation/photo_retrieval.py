@@ -27,7 +27,7 @@ def judged_retrieval(classifier: PhotoClassifier, samples: Samples, options: Pho
         options: how photos are looked at, as for the evaluation; of several views, the centre.
 
     Raises:
-        ImageFileError: a photo that cannot be read, where that is an error.
+        PhotoFileError: a photo that cannot be read, where that is an error.
     """
     box = options.get("box")
     features = extract_features(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.sources import LAYOUTS, read_samples
-from finegraph.errors import DataError, ImageFileError, unknown_name
+from finegraph.errors import DataError, PhotoFileError, unknown_name
 from finegraph.graph.builders.photo_names import is_photo, passed_over
 
 Identity = tuple[str, Box | None]
@@ -84,7 +84,7 @@ def _of_source(source: str) -> Iterable[Sample]:
         return _of_folder(path)
     if not os.path.lexists(path):  # whoever opens a link to nothing says so
         if os.sep in source or path.suffix:
-            raise ImageFileError(source, "there is no such file")
+            raise PhotoFileError(source, "there is no such file")
         return read_samples(source)  # whose error says what a source may be
     return [Sample(path)]
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from finegraph.data.images import read_photo
-from finegraph.errors import ImageFileError, IndexFolderError, InputError, unknown_name
+from finegraph.data.photo_decoding import read_photo
+from finegraph.errors import IndexFolderError, InputError, PhotoFileError, unknown_name
 from finegraph.model.features.keys import photo_key
 from finegraph.search.index_files import read_bytes
 from finegraph.search.index_state import IndexState, read_state
@@ -96,7 +96,7 @@ def remove_photos(
     *,
     labels: Sequence[str] = (),
     missing: bool = False,
-    allow_most: bool = False,
+    force: bool = False,
 ) -> int:
     """Remove photos from an index; their files are not touched.
 
@@ -105,7 +105,7 @@ def remove_photos(
         photos: paths of photos, or of folders: all photos below.
         labels: fine labels, all photos of which go.
         missing: whether photos go whose file is not there any more.
-        allow_most: whether they go even if that is more than half of the photos, as when a disk is not mounted.
+        force: whether they go even if that is more than half of the photos, as when a disk is not mounted.
 
     Returns:
         How many were removed.
@@ -127,7 +127,7 @@ def remove_photos(
         wanted = {identity for identity, place in places.items() if writer.segment(place).label(place.row) in named}
         if missing:
             gone = [identity for identity in places if not os.path.exists(identity[0])]
-            if 2 * len(gone) > len(places) and not allow_most:
+            if 2 * len(gone) > len(places) and not force:
                 raise InputError(_most_are_missing(os.fspath(folder), gone[0][0], len(gone), len(places)))
             wanted.update(gone)
         for photo in photos:
@@ -229,7 +229,7 @@ def _check_photos(
             photo = segment.path(row)
             try:
                 key = photo_key(read_photo(photo), segment.box(row))
-            except ImageFileError as error:
+            except PhotoFileError as error:
                 missing.append(str(error))
             else:
                 if key != bytes(segment.arrays["keys"][row].tobytes()):

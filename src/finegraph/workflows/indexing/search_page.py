@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from finegraph.data.images import read_image
-from finegraph.errors import ImageFileError
+from finegraph.data.photo_decoding import read_picture
+from finegraph.errors import PhotoFileError
 from finegraph.graph.formats.text_file import write_text
 from finegraph.search import Hit, StoredPhoto
 from finegraph.workflows.search import PhotoHits, SearchResult
@@ -107,8 +107,8 @@ def _kinds(hit: Hit) -> list[str]:
 def _picture(path: str) -> str | None:
     """A small picture as part of the page; None where the photo cannot be read."""
     try:
-        picture = read_image(path, at_least=(SIDE, SIDE))
-    except ImageFileError:
+        picture = read_picture(path, at_least=(SIDE, SIDE))
+    except PhotoFileError:
         return None
     picture.thumbnail((SIDE, SIDE))
     data = io.BytesIO()

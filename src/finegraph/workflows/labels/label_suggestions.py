@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
-from finegraph.errors import ImageFileError
+from finegraph.errors import PhotoFileError
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.labelling import LabelStore
@@ -42,7 +42,7 @@ class SuggestionCounts:
     name: int = 0
     model: int = 0
     similar: int = 0
-    bad: tuple[ImageFileError, ...] = ()
+    bad: tuple[PhotoFileError, ...] = ()
 
 
 def suggest_from_names(store: LabelStore) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.sources import read_samples, source_graph
-from finegraph.data.splits import choose_splits, draw_per_class, hold_out
+from finegraph.data.splits import choose_splits, draw_per_label, hold_out
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import SettingsError, unknown_name
 from finegraph.graph import LabelGraph
@@ -104,14 +104,14 @@ class StudyData:
         if amount == ALL:
             return self.train
         if not amount.endswith("%"):
-            return draw_per_class(self.train, int(amount), seed)
+            return draw_per_label(self.train, int(amount), seed)
         by_label: dict[str | None, list[Sample]] = {}
         for sample in self.train:
             by_label.setdefault(sample.label, []).append(sample)
         share = float(amount[:-1]) / 100
         kept: list[Sample] = []
         for own in by_label.values():  # at least one photo of each class: none would make it another task
-            kept += draw_per_class(Samples(own), max(1, int(share * len(own) + 0.5)), seed)
+            kept += draw_per_label(Samples(own), max(1, int(share * len(own) + 0.5)), seed)
         return Samples(kept, self.train.source, self.train.notes)
 
 

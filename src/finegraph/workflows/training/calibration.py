@@ -58,7 +58,7 @@ def calibrate_trained(
         stage: called with the number of photos done and the total, by the name of the stage.
 
     Raises:
-        ImageFileError: a validation photo cannot be read any more, where that is an error.
+        PhotoFileError: a validation photo cannot be read any more, where that is an error.
     """
     if split is None or data.val is None or not len(data.val):
         return CalibratedModel(classifier=classifier)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from finegraph.data.checks.duplicates import same_photos
 from finegraph.data.samples import Samples
-from finegraph.data.splits import choose_splits, draw_per_class, hold_out
+from finegraph.data.splits import choose_splits, draw_per_label, hold_out
 from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder, read_kept, write_kept
 from finegraph.training.settings import TrainSettings
@@ -131,4 +131,4 @@ def _drawn(train: Samples, settings: TrainSettings) -> Samples:
     """As many photos of each class as the settings ask for."""
     if settings.photos_per_label is None:
         return train
-    return draw_per_class(train, settings.photos_per_label, settings.seed)
+    return draw_per_label(train, settings.photos_per_label, settings.seed)

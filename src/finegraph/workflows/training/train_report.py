@@ -69,7 +69,7 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
 
     Raises:
         RunFolderError: the evaluation or the page cannot be written.
-        ImageFileError: a validation photo cannot be read any more.
+        PhotoFileError: a validation photo cannot be read any more.
     """
     page = trained.folder.path / DEFAULT_NAME
     if trained.classifier is None and page.is_file():

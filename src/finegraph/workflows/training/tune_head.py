@@ -17,7 +17,7 @@ from torch import Tensor
 from finegraph.data.dataset import targets_of, training_targets
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.errors import DataError, ImageFileError, SettingsError
+from finegraph.errors import DataError, PhotoFileError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
@@ -57,7 +57,7 @@ class TunedHead:
     metrics: dict[str, float]
     iterations: int
     converged: bool
-    bad: tuple[ImageFileError, ...]
+    bad: tuple[PhotoFileError, ...]
     notes: tuple[str, ...]
     known: TrainingFeatures | None = None
     statistics: ClassStatistics | None = None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING, PhotoDataset
-from finegraph.errors import DataError, ImageFileError
+from finegraph.errors import DataError, PhotoFileError
 from finegraph.evaluation.relations import judge_kind
 from finegraph.inference import Posterior
 from finegraph.nn import Network
@@ -75,7 +75,7 @@ def validate(
     device = network.head.fine.weight.device
     places = range(0, len(dataset), _BATCH)
     numbers = ((0, list(range(start, min(start + _BATCH, len(dataset))))) for start in places)
-    bad: list[ImageFileError] = []
+    bad: list[PhotoFileError] = []
     odd: tuple[str | None, list[str]] | None = None
     with torch.no_grad(), closing(read_batches(dataset, numbers, ranks, workers)) as batches:
         for batch in batches:

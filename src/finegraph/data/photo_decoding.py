@@ -2,7 +2,7 @@
 
 Every photo comes out the same way, whatever it was: turned as its EXIF data says, CMYK, grey and palettes as RGB, 16
 bits as 8, see-through parts on white, the first frame of a moving one. Only common formats are tried, and the size is
-read from the header and checked before any pixel is decoded. What cannot be read raises `ImageFileError` with the file
+read from the header and checked before any pixel is decoded. What cannot be read raises `PhotoFileError` with the file
 and the reason; nothing is guessed, nothing swapped, no file written. Cost: one decoding; a large JPEG of which only a
 small picture is needed is decoded at a half, a quarter or an eighth of its size.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  # the last two register their formats
 
 from finegraph.data.samples import Box
-from finegraph.errors import ImageFileError, ImageTooLargeError, InputError
+from finegraph.errors import InputError, PhotoFileError, PhotoTooLargeError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
 """The formats that are tried, the frequent ones first; the last two only where what reads them is installed."""
@@ -60,7 +60,7 @@ class Decoded(NamedTuple):
     mode: str
 
 
-def read_image(
+def read_picture(
     path: str | os.PathLike[str],
     box: Box | None = None,
     *,
@@ -77,30 +77,30 @@ def read_image(
         max_pixels: a photo with more pixels is refused before it is decoded.
 
     Raises:
-        ImageFileError: the file cannot be read, is no photo, is broken, too large, or has nothing inside the box.
+        PhotoFileError: the file cannot be read, is no photo, is broken, too large, or has nothing inside the box.
     """
     with open_photo(path) as file:
-        return decode_image(file, path, box, at_least=at_least, max_pixels=max_pixels).picture
+        return decode_photo(file, path, box, at_least=at_least, max_pixels=max_pixels).picture
 
 
 def open_photo(path: str | os.PathLike[str]) -> io.BufferedReader:
     """Open the file of a photo: a plain file, as a pipe or a device could keep its reader waiting for ever.
 
     Raises:
-        ImageFileError: there is no such file, it is none, or it cannot be read.
+        PhotoFileError: there is no such file, it is none, or it cannot be read.
     """
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
     try:
         handle = os.open(path, flags)  # does not wait for a writer, unlike `open`
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and os.path.islink(path):
-            raise ImageFileError(path, f"it is a link to {os.readlink(path)!r}, which is not there") from error
-        raise ImageFileError(path, unreadable(error)) from error
+            raise PhotoFileError(path, f"it is a link to {os.readlink(path)!r}, which is not there") from error
+        raise PhotoFileError(path, unreadable(error)) from error
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
         what = next((words for test, words in _NO_FILES if test(mode)), "something else")
-        raise ImageFileError(path, f"expected a file, got {what}")
+        raise PhotoFileError(path, f"expected a file, got {what}")
     return os.fdopen(handle, "rb")
 
 
@@ -118,7 +118,7 @@ def read_photo(path: str | os.PathLike[str]) -> bytes:
         try:
             return file.read()
         except OSError as error:
-            raise ImageFileError(path, unreadable(error)) from error
+            raise PhotoFileError(path, unreadable(error)) from error
 
 
 @cache
@@ -135,7 +135,7 @@ def load_formats() -> None:
         register_heif_opener(decode_threads=1)  # photos are decoded in threads, or processes, already
 
 
-def decode_image(
+def decode_photo(
     file: OpenFile | bytes,
     path: str | os.PathLike[str],
     box: Box | None = None,
@@ -143,37 +143,37 @@ def decode_image(
     at_least: tuple[int, int] | None = None,
     max_pixels: int = MAX_PIXELS,
 ) -> Decoded:
-    """The picture in an open file or in bytes; see `read_image`. The path is for messages only."""
+    """The picture in an open file or in bytes; see `read_picture`. The path is for messages only."""
     try:
         image = _open(io.BytesIO(file) if isinstance(file, bytes) else file, path)
         size = image.size
         pixels = size[0] * size[1]
         if pixels > max_pixels:
             reason = f"the photo has {size[0]} x {size[1]} pixels; at most {max_pixels / 1e6:g} million are decoded"
-            raise ImageTooLargeError(path, reason, pixels)
+            raise PhotoTooLargeError(path, reason, pixels)
         if at_least is not None:
             _draft(image, box, at_least)
         return _upright(image, path, box, size)
-    except ImageFileError:
+    except PhotoFileError:
         raise
     except Exception as error:  # broken files make decoders fail in any way
-        raise ImageFileError(path, f"the photo is broken: {str(error) or type(error).__name__}") from error
+        raise PhotoFileError(path, f"the photo is broken: {str(error) or type(error).__name__}") from error
 
 
-def convert_image(image: Image.Image, name: str, box: Box | None = None) -> Image.Image:
-    """A picture that is open already, as `read_image` gives those of files; the picture itself stays as it is.
+def convert_picture(image: Image.Image, name: str, box: Box | None = None) -> Image.Image:
+    """A picture that is open already, as `read_picture` gives those of files; the picture itself stays as it is.
 
     Args:
         image: the picture, in any mode.
         name: what messages call it.
-        box: the part that is wanted; see `read_image`.
+        box: the part that is wanted; see `read_picture`.
     """
     try:
         return _upright(image, name, box, image.size).picture
-    except ImageFileError:
+    except PhotoFileError:
         raise
     except Exception as error:  # it may not be loaded yet, and its file may be broken
-        raise ImageFileError(name, f"the photo is broken: {str(error) or type(error).__name__}") from error
+        raise PhotoFileError(name, f"the photo is broken: {str(error) or type(error).__name__}") from error
 
 
 def unreadable(error: OSError | ValueError) -> str:
@@ -193,7 +193,7 @@ def _open(file: OpenFile, path: str | os.PathLike[str]) -> Image.Image:
     Image.preinit()
     prefix = file.read(16)
     if not prefix:
-        raise ImageFileError(path, "the file is empty")
+        raise PhotoFileError(path, "the file is empty")
     if prefix[4:8] == _BOXES:
         load_formats()
     for name in FORMATS:
@@ -203,14 +203,14 @@ def _open(file: OpenFile, path: str | os.PathLike[str]) -> Image.Image:
             return factory(file, "")
     load_formats()
     known = ", ".join(name for name in FORMATS if name in Image.OPEN)
-    raise ImageFileError(path, f"this is no photo of a known format ({known}){_guess(prefix)}")
+    raise PhotoFileError(path, f"this is no photo of a known format ({known}){_guess(prefix)}")
 
 
 def _upright(image: Image.Image, path: str | os.PathLike[str], box: Box | None, size: tuple[int, int]) -> Decoded:
     """The pixels of an opened image of a size, which is larger than its pixels where it is decoded smaller."""
     image.load()
     if image.width * image.height > size[0] * size[1]:  # HEIC says its size twice
-        raise ImageFileError(path, f"the photo is broken: it has more pixels than the {size[0]} x {size[1]} it says")
+        raise PhotoFileError(path, f"the photo is broken: it has more pixels than the {size[0]} x {size[1]} it says")
     mode = image.mode
     picture, turn = _to_rgb(image, path), _turn(image)
     if turn is not None:
@@ -252,7 +252,7 @@ def _to_rgb(image: Image.Image, path: str | os.PathLike[str]) -> Image.Image:
     if image.mode in _SIXTEEN_BITS:
         return _from_sixteen_bits(image, path)
     if image.mode == "F":
-        raise ImageFileError(path, "expected 8 or 16 bits per pixel, got floating-point numbers; save an 8-bit photo")
+        raise PhotoFileError(path, "expected 8 or 16 bits per pixel, got floating-point numbers; save an 8-bit photo")
     if image.mode in ("PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
         ground = Image.new("RGB", image.size, _WHITE)
         for top, band in _bands(image):
@@ -269,7 +269,7 @@ def _from_sixteen_bits(image: Image.Image, path: str | os.PathLike[str]) -> Imag
     for top, band in _bands(image):
         values = np.asarray(band)
         if wide or values.min() < 0 or values.max() > 0xFFFF:
-            raise ImageFileError(path, "expected 8 or 16 bits per pixel, got 32; save it as an 8-bit photo")
+            raise PhotoFileError(path, "expected 8 or 16 bits per pixel, got 32; save it as an 8-bit photo")
         grey = Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))
         picture.paste(grey, (0, top))
     return picture
@@ -298,7 +298,7 @@ def _cut(picture: Image.Image, box: Box, width: int, height: int, path: str | os
     bottom = min(picture.height, round((box.y + box.height) * down))
     if right <= left or bottom <= top:
         place = " ".join(f"{number:g}" for number in box)
-        raise ImageFileError(
+        raise PhotoFileError(
             path, f"the box {place} has nothing of the photo in it, which has {width} x {height} pixels"
         )
     return picture.crop((left, top, right, bottom))
@@ -315,16 +315,16 @@ class BadFiles:
         if policy not in ("error", "skip"):
             raise InputError(f"the policy for bad files must be 'error' or 'skip', got {policy!r}")
         self.policy = policy
-        self._found: dict[str, ImageFileError] = {}
+        self._found: dict[str, PhotoFileError] = {}
 
-    def note(self, error: ImageFileError) -> bool:
+    def note(self, error: PhotoFileError) -> bool:
         """Take note of a bad file.
 
         Returns:
             Whether it is new.
 
         Raises:
-            ImageFileError: the error itself, when the policy is "error".
+            PhotoFileError: the error itself, when the policy is "error".
         """
         if self.policy == "error":
             raise error
@@ -333,7 +333,7 @@ class BadFiles:
         return new
 
     @property
-    def found(self) -> tuple[ImageFileError, ...]:
+    def found(self) -> tuple[PhotoFileError, ...]:
         """The bad files so far, in the order in which they were met."""
         return tuple(self._found.values())
 

@@ -10,10 +10,10 @@ import pytest
 from data_files import photo, save
 from PIL import Image
 
-from finegraph.data import images
-from finegraph.data.images import BadFiles, decode_image, read_image
+from finegraph.data import photo_decoding
+from finegraph.data.photo_decoding import BadFiles, decode_photo, read_picture
 from finegraph.data.samples import Box
-from finegraph.errors import ImageFileError, InputError
+from finegraph.errors import InputError, PhotoFileError
 
 TURNS = {
     1: None,
@@ -47,9 +47,9 @@ def test_all_orientations_give_the_same_upright_picture(tmp_path, orientation, e
     exif[0x0112] = orientation
     options = {"jpg": {"quality": 95}, "webp": {"lossless": True}}.get(ending, {})
     stored.save(tmp_path / f"a.{ending}", exif=exif, **options)
-    read = read_image(tmp_path / f"a.{ending}")
+    read = read_picture(tmp_path / f"a.{ending}")
     assert difference(read, upright) < (3 if ending == "jpg" else 0.01)
-    decoded = decode_image((tmp_path / f"a.{ending}").read_bytes(), "a")
+    decoded = decode_photo((tmp_path / f"a.{ending}").read_bytes(), "a")
     assert (decoded.width, decoded.height) == upright.size
 
 
@@ -58,22 +58,22 @@ def test_box_is_of_the_upright_picture(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     upright.transpose(TURNS[6]).save(tmp_path / "a.png", exif=exif)
-    assert difference(read_image(tmp_path / "a.png", Box(10, 5, 30, 20)), upright.crop((10, 5, 40, 25))) == 0
+    assert difference(read_picture(tmp_path / "a.png", Box(10, 5, 30, 20)), upright.crop((10, 5, 40, 25))) == 0
 
 
 def test_grey_and_black_and_white(tmp_path):
     grey = photo(1).convert("L")
     grey.save(tmp_path / "a.png")
-    assert difference(read_image(tmp_path / "a.png"), grey.convert("RGB")) == 0
+    assert difference(read_picture(tmp_path / "a.png"), grey.convert("RGB")) == 0
     grey.convert("1").save(tmp_path / "b.png")
-    assert set(np.unique(values(read_image(tmp_path / "b.png")))) == {0, 255}
+    assert set(np.unique(values(read_picture(tmp_path / "b.png")))) == {0, 255}
 
 
 @pytest.mark.parametrize("ending", ["png", "tif"])
 def test_sixteen_bits_become_eight_by_scaling(tmp_path, ending):
     ramp = np.linspace(0, 65535, 64 * 48).reshape(48, 64).astype(np.uint16)
     Image.fromarray(ramp).save(tmp_path / f"a.{ending}")
-    read = values(read_image(tmp_path / f"a.{ending}"))[:, :, 0]
+    read = values(read_picture(tmp_path / f"a.{ending}"))[:, :, 0]
     assert read.min() == 0
     assert read.max() == 255
     assert np.abs(read - ramp / 257).max() <= 0.51
@@ -83,19 +83,19 @@ def test_more_bits_than_sixteen_are_refused(tmp_path):
     Image.fromarray(np.full((4, 4), 70_000, dtype=np.int32)).save(tmp_path / "a.tif")
     Image.fromarray(np.full((4, 4), 70, dtype=np.int32)).save(tmp_path / "small values.tif")
     Image.fromarray(np.full((4, 4), 0.5, dtype=np.float32)).save(tmp_path / "b.tif")
-    with pytest.raises(ImageFileError, match=r"small values\.tif: expected 8 or 16 bits per pixel, got 32"):
-        read_image(tmp_path / "small values.tif")
-    with pytest.raises(ImageFileError, match=r"a\.tif: expected 8 or 16 bits per pixel, got 32"):
-        read_image(tmp_path / "a.tif")
-    with pytest.raises(ImageFileError, match="got floating-point numbers"):
-        read_image(tmp_path / "b.tif")
+    with pytest.raises(PhotoFileError, match=r"small values\.tif: expected 8 or 16 bits per pixel, got 32"):
+        read_picture(tmp_path / "small values.tif")
+    with pytest.raises(PhotoFileError, match=r"a\.tif: expected 8 or 16 bits per pixel, got 32"):
+        read_picture(tmp_path / "a.tif")
+    with pytest.raises(PhotoFileError, match="got floating-point numbers"):
+        read_picture(tmp_path / "b.tif")
 
 
 def test_cmyk(tmp_path):
     picture = photo(2)
     picture.convert("CMYK").save(tmp_path / "a.jpg", quality=95)
-    assert decode_image((tmp_path / "a.jpg").read_bytes(), "a").mode == "CMYK"
-    assert difference(read_image(tmp_path / "a.jpg"), picture) < 3
+    assert decode_photo((tmp_path / "a.jpg").read_bytes(), "a").mode == "CMYK"
+    assert difference(read_picture(tmp_path / "a.jpg"), picture) < 3
 
 
 def test_see_through_parts_are_white(tmp_path):
@@ -110,11 +110,11 @@ def test_see_through_parts_are_white(tmp_path):
     palette.save(tmp_path / "d.png", transparency=bytes([0, 255]))
     palette.save(tmp_path / "e.gif", transparency=0)
     for name, rest in {"a.png": (200, 0, 0), "b.png": None, "c.png": (200, 0, 0), "d.png": (200, 0, 0)}.items():
-        read = read_image(tmp_path / name)
+        read = read_picture(tmp_path / name)
         assert read.mode == "RGB"
         assert read.getpixel((0, 0)) == (255, 255, 255), name
         assert rest is None or read.getpixel((1, 1)) == rest, name
-    assert read_image(tmp_path / "e.gif").getpixel((0, 0)) == (255, 255, 255)
+    assert read_picture(tmp_path / "e.gif").getpixel((0, 0)) == (255, 255, 255)
 
 
 def layered(kind, path):
@@ -150,15 +150,15 @@ def test_a_photo_that_is_converted_in_bands_has_the_same_pixels(tmp_path, monkey
             whole = Image.new("RGB", layer.size, "white")
             whole.paste(layer, mask=layer.getchannel("A"))
     for pixels in (1, 48 * 7, 1 << 20):
-        monkeypatch.setattr(images, "_BAND", pixels)
-        assert difference(read_image(path), whole) == 0, pixels
+        monkeypatch.setattr(photo_decoding, "_BAND", pixels)
+        assert difference(read_picture(path), whole) == 0, pixels
 
 
 @pytest.mark.parametrize("ending", ["gif", "webp", "png", "tif"])
 def test_first_frame_of_a_moving_picture(tmp_path, ending):
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue", "green")]
     frames[0].save(tmp_path / f"a.{ending}", save_all=True, append_images=frames[1:])
-    red, green, blue = read_image(tmp_path / f"a.{ending}").getpixel((4, 4))
+    red, green, blue = read_picture(tmp_path / f"a.{ending}").getpixel((4, 4))
     assert red > 240
     assert max(green, blue) < 15
 
@@ -177,15 +177,15 @@ def test_size_is_checked_before_decoding(tmp_path, monkeypatch):
     path = tmp_path / "a.png"
     path.write_bytes(huge_png())
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
-    with pytest.raises(ImageFileError, match=r"a\.png: the photo has 100000 x 100000 pixels; at most 200 million"):
-        read_image(path)
+    with pytest.raises(PhotoFileError, match=r"a\.png: the photo has 100000 x 100000 pixels; at most 200 million"):
+        read_picture(path)
 
 
 def test_limit_of_pixels_is_the_callers(tmp_path):
     path = save(tmp_path / "a.png")
-    with pytest.raises(ImageFileError, match=r"64 x 48 pixels; at most 0.003 million are decoded"):
-        read_image(path, max_pixels=3000)
-    assert read_image(path, max_pixels=64 * 48).size == (64, 48)
+    with pytest.raises(PhotoFileError, match=r"64 x 48 pixels; at most 0.003 million are decoded"):
+        read_picture(path, max_pixels=3000)
+    assert read_picture(path, max_pixels=64 * 48).size == (64, 48)
 
 
 def broken_files():
@@ -217,21 +217,21 @@ def test_bad_files_are_named_with_the_reason(tmp_path, unchanged, name):
     data, reason = broken_files()[name]
     (tmp_path / name).write_bytes(data)
     unchanged()
-    with pytest.raises(ImageFileError, match=reason) as caught:
-        read_image(tmp_path / name)
-    with pytest.raises(ImageFileError, match=reason):
-        read_image(tmp_path / name, at_least=(32, 32))
+    with pytest.raises(PhotoFileError, match=reason) as caught:
+        read_picture(tmp_path / name)
+    with pytest.raises(PhotoFileError, match=reason):
+        read_picture(tmp_path / name, at_least=(32, 32))
     assert caught.value.path == str(tmp_path / name)
     assert str(caught.value) == f"{tmp_path / name}: {caught.value.reason}"
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(ImageFileError, match=r"no\.jpg: there is no such file"):
-        read_image(tmp_path / "no.jpg")
-    with pytest.raises(ImageFileError, match="expected a file, got a folder"):
-        read_image(tmp_path)
-    with pytest.raises(ImageFileError, match="the file cannot be read: embedded null byte"):
-        read_image("a\0.jpg")
+    with pytest.raises(PhotoFileError, match=r"no\.jpg: there is no such file"):
+        read_picture(tmp_path / "no.jpg")
+    with pytest.raises(PhotoFileError, match="expected a file, got a folder"):
+        read_picture(tmp_path)
+    with pytest.raises(PhotoFileError, match="the file cannot be read: embedded null byte"):
+        read_picture("a\0.jpg")
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "gif", "bmp", "tif", "webp"])
@@ -246,51 +246,51 @@ def test_mutants_give_a_picture_or_our_error(tmp_path, ending):
             data[place] = rng.integers(256)
         data = data[: rng.integers(1, len(data))] if number % 3 == 0 else data
         try:
-            outcomes.add(decode_image(bytes(data), "mutant", max_pixels=10**6).picture.mode)
-        except ImageFileError as error:
+            outcomes.add(decode_photo(bytes(data), "mutant", max_pixels=10**6).picture.mode)
+        except PhotoFileError as error:
             outcomes.add(str(error).partition(": ")[0])
     assert outcomes == {"RGB", "mutant"}
 
 
 def test_broken_exif_data_do_not_spoil_a_photo(tmp_path):
     photo().save(tmp_path / "a.png", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff\0")
-    assert read_image(tmp_path / "a.png").size == (64, 48)
+    assert read_picture(tmp_path / "a.png").size == (64, 48)
 
 
 def test_large_jpegs_are_decoded_smaller_but_large_enough(tmp_path):
     path = save(tmp_path / "a.jpg", width=1601, height=1200)
-    small = read_image(path, at_least=(256, 256))
+    small = read_picture(path, at_least=(256, 256))
     assert small.size == (401, 300)
-    full = read_image(path).resize(small.size, Image.Resampling.BILINEAR)
+    full = read_picture(path).resize(small.size, Image.Resampling.BILINEAR)
     assert difference(small, full) < 2
-    part = read_image(path, Box(800, 600, 300, 300), at_least=(256, 256))
+    part = read_picture(path, Box(800, 600, 300, 300), at_least=(256, 256))
     assert part.size == (300, 300)
-    part = read_image(path, Box(800, 600, 600, 600), at_least=(256, 256))
+    part = read_picture(path, Box(800, 600, 600, 600), at_least=(256, 256))
     assert part.size == (300, 300)
-    assert difference(part, read_image(path, Box(800, 600, 600, 600)).resize((300, 300))) < 2
+    assert difference(part, read_picture(path, Box(800, 600, 600, 600)).resize((300, 300))) < 2
 
 
 def test_box_is_cut_and_must_touch_the_photo(tmp_path):
     path = save(tmp_path / "a.png")
-    assert difference(read_image(path, Box(60, 40, 100, 100)), photo().crop((60, 40, 64, 48))) == 0
-    with pytest.raises(ImageFileError, match="the box 64 0 5 5 has nothing of the photo in it, which has 64 x 48"):
-        read_image(path, Box(64, 0, 5, 5))
+    assert difference(read_picture(path, Box(60, 40, 100, 100)), photo().crop((60, 40, 64, 48))) == 0
+    with pytest.raises(PhotoFileError, match="the box 64 0 5 5 has nothing of the photo in it, which has 64 x 48"):
+        read_picture(path, Box(64, 0, 5, 5))
 
 
 def test_bad_files_are_noted_once():
     bad = BadFiles("skip")
-    assert bad.note(ImageFileError("a.jpg", "broken"))
-    assert bad.note(ImageFileError("b.jpg", "broken"))
-    assert not bad.note(ImageFileError("a.jpg", "broken again"))
+    assert bad.note(PhotoFileError("a.jpg", "broken"))
+    assert bad.note(PhotoFileError("b.jpg", "broken"))
+    assert not bad.note(PhotoFileError("a.jpg", "broken again"))
     assert [(error.path, error.reason) for error in bad.found] == [("a.jpg", "broken"), ("b.jpg", "broken")]
     assert len(bad) == 2
-    with pytest.raises(ImageFileError, match=r"a\.jpg: broken"):
-        BadFiles("error").note(ImageFileError("a.jpg", "broken"))
+    with pytest.raises(PhotoFileError, match=r"a\.jpg: broken"):
+        BadFiles("error").note(PhotoFileError("a.jpg", "broken"))
     with pytest.raises(InputError, match="must be 'error' or 'skip', got 'ignore'"):
         BadFiles("ignore")
 
 
 def test_the_error_survives_the_way_between_processes():
-    error = pickle.loads(pickle.dumps(ImageFileError("a.jpg", "broken")))  # noqa: S301
+    error = pickle.loads(pickle.dumps(PhotoFileError("a.jpg", "broken")))  # noqa: S301
     assert (error.path, error.reason, str(error)) == ("a.jpg", "broken", "a.jpg: broken")
-    assert str(ImageFileError("the whole text")) == "the whole text"
+    assert str(PhotoFileError("the whole text")) == "the whole text"

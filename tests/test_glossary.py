@@ -1,0 +1,171 @@
+"""docs/glossary.md against the code: no banned word is in a name, flag, setting, JSON key, route or page."""
+
+import ast
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import typer
+
+from finegraph.cli.main import app
+from finegraph.training.settings import TrainSettings
+from finegraph.workflows.studies.spec import Study
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "finegraph"
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+WORDS, EXCEPTIONS = GLOSSARY.split("## Where another word stays")
+
+
+def rows(text):
+    """The cells of the rows of all tables in a text."""
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| word |")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def parts(name):
+    """The words of a name, in lower case: `MaxPixels` and `max_pixels` have the same."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("-", "_"))
+    return [word for word in spaced.lower().split("_") if word]
+
+
+def singular(word):
+    return re.sub(
+        r"(?<=ss)es$|(?<!s)s$", "", word.replace("categories", "category").replace("directories", "directory")
+    )
+
+
+BANNED = {word for row in rows(WORDS) for word in re.findall(r"`(\w+)`", row[-1])}
+PHRASES = {phrase for row in rows(WORDS) for phrase in re.findall(r'"([^"]+)"', row[-1])}
+ALLOWED = [(row[0].strip("`"), re.findall(r"`([^`]+)`", row[1])) for row in rows(EXCEPTIONS)]
+
+
+def banned_in(name):
+    """The banned word in a name, if there is one; a word of several parts is looked for as a whole."""
+    words = [singular(word) for word in parts(name)]
+    for word in BANNED:
+        wanted = parts(word)
+        if any(words[start : start + len(wanted)] == wanted for start in range(len(words))):
+            return word
+    return None
+
+
+def stays(word, name, place):
+    """Whether the glossary lists a name, or the file that it is in, as one that stays."""
+    return any(word == known and any(one == name or place.startswith(one) for one in where) for known, where in ALLOWED)
+
+
+def public(name):
+    return not name.startswith("_")
+
+
+def code_names(tree):
+    """The public names of a module: classes, their fields, functions, parameters and constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and public(node.name):
+            yield node.name
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name) and public(part.target.id):
+                    yield part.target.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if public(node.name):
+                yield node.name
+            own = node.args
+            yield from (one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs) if public(one.arg))
+    for node in tree.body:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Name) and public(target.id):
+                yield target.id
+
+
+def json_keys(tree):
+    """Text keys of dict displays, which is how JSON is made here, and the paths of routes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            keys = [key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            yield from (key for key in keys if re.fullmatch(r"[a-z][a-z0-9_]*", key))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "post"):
+            for one in node.args[:1]:
+                if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.startswith("/"):
+                    yield from re.findall(r"\w+", one.value)
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_the_glossary_is_read():
+    assert {"fine label", "photo label", "metric", "action", "`max_`", "cache"} <= {row[0] for row in rows(WORDS)}
+    assert {"image", "figure", "class", "most"} <= BANNED
+    assert "image-level" in PHRASES
+    assert banned_in("with_image_labels") == "image"
+    assert banned_in("maxImages") == "image"
+    assert banned_in("SurenessFigures") == "figure"
+    assert banned_in("compost_heap") is None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_names_and_json_keys(path):
+    place = path.relative_to(PACKAGE).as_posix()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {path.stem, *code_names(tree), *json_keys(tree)}
+    found = {name: word for name in names if (word := banned_in(name)) and not stays(word, name, place)}
+    assert not found
+
+
+def commands(command, path=()):
+    yield path, command
+    for name, one in getattr(command, "commands", {}).items():
+        yield from commands(one, (*path, name))
+
+
+COMMANDS = {" ".join(path): command for path, command in commands(typer.main.get_command(app))}
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_flags_and_help(path):
+    command = COMMANDS[path]
+    shown = [one for one in command.params if not getattr(one, "hidden", False)]
+    names = {path, *(flag for one in shown for flag in one.opts), *(one.metavar or "" for one in shown)}
+    assert not {name: word for name in names if (word := banned_in(name.strip("-"))) and not stays(word, name, "cli/")}
+    for text in (command.help or "", *(one.help or "" for one in shown)):
+        assert not phrases_in(text), text
+
+
+def test_names_of_settings():
+    names = [one.name for cls in (TrainSettings, Study) for one in fields(cls)]
+    assert len(names) > 60
+    assert not [name for name in names if banned_in(name)]
+    for one in fields(TrainSettings):
+        assert not phrases_in(one.metadata["about"]), one.name
+
+
+def phrases_in(text):
+    return [phrase for phrase in PHRASES if phrase in text.lower()]
+
+
+PAGES = sorted(path for pattern in ("*.html", "*.js") for path in PACKAGE.rglob(pattern))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def page_texts(path):
+    """What people read on a page: text between tags, and texts in scripts that have a space."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".html":
+        return [re.sub(r"<[^>]*>|\{[{%].*?[%}]\}", " ", source)]
+    texts = [re.sub(r"\$\{[^}]*\}", " ", text) for text in re.findall(r"\"[^\"\n]*\"|`[^`]*`", source)]
+    return [text for text in texts if " " in text]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_texts_of_pages(path):
+    for text in page_texts(path):
+        assert not phrases_in(text), text
+        assert not re.search(r"\b(images?|figures?)\b", text), text
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_texts_of_documents(path):
+    text = path.read_text(encoding="utf-8")
+    if path.name != "glossary.md":
+        assert not phrases_in(text)
