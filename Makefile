@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-fast wheel-test test-all test-cpu check format bench clean
+FAST := not slow and not deep and not browser and not database and not drill
+
+.PHONY: help demo test test-fast test-oldest wheel-test test-all test-cpu check format bench clean
 
 help:
 	@echo "make demo      from nothing to a result on a drawn menu (sets up $(VENV))"
@@ -11,6 +13,7 @@ help:
 	@echo "make test-fast for the edit loop: no browser, no database server, no process that is started and killed"
 	@echo "make test-all  all tests, with the large counts"
 	@echo "make test-cpu  the numerical tests as other processors compute: CPUS, \"avx2:2\" is one with two threads"
+	@echo "make test-oldest  the fast tests with the oldest versions of dependencies that are allowed"
 	@echo "make wheel-test  a wheel, built, installed in a new environment and tried"
 	@echo "make check     format, lint, types and layers"
 	@echo "make format    format and fix what can be fixed"
@@ -38,7 +41,18 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow and not deep and not browser and not database and not drill"
+	$(BIN)/python -m pytest -n 2 -m "$(FAST)"
+
+# The oldest versions of dependencies that pyproject.toml allows, in an environment of its own. torch is an exception:
+# its oldest builds for the CPU alone are not on PyPI, and those with CUDA are gigabytes. OLDEST= takes 2.6 all the same.
+OLDEST ?= torch==2.13.0
+
+test-oldest:
+	@mkdir -p build
+	$(PYTHON) -m venv --clear build/oldest
+	$(PYTHON) tests/oldest_versions.py $(OLDEST) > build/oldest.txt
+	build/oldest/bin/python -m pip install --quiet --editable ".[dev]" --constraint build/oldest.txt
+	build/oldest/bin/python -m pytest -n 2 -m "$(FAST)"
 
 wheel-test: $(BIN)/python
 	rm -rf build/wheel dist
