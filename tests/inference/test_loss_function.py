@@ -84,6 +84,7 @@ def test_without_gradients_the_loss_is_the_same(strategy):
         assert fg.joint_loss(fg.Posterior(graph, fine, coarse, tensors=tensors), target).item() == expected.item()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("form", FORMS)
 def test_chunks_of_a_batch_make_the_whole(form, reduction):

@@ -51,6 +51,7 @@ def large():
     return graph, sum(len(graph.labels(kind)) for kind in graph.kinds)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_large_scores_are_finite_and_exact(large, dtype, scale):

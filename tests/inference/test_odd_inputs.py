@@ -208,6 +208,7 @@ def test_heads_of_one_graph_share_its_tensors_and_another_graph_has_its_own():
         assert GraphTensors.by_key(tensors.key) is tensors
 
 
+@pytest.mark.deep
 def test_a_head_from_another_process_compiles_with_its_own_graph(tmp_path):
     torch.manual_seed(0)
     head = fg.BipartiteHead(4, GRAPH)

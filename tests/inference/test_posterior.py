@@ -341,6 +341,7 @@ class TestScores:
 # ---- all kinds at once -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("together", [1, 1 << 22])
 def test_marginals_of_all_kinds_are_those_of_each(monkeypatch, together):
     monkeypatch.setattr(marginals, "MAX_TOGETHER", together)

@@ -50,6 +50,7 @@ def fitted():
 # ---- scikit-learn's own checks ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("solver", ["descent", "prototypes"])
 def test_conventions_of_scikit_learn(solver):
     results = check_estimator(BipartiteClassifier(solver=solver), on_skip=None, on_fail=None)
@@ -247,6 +248,7 @@ def test_in_a_grid_search():
 SMALL = {"l2": [10.0, 0.01], "kind_weight": [0.1, 1.0]}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("cv", "folds"), [(2, 2), ("auto", 5), (StratifiedKFold(3), 3), ([(np.arange(20), np.arange(20, 40))], 1)]
 )
@@ -342,6 +344,7 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch):
 # ---- numbers of any size ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("standardize", [True, "together"])
 @pytest.mark.parametrize("power", [664, -664, 997, -990])  # 1e200, 1e-200, 1e300, 1e-298
 def test_features_of_any_size_are_scaled(power, standardize):

@@ -105,6 +105,7 @@ def test_onnx_of_every_form_of_graph(form):
     assert largest_difference(OnnxRunner(onnx_bytes(model)), model) < LIMIT / 10
 
 
+@pytest.mark.deep
 def test_torch_answers_as_the_model(traced):
     model, content = traced
     assert largest_difference(torch_runner(model, content), model) < LIMIT / 10
@@ -115,12 +116,14 @@ def mostly_slow(names, *quick):
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("part", mostly_slow(PARTS, "softmax", "no kinds", "joined networks, scaled by block"))
 def test_torch_answers_for_every_part(part):
     model = classifier(**PARTS[part])
     assert largest_difference(torch_runner(model, torch_bytes(model)), model) < LIMIT / 10
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", mostly_slow(FORMS, "mixed"))
 def test_torch_of_every_form_of_graph(form):
     model = classifier(random_graph(np.random.default_rng(1), form).graph)
@@ -221,6 +224,7 @@ def test_a_torch_file_needs_no_finegraph(traced, tmp_path):
     assert json.loads(second) == metadata_of(model)
 
 
+@pytest.mark.deep
 def test_a_network_that_only_torch_can_translate():
     model = classifier(network="gelu", coarse_network="tiny")
     content = onnx_bytes(model)
@@ -268,6 +272,7 @@ def test_the_name_says_the_form():
         suffix_of("model.onx")
 
 
+@pytest.mark.deep
 def test_nothing_of_onnx_is_imported_before_it_is_needed():
     modules = "finegraph.workflows.export, finegraph.model.export.torch_file"
     script = f"import sys, {modules}; print(sorted({{'onnx', 'onnxruntime'}} & set(sys.modules)))"

@@ -485,6 +485,7 @@ def test_what_killed_savings_left_is_removed_and_others_are_not(saved):
     assert sorted(os.listdir(folder.parent)) == sorted(["model", foreign.name])
 
 
+@pytest.mark.deep
 def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
     """A process is killed between two files of a model; whoever saves next finds no trace of it."""
     model, folder = saved

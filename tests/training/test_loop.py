@@ -43,6 +43,7 @@ def test_another_seed_gives_another_run(manifest, unbroken, tmp_path):
 
 
 # A request at an epoch's end comes before its validation, which then waits until the run goes on.
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("stops", "workers"),
     [

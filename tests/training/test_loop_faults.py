@@ -39,6 +39,7 @@ def bad_pixels(network):
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("act", "what"),
     [

@@ -305,6 +305,7 @@ def test_tensorboard_when_asked(run, monkeypatch):
     assert writer.ended == ["flush", "close"]
 
 
+@pytest.mark.deep
 def test_tensorboard_reads_what_was_written(tmp_path):
     """With the real package, in a process of its own: it has warnings of its own, which are errors here."""
     code = """

@@ -111,6 +111,7 @@ def ask_often(health):
         health.refuse_damaged()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_messages_name_only_routes_that_the_labelling_server_has(session, name):
     app = label.create_label_app(session)

@@ -143,6 +143,7 @@ def server(outside):
         yield found
 
 
+@pytest.mark.deep
 def test_no_way_leads_out(server, outside):
     assert ways_out(server, outside, random.Random(0), paths=120, links=30) == []
 

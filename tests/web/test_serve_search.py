@@ -220,6 +220,7 @@ def test_names_that_are_no_text_are_answered(folder, tmp_path, monkeypatch):
         assert Image.open(io.BytesIO(server.client.get(hit["thumbnail"]).content)).size == (50, 40)
 
 
+@pytest.mark.deep
 def test_while_one_search_opens_a_changed_index_others_use_the_old_one(folder, tmp_path, monkeypatch):
     tiny.register(monkeypatch)
     shutil.copytree(folder / "index", tmp_path / "index")
@@ -268,6 +269,7 @@ def other(tmp_path, monkeypatch):
     return ServedModel(PhotoClassifier.load(tmp_path / "other"), "other")
 
 
+@pytest.mark.deep
 def test_a_model_that_takes_over_during_an_upload_searches_its_own_index(folder, tmp_path, other, monkeypatch):
     model = PhotoClassifier.load(folder / "model")
     index = PhotoIndex.open_for(folder / "index", ServedModel(model, "menu"))
@@ -285,6 +287,7 @@ def test_a_model_that_takes_over_during_an_upload_searches_its_own_index(folder,
     assert [hit["name"] for hit in body["photos"][0]["hits"]] == ["only.png"]
 
 
+@pytest.mark.deep
 def test_an_index_that_cannot_be_opened_again_is_said_to_be_so_and_not_read_each_time(
     folder, tmp_path, other, monkeypatch
 ):

@@ -41,6 +41,7 @@ def test_one_photo_of_each_confusion_comes_first():
     assert evaluation_pictures._confused_in_turns(found) == [3, 5, 1, 2, 0]
 
 
+@pytest.mark.deep
 def test_close_pictures_are_of_wrong_answers_and_the_gallery(samples):
     found = results([n % 4 for n in range(32)], [(n % 4 + (n < 6)) % 4 for n in range(32)])
     packs = evaluated_pictures(samples, SimpleNamespace(gallery=np.array([30, 31])), found, False, 1, [])
@@ -48,6 +49,7 @@ def test_close_pictures_are_of_wrong_answers_and_the_gallery(samples):
     assert set(unpack_photos(packs["gallery"])) == {0, 1, 2, 3, 4, 5, 30, 31}
 
 
+@pytest.mark.deep
 def test_as_many_close_pictures_as_fit(samples, monkeypatch):
     found = results([n % 4 for n in range(32)], [(n % 4 + 1) % 4 for n in range(32)])
     monkeypatch.setattr(evaluation_pictures, "CLOSE_BYTES", 150_000)

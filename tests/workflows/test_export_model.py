@@ -153,6 +153,7 @@ def test_an_earlier_file_is_replaced(run, tmp_path):
     assert target.stat().st_size == found.size > 1000
 
 
+@pytest.mark.deep
 def test_a_program_of_torch(run, tmp_path):
     found = export_model(run, tmp_path / "model.pt2")
     assert (found.form, found.size) == ("pt2", (tmp_path / "model.pt2").stat().st_size)
@@ -214,6 +215,7 @@ def run_example(*arguments):
     return done.stdout.splitlines(), done.stderr
 
 
+@pytest.mark.deep
 def test_the_example_runs_with_onnxruntime_alone(run, manifest, tmp_path):
     export_model(run, tmp_path / "model.onnx")
     photo = next(str(sample.path) for sample in read_samples(manifest) if sample.label == "large red")

@@ -130,6 +130,7 @@ def test_names_that_are_markup_are_text(tmp_path):
     assert "49" not in re.findall(r"<bdi>(a &amp; b[^<]*)</bdi>", page)[0]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("_coarse_plots")
 @pytest.mark.parametrize(("fine", "kinds", "binary"), [(6, (), 0), (2, (("kind", 2),), 0), (40, (("kind", 35),), 20)])
 def test_graphs_of_many_forms(tmp_path, fine, kinds, binary):
@@ -386,6 +387,7 @@ class TestEvaluationDetails:
         for number, parts in zip(results.arrays["gallery"].tolist(), results.arrays["parts"], strict=True):
             assert parts.sum() == pytest.approx(top[place[number], 0] - top[place[number], 1], abs=1e-4)
 
+    @pytest.mark.deep
     @pytest.mark.parametrize("tune", ["head", "all"])
     def test_similar_photos_are_the_same_when_features_are_stored(self, manifest, tmp_path, tune):
         run = make_trained_run(tmp_path / "run", manifest, tune=tune)

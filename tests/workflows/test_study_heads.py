@@ -59,6 +59,7 @@ def test_every_head_tries_as_many_settings(head, settings):
     assert len(set(map(str, grid_settings(FitSettings(), grid)))) == settings
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_learns(head):
     fitted = fit_study_head(head, GRAPH, ("dish", "place"), TRAIN, VAL, 8)
@@ -124,6 +125,7 @@ def test_an_ensemble_is_the_mean_of_two():
     assert torch.equal(labels["dish"], summed.argmax(dim=1))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("head", HEADS)
 def test_ten_views_are_averaged_as_probabilities(head):
     fitted = fit_study_head(head, GRAPH, ("dish",), TRAIN, VAL, 4)

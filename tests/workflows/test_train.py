@@ -78,6 +78,7 @@ def test_a_second_run_takes_the_stored_features(manifest, tmp_path, monkeypatch)
     assert second.metrics == first.metrics
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("unchecked")
 def test_strengths_are_chosen_when_asked(manifest, tmp_path):
     plain = train_run(settings(manifest), Silent(), run=tmp_path / "plain")
@@ -87,6 +88,7 @@ def test_strengths_are_chosen_when_asked(manifest, tmp_path):
     assert kept.strengths["l2"] == 0.5
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("unchecked")
 def test_strengths_are_chosen_by_cross_validation_without_validation_photos(manifest, tmp_path):
     text = manifest.read_text().replace(",val,", ",other,")

@@ -63,6 +63,7 @@ def same_weights(one, two):
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("more", [{}, {"tune": "all", "epochs": 1, "batch_size": 8}], ids=["head", "all"])
 def test_the_model_is_that_of_the_exported_graph(folder, tmp_path, more):
     place = make_store(tmp_path / "menu.db", folder)
@@ -82,6 +83,7 @@ def test_the_model_is_that_of_the_exported_graph(folder, tmp_path, more):
     assert saved["graph"] == f"{place}@{version}"  # so that it can be trained again, whoever edits
 
 
+@pytest.mark.deep
 def test_labels_of_single_photos_are_those_of_a_manifest(folder, tmp_path):
     place = make_store(tmp_path / "menu.db", folder)
     label_photos(place)
@@ -118,6 +120,7 @@ def test_an_earlier_edit_has_the_photo_labels_and_the_names_of_then(folder, tmp_
     assert read_stored(place).graph.labels("shape") == ("square", "disc")
 
 
+@pytest.mark.deep
 def test_a_run_is_evaluated_and_used_when_the_store_is_gone(folder, tmp_path):
     place = make_store(tmp_path / "menu.db", folder)
     label_photos(place, {"grey-8.png": "round", "red-small-7.png": "square"})  # both are to validate on
@@ -185,6 +188,7 @@ def test_names_of_stores(place, store, shown):
     assert shown_place(place) == shown
 
 
+@pytest.mark.deep
 def test_a_class_that_was_renamed(folder, tmp_path):
     """Its photos are trained on under the new name, and evaluated when the store is gone."""
     place = make_store(tmp_path / "menu.db", folder)

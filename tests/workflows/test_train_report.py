@@ -221,6 +221,7 @@ SET = "These photos also set the temperature, so likelihood and calibration may 
 CHOSE = "These photos also chose {} in training, so the metrics may be better than on photos that had no part in it."
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("more", "chosen"),
     [

@@ -167,6 +167,7 @@ def test_views_are_those_of_the_network_or_the_settings(manifest):
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("recipe", "head"), [("short", "bipartite"), ("short", "softmax"), ("paper", "bipartite")])
 def test_it_learns_and_ends_with_the_best_weights(manifest, tmp_path, recipe, head):
     tuned = tiny.tune(manifest, tmp_path / "run", recipe=recipe, head=head, epochs=6, best_by="nll", dropout=0.0)
@@ -203,6 +204,7 @@ def test_a_prior_that_cannot_be_is_refused_before_anything_is_trained(manifest, 
     assert not (tmp_path / "run" / "log.jsonl").exists()
 
 
+@pytest.mark.deep
 def test_other_heads_and_graphs(manifest, tmp_path):
     for number, changes in enumerate(({"kinds": []}, {"precision": "bfloat16"}, {"precision": "float64"})):
         tuned = tiny.tune(manifest, tmp_path / f"run {number}", epochs=1, **changes)

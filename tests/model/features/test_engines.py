@@ -172,6 +172,7 @@ def test_onnx_is_for_the_cpu():
         check_engine("onnx", Tiny().to("meta"))
 
 
+@pytest.mark.deep
 def test_onnx_is_imported_when_it_is_needed():
     script = "import sys, finegraph.model.features; print(sorted({'onnx', 'onnxruntime'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

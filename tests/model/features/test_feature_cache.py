@@ -203,6 +203,7 @@ def start(tmp_path, until):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.deep
 def test_rows_of_a_killed_process_are_not_lost(tmp_path, extract):
     samples = save_photos(tmp_path / "photos", 40)
     process = start(tmp_path, 24)
@@ -214,6 +215,7 @@ def test_rows_of_a_killed_process_are_not_lost(tmp_path, extract):
     assert extract(samples).cached == 40
 
 
+@pytest.mark.deep
 def test_processes_may_share_a_cache(tmp_path, extract):
     samples = save_photos(tmp_path / "photos", 40)
     processes = [start(tmp_path, 1000) for _ in range(2)]

@@ -88,6 +88,7 @@ def test_softmax_is_logistic_regression(samples, dtype):
     assert np.abs(probs - other.predict_proba(rest.astype(np.float64))).max() < apart * far
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS)
 def test_bipartite_heads_reach_a_minimum_on_every_form_of_graph(form):
     graph = random_graph(np.random.default_rng([4, FORMS.index(form)]), form).graph

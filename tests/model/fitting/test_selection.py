@@ -100,6 +100,7 @@ def test_wrong_grids_are_refused():
 # ---- scores ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("per_label", [6, 2])  # with 2, features are looked at inside the span of the samples
 def test_scores_are_held_out_log_likelihoods(per_label):
     features, target = samples(per_label)
@@ -119,6 +120,7 @@ def test_scores_are_held_out_log_likelihoods(per_label):
     assert found.best == int(np.argmax(expected @ sizes))
 
 
+@pytest.mark.deep
 def test_the_noisier_the_features_the_stronger_the_prior():
     chosen = []
     for noise in (0.2, 3.0):

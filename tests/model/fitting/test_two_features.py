@@ -157,6 +157,7 @@ def test_taking_samples_some_at_a_time_changes_nothing(monkeypatch):
 # ---- fits ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS)
 def test_heads_reach_a_minimum_on_every_form_of_graph(form):
     graph = random_graph(np.random.default_rng([4, FORMS.index(form)]), form).graph
@@ -172,6 +173,7 @@ def test_heads_reach_a_minimum_on_every_form_of_graph(form):
     assert largest < 1e-5
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "changes",
     [
@@ -202,6 +204,7 @@ def test_the_laplacian_with_features_of_one_size():
     assert slope(fit, features, coarse, target, settings)[1] < 1e-5
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", ["one parent", "unknown cells"])
 def test_the_same_features_twice_are_one_feature(form):
     graph = random_graph(np.random.default_rng([9, FORMS.index(form)]), form).graph
@@ -317,6 +320,7 @@ def test_float32():
 # ---- search ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("laplacian", [0.0, 0.05])
 def test_scores_are_held_out_log_likelihoods(laplacian):
     features, coarse, target = menu_samples(per_label=2)

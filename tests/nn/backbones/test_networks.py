@@ -90,6 +90,7 @@ def test_googlenet_has_the_names_of_torchvision():
     assert len(names) == 358
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", BACKBONES)
 def test_gives_one_feature_vector_per_image(name):
     network = on_meta(name, auxiliary=False)

@@ -43,6 +43,7 @@ def imagenet(request):
     return probabilities
 
 
+@pytest.mark.deep
 def test_recognises_a_cat(imagenet):
     probabilities = imagenet(data.chelsea())
     top = probabilities.topk(3)
