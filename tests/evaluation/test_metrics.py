@@ -6,6 +6,7 @@ from slow_metrics import calibration_error
 import finegraph as fg
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import calibration
+from finegraph.evaluation.judgements import UNJUDGED, contradicts, has_label, judge_fine, judge_kind, shares_label
 from finegraph.evaluation.metrics import (
     accuracy,
     full_path_accuracy,
@@ -15,7 +16,6 @@ from finegraph.evaluation.metrics import (
     top_accuracy,
     truth_rank,
 )
-from finegraph.evaluation.relations import UNJUDGED, contradicts, has_label, judge_fine, judge_kind, shares_label
 
 GRAPH = fg.LabelGraph.from_table(
     {

@@ -8,8 +8,14 @@ from PIL import Image
 
 from finegraph.data.samples import Sample
 from finegraph.errors import InputError
-from finegraph.evaluation.photo_pack import Look, join_pictures, pack_photos, small_pictures, unpack_photos
-from finegraph.evaluation.picture_budget import fitting_look
+from finegraph.evaluation.photo_pack import (
+    Look,
+    fitting_look,
+    join_pictures,
+    pack_photos,
+    small_pictures,
+    unpack_photos,
+)
 
 LOOKS = (Look(160, 60), Look(96, 50), Look(48, 40))
 

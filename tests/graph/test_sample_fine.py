@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from finegraph.graph import LabelGraph
-from finegraph.graph.drawing.sample_fine import sample_fine
+from finegraph.graph.drawing.shown_links import sample_fine
 from finegraph.graph.drawing.svg_drawing import draw_svg
 
 

@@ -7,8 +7,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from finegraph import Kind, LabelGraph, Posterior
-from finegraph.model.export import ragged_sums as lists
-from finegraph.model.export.evidence_draws import draw_evidence
+from finegraph.model.export import ragged_sums
+from finegraph.model.export.export_check import draw_evidence
 from finegraph.model.export.node_writer import Writer
 from finegraph.model.export.posterior_nodes import add_posterior
 from finegraph.model.export.ragged_sums import list_tables
@@ -244,7 +244,7 @@ def test_likelihoods_count_by_their_ratio(menu):
 
 
 def test_tables_hold_every_item_once(monkeypatch):
-    monkeypatch.setattr(lists, "MAX_PLACES", 8)
+    monkeypatch.setattr(ragged_sums, "MAX_PLACES", 8)
     rng = np.random.default_rng(5)
     for _ in range(50):
         count, items = int(rng.integers(1, 12)), int(rng.integers(0, 40))

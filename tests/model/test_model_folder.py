@@ -21,7 +21,7 @@ import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import InputError, ModelFolderError
-from finegraph.files import folder_swap as replacing
+from finegraph.files import folder_swap
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.model_reader import CHECKED, FILES, VERSION, checksum
 
@@ -401,7 +401,7 @@ def test_foreign_graph(saved):
 def test_an_earlier_model_is_replaced(saved, monkeypatch, can_exchange):
     _, folder = saved
     if not can_exchange:
-        monkeypatch.setattr(replacing, "_exchange", lambda one, two: False)
+        monkeypatch.setattr(folder_swap, "_exchange", lambda one, two: False)
     other = tiny.classifier(seed=5)
     other.save(folder)
     assert answers(fg.load(folder)) == answers(other)
@@ -449,7 +449,7 @@ def test_anything_else_is_left_alone(saved, tmp_path):
 def test_a_failure_at_any_step_leaves_the_old_model(saved, monkeypatch, step):
     _, folder = saved
     before = state_of(folder)
-    monkeypatch.setattr(replacing, "_exchange", lambda one, two: False)
+    monkeypatch.setattr(folder_swap, "_exchange", lambda one, two: False)
     owner = os if step == "fsync" else Path
     real, left = getattr(owner, step), 0
 
@@ -478,10 +478,10 @@ def test_what_killed_savings_left_is_removed_and_others_are_not(saved):
     for path in (old, new, foreign):
         path.mkdir()
         (path / "model.safetensors").write_bytes(b"half")
-    with replacing.locked_folder(new):  # another process saves into it
+    with folder_swap.locked_folder(new):  # another process saves into it
         model.save(folder)
         assert sorted(os.listdir(folder.parent)) == sorted(["model", new.name, foreign.name])
-    replacing.remove_leftovers(folder)
+    folder_swap.remove_leftovers(folder)
     assert sorted(os.listdir(folder.parent)) == sorted(["model", foreign.name])
 
 
@@ -490,9 +490,9 @@ def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
     """A process is killed between two files of a model; whoever saves next finds no trace of it."""
     model, folder = saved
     program = (
-        "import os, signal, sys; from pathlib import Path; from finegraph.files import folder_swap as replacing\n"
-        "replacing.sync_folder = lambda folder: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "replacing.replace_folder(Path(sys.argv[1]), {'a': b'half'})"
+        "import os, signal, sys; from pathlib import Path; from finegraph.files import folder_swap\n"
+        "folder_swap.sync_folder = lambda folder: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "folder_swap.replace_folder(Path(sys.argv[1]), {'a': b'half'})"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder)], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -503,11 +503,11 @@ def test_a_killed_saving_leaves_nothing_after_the_next_start(saved):
 
 def test_without_locks_age_decides(saved, monkeypatch):
     model, folder = saved
-    monkeypatch.setattr(replacing, "fcntl", None)
+    monkeypatch.setattr(folder_swap, "fcntl", None)
     old, new = (folder.with_name(f".model.{digit * 16}.saving") for digit in "01")
     for path in (old, new):
         path.mkdir()
-    long_ago = time.time() - 2 * replacing.LEFT_OVER
+    long_ago = time.time() - 2 * folder_swap.LEFT_OVER
     os.utime(old, (long_ago, long_ago))
     model.save(folder)
     assert sorted(os.listdir(folder.parent)) == sorted(["model", new.name])

@@ -6,7 +6,7 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
 from finegraph.graph import LabelGraph
-from finegraph.reports.plots import plot_style as figure_style
+from finegraph.reports.plots import plot_style
 from finegraph.reports.plots.plot_fonts import FIRST, fonts_for
 from finegraph.workflows.report import write_report
 from reports.made_up_runs import make_run
@@ -71,7 +71,7 @@ def test_what_to_install_is_said():
 @pytest.mark.usefixtures("install")
 def test_plots_with_boxes_say_it_once_and_warn_of_nothing(tmp_path, monkeypatch):
     """A raw warning would be an error here."""
-    monkeypatch.setattr(figure_style, "DPI", 30)
+    monkeypatch.setattr(plot_style, "DPI", 30)
     graph = LabelGraph.from_table({f"麻婆豆腐 {n}": {"菜 $x$": f"مكان {n % 2}"} for n in range(4)})
     written = write_report([make_run(tmp_path / "run", graph, 24)], plots=tmp_path / "plots")
     assert len(written.notes) == 1
@@ -79,7 +79,7 @@ def test_plots_with_boxes_say_it_once_and_warn_of_nothing(tmp_path, monkeypatch)
 
 
 def test_plots_use_the_font_that_has_the_letters(install, tmp_path, monkeypatch):
-    monkeypatch.setattr(figure_style, "DPI", 30)
+    monkeypatch.setattr(plot_style, "DPI", 30)
     install("Some Sans", "麻婆豆腐")
     graph = LabelGraph.from_table({f"麻婆豆腐 {n}": {"dish": f"d{n % 2}"} for n in range(4)})
     written = write_report([make_run(tmp_path / "run", graph, 24)], plots=tmp_path / "plots")

@@ -9,7 +9,7 @@ import pytest
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.reports.comparison import baseline_of, compare, on_common_photos
+from finegraph.reports.comparison import baseline_of, compare, in_order_of, on_common_photos
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
 from finegraph.reports.orders import confusions, order_by_coarse, order_by_confusion
@@ -33,7 +33,6 @@ from finegraph.reports.page.svg_charts import (
     run_mark,
     stacked_bars,
 )
-from finegraph.reports.reordered import in_order_of
 from finegraph.reports.report_page import compared, report_page
 from finegraph.reports.run_results import read_run
 from finegraph.reports.sections import accuracy_section, calibration_section, facts_section, mistakes_section
@@ -387,15 +386,14 @@ def test_many_runs_look_different_in_print():
 @pytest.mark.parametrize("fine", [7, 20])
 def test_long_names_leave_room_for_the_metrics(tmp_path, monkeypatch, fine):
     """A layout that does not fit is a warning, and a warning is an error here."""
-    from finegraph.reports.plots import plot_style as metric_style
-    from finegraph.reports.plots import report_plots as metrics
+    from finegraph.reports.plots import plot_style, report_plots
     from finegraph.reports.report_page import compared
 
-    monkeypatch.setattr(metric_style, "DPI", 30)
+    monkeypatch.setattr(plot_style, "DPI", 30)
     name = "stir-fried chicken with tofu, bok choy and $broccoli$ @ The Nine Clouds Noodle House {}"
     graph = LabelGraph.from_table({name.format(n): {f"kind of {name}": f"label {name} {n % 3}"} for n in range(fine)})
     both = [
         read_run(make_run(tmp_path / head, graph, 60, seed=seed, head=head), head)
         for seed, head in enumerate(("softmax", "bipartite"))
     ]
-    assert len(metrics.draw_metrics(compared(both), [], tmp_path).names) == 12
+    assert len(report_plots.draw_plots(compared(both), [], tmp_path).names) == 12

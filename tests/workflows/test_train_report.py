@@ -19,8 +19,7 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluate import evaluate_run
 from finegraph.workflows.indexing import similar_photos
 from finegraph.workflows.train import resume_settings, train_run
-from finegraph.workflows.training import calibration as train_calibration
-from finegraph.workflows.training import train_report
+from finegraph.workflows.training import calibration, train_report
 from finegraph.workflows.training.training_data import read_training_data
 from training import tiny
 
@@ -76,7 +75,7 @@ def test_the_same_as_an_evaluation_afterwards(manifest, tmp_path):
 
 
 def test_no_photo_goes_through_the_network_again(manifest, tmp_path, monkeypatch):
-    for module in (photo_batches, train_calibration):
+    for module in (photo_batches, calibration):
         monkeypatch.setattr(module, "extract_features", None)
     result = train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
     assert result.report is not None

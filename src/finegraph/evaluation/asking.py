@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.relations import Indices
+from finegraph.evaluation.judgements import Indices
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.inference.answers import NO_GAIN, rounding_of

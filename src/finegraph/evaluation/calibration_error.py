@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.evaluation.relations import UNJUDGED, Judgements
+from finegraph.evaluation.judgements import UNJUDGED, Judgements
 
 MAX_BINS = 15
 FEWEST_IN_A_BIN = 20

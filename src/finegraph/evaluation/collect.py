@@ -22,7 +22,7 @@ from finegraph.evaluation import metrics
 from finegraph.evaluation.asking import QuestionCollector
 from finegraph.evaluation.compute_result import compute_result
 from finegraph.evaluation.details import DetailCollector
-from finegraph.evaluation.relations import UNJUDGED, Indices, judge_kind
+from finegraph.evaluation.judgements import UNJUDGED, Indices, judge_kind
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.sure import judge_statements

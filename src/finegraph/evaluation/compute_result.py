@@ -7,7 +7,7 @@ import numpy as np
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation import metrics
 from finegraph.evaluation.calibration_error import calibration
-from finegraph.evaluation.relations import UNJUDGED
+from finegraph.evaluation.judgements import UNJUDGED
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.sure import sure_metrics

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from finegraph.data.dataset import MISSING
 from finegraph.data.samples import Samples
+from finegraph.evaluation.judgements import Indices, has_label
 from finegraph.evaluation.metrics import Numbers
-from finegraph.evaluation.relations import Indices, has_label
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.relations import UNJUDGED, Indices, Judgements, contradicts, shares_label
+from finegraph.evaluation.judgements import UNJUDGED, Indices, Judgements, contradicts, shares_label
 from finegraph.graph import LabelGraph
 
 Numbers = NDArray[np.floating]

@@ -5,6 +5,11 @@
 A picture is decoded once, at a fraction of its size, cut to its box where that was looked at, scaled down and saved as
 WebP, which every browser reads and which takes two thirds of a JPEG: a few milliseconds, and about 2 kB at 112 pixels.
 Where Pillow was built without WebP it is a JPEG. Several threads share the work. What cannot be read is left out.
+
+Pictures get as many bytes as their sort has on a page: small ones of all photos, close ones of those answered wrongly,
+and training photos. A few photos are saved at each look of a ladder, and the largest look is taken at which all of them
+are expected to fit (`fitting_look`); where even the smallest does not, as many pictures as fit are kept. So ten photos
+are shown large and ten thousand still make a page that opens at once.
 """
 
 from __future__ import annotations
@@ -28,6 +33,15 @@ class Look(NamedTuple):
 
     size: int
     quality: int
+
+
+SMALL_BYTES, CLOSE_BYTES, TRAINING_BYTES = 1_500_000, 2_500_000, 1_000_000
+"""What each sort of pictures has on a page, which holds three bytes in four letters: 6.7 MB together."""
+SMALL_LOOKS = (Look(160, 60), Look(128, 50), Look(112, 45), Look(96, 40), Look(80, 35), Look(72, 30), Look(64, 30))
+CLOSE_LOOKS = (Look(480, 60), Look(384, 55), Look(320, 50), Look(256, 45), Look(224, 40), Look(192, 38))
+TRAINING_LOOKS = (Look(320, 55), Look(256, 50), Look(224, 45), Look(192, 40))
+_TRIED = 32
+"""How many photos are saved to see how many bytes a look takes."""
 
 
 SMALL = Look(112, 50)
@@ -120,3 +134,29 @@ def small_pictures(photo: Sample, looks: Sequence[Look], *, box: bool = False) -
         picture.save(out, file_format, quality=look.quality)
         made.append(out.getvalue())
     return made
+
+
+class Fit(NamedTuple):
+    """The look of the pictures of a sort, and how many of them there is room for."""
+
+    look: Look
+    room: int
+
+
+def fitting_look(photos: Sequence[Sample], looks: Sequence[Look], max_bytes: int, *, box: bool = False) -> Fit:
+    """The largest look at which pictures of photos fit, and how many do.
+
+    Args:
+        photos: the photos.
+        looks: from large to small.
+        max_bytes: how many bytes all pictures may take.
+        box: whether photos are cut to their boxes.
+    """
+    step = max(1, len(photos) // _TRIED)
+    tried = [small_pictures(photo, looks, box=box) for photo in photos[::step][:_TRIED]]
+    for place, look in enumerate(looks):
+        sizes = [len(pictures[place]) for pictures in tried if pictures]
+        fit = len(photos) if not sizes else int(max_bytes * len(sizes) / sum(sizes))
+        if fit >= len(photos):
+            return Fit(look, len(photos))
+    return Fit(looks[-1], fit)

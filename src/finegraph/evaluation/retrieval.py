@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
 from finegraph.errors import ShapeError
+from finegraph.evaluation.judgements import UNJUDGED, Indices, shares_label
 from finegraph.evaluation.metrics import Numbers
-from finegraph.evaluation.relations import UNJUDGED, Indices, shares_label
 from finegraph.graph import LabelGraph
 
 MAX_QUERIES = 2000

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
+from finegraph.evaluation.judgements import Indices, Judgements, judge_fine
 from finegraph.evaluation.metrics import Numbers
-from finegraph.evaluation.relations import Indices, Judgements, judge_fine
 from finegraph.evaluation.sure import FINE_LEVEL, NOTHING, Statements
 from finegraph.files.csv_table import csv_text, defused
 from finegraph.graph import LabelGraph

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from finegraph.evaluation.judgements import UNJUDGED, Indices, Judgements, judge_fine, judge_kind
 from finegraph.evaluation.metrics import Numbers, accuracy
-from finegraph.evaluation.relations import UNJUDGED, Indices, Judgements, judge_fine, judge_kind
 from finegraph.graph import LabelGraph
 from finegraph.inference import Statement
 

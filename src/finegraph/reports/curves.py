@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.relations import shares_label
+from finegraph.evaluation.judgements import shares_label
 from finegraph.graph import Kind, LabelGraph
 from finegraph.reports.run_results import RunResults
 

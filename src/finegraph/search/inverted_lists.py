@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from finegraph.search.faiss_extra import load_faiss
-from finegraph.search.nearest import Lists, Nearest, Vectors, widened
+from finegraph.search.nearest import Lists, Nearest, Vectors, load_faiss, widened
 
 MAX_EXACT = 200_000
 """With more photos than this, the search is approximate unless the user says otherwise."""

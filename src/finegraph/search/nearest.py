@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from finegraph.search.faiss_extra import load_faiss
+from finegraph.errors import MissingExtraError
 
 Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -120,3 +121,18 @@ def unit_rows(features: Vectors) -> Vectors:
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     rows: Vectors = (features / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
     return rows
+
+
+def load_faiss() -> Any:
+    """The module `faiss`.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError(
+            'searching needs faiss, which is not installed; install it with `pip install "finegraph[search]"`'
+        ) from error
+    return faiss

@@ -21,14 +21,13 @@ from finegraph.graph.graph_files import graph_from_json
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.conditions import Factors
-from finegraph.search.faiss_extra import load_faiss
 from finegraph.search.filters import Where, selection
 from finegraph.search.hits import Hit, StoredPhoto, rank, stored_photo
 from finegraph.search.index_files import AGAIN, read_arrays, read_bytes
 from finegraph.search.index_state import STATE, IndexState, ModelEntry, read_state
 from finegraph.search.inverted_lists import assign
 from finegraph.search.model_fingerprint import model_entry
-from finegraph.search.nearest import Lists, Nearest, Vectors, unit_rows, widened
+from finegraph.search.nearest import Lists, Nearest, Vectors, load_faiss, unit_rows, widened
 from finegraph.search.photo_table import Table
 from finegraph.search.projection import project
 from finegraph.search.segments import Segment

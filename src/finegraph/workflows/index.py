@@ -27,16 +27,14 @@ from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.embeddings import stored_columns
-from finegraph.search.faiss_extra import load_faiss
 from finegraph.search.index_state import STATE, IndexState, read_state
 from finegraph.search.index_writer import Identity, IndexWriter, Place
 from finegraph.search.model_fingerprint import model_entry
-from finegraph.search.nearest import unit_rows
+from finegraph.search.nearest import load_faiss, unit_rows
 from finegraph.search.photo_index import read_directions, refuse_other_model
 from finegraph.search.projection import SAMPLE, check_projection, fit_projection
 from finegraph.search.segments import NONE
-from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of
-from finegraph.workflows.stored_features import stored_features
+from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of, stored_features
 
 PART, FIRST_PART = 2048, 256
 """How many photos are stored at a time at the most, and at first."""

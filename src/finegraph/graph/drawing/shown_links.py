@@ -4,6 +4,10 @@ A picture of everything is readable for small graphs only. So some fine labels, 
 and the first kinds are taken, the rest is counted, and nothing is left out without a number that says so. Fine labels
 are ordered by the parents in the first kind, then the second, and so on; the labels of a kind by the mean position of
 their children (the barycentre), which keeps crossings few. Cost: a sort of the fine labels.
+
+Where there is no room for all fine labels, `sample_fine` takes some: the kind with the fewest labels parts them, each
+part gets one place first, then places go where a part has most fine labels for those it has (the method of
+Sainte-Lague). Inside of a part the places are spread evenly over the fine labels in the order of their other parents.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from finegraph.graph.describe import YES, Column
-from finegraph.graph.drawing.sample_fine import sample_fine
 from finegraph.graph.kind import FloatArray, IntArray, Kind
 from finegraph.graph.label_graph import LabelGraph
 
@@ -129,3 +132,34 @@ def _unknown(kinds: Sequence[Kind]) -> tuple[IntArray, list[tuple[int, int]]]:
     everywhere = np.asarray(unknown.all(axis=1))
     rows, members = np.nonzero(unknown & ~everywhere[:, None])
     return np.flatnonzero(everywhere), list(zip(rows.tolist(), members.tolist(), strict=True))
+
+
+def sample_fine(parents: Sequence[IntArray], fine: int, count: int) -> IntArray:
+    """The numbers of at most `count` fine labels, in the order of the graph.
+
+    Args:
+        parents: of each fine label, in each kind; the kind that parts the fine labels first.
+        fine: how many fine labels there are.
+        count: how many are wanted.
+    """
+    if count >= fine:
+        return np.arange(fine)
+    order = np.lexsort(tuple(reversed(parents))) if parents else np.arange(fine)
+    first = parents[0][order] if parents else np.zeros(fine, dtype=np.int64)
+    _, sizes = np.unique(first, return_counts=True)
+    if len(sizes) > count:  # not even one of each
+        sizes = np.array([fine])
+    chosen = []
+    for start, size, places in zip(np.cumsum(sizes) - sizes, sizes, _places(sizes, count), strict=True):
+        spread = ((np.arange(places) + 0.5) * size / places).astype(np.int64)
+        chosen.append(order[start + spread])
+    return np.sort(np.concatenate(chosen))
+
+
+def _places(sizes: IntArray, count: int) -> IntArray:
+    """How many of `count` places each part gets: at least one, and no more than it has fine labels."""
+    part = np.repeat(np.arange(len(sizes)), sizes)
+    place = np.arange(len(part)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    claim = np.where(place == 0, np.inf, sizes[part] / (2.0 * place + 1.0))
+    taken = np.lexsort((part, -claim))[:count]
+    return np.bincount(part[taken], minlength=len(sizes))

@@ -14,8 +14,7 @@ from finegraph.errors import Fault
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
-from finegraph.graph.lint import lint
-from finegraph.graph.lint_partitions import indistinct_groups
+from finegraph.graph.lint import indistinct_groups, lint
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.records import LiveFinding
 

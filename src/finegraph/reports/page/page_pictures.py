@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from finegraph.data.dataset import MISSING
-from finegraph.evaluation.picture_budget import CLOSE_BYTES
+from finegraph.evaluation.photo_pack import CLOSE_BYTES
 from finegraph.reports.run_results import RunResults
 
 _WEBP = b"RIFF"

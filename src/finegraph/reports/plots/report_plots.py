@@ -23,7 +23,7 @@ from finegraph.data.dataset import MISSING
 from finegraph.reports.comparison import compare, widest_graph
 from finegraph.reports.curves import fine_curve, sure_curve
 from finegraph.reports.orders import order_by_coarse, order_by_confusion
-from finegraph.reports.plots import plot_style as figure_style
+from finegraph.reports.plots import plot_style
 from finegraph.reports.plots.example_plot import example_plot
 from finegraph.reports.plots.plot_fonts import fonts_for, without_glyph_warnings
 from finegraph.reports.plots.plot_style import (
@@ -83,7 +83,7 @@ def draw_plots(found: Compared | None, studies: Sequence[StudyResults], folder: 
             }
             for name, figure in plots.items():
                 if figure is not None:
-                    names += save_plot(figure, folder, name, figure_style.DPI)
+                    names += save_plot(figure, folder, name, plot_style.DPI)
     for number, study in enumerate(studies):
         own = folder if not number else folder / f"study-{number + 1}"
         own.mkdir(exist_ok=True)

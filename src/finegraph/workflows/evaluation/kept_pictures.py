@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
 from finegraph.evaluation.details import Details, draw_order
-from finegraph.evaluation.photo_pack import Pack, pack_photos
-from finegraph.evaluation.picture_budget import (
+from finegraph.evaluation.photo_pack import (
     CLOSE_BYTES,
     CLOSE_LOOKS,
     SMALL_BYTES,
     SMALL_LOOKS,
     TRAINING_BYTES,
     TRAINING_LOOKS,
+    Pack,
     fitting_look,
+    pack_photos,
 )
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.graph import LabelGraph

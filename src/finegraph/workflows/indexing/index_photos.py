@@ -12,11 +12,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.sources import LAYOUTS, read_samples
 from finegraph.errors import DataError, PhotoFileError, unknown_name
 from finegraph.graph.builders.photo_names import is_photo, passed_over
+from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
+from finegraph.training.records.run_folder import RunFolder
+from finegraph.training.settings import TrainSettings
 
 Identity = tuple[str, Box | None]
 
@@ -100,3 +104,16 @@ def _of_folder(folder: Path) -> Iterable[Sample]:
         others = "".join(f"; {note}" for note in passed_over(entry.name for entry in visible))
         raise DataError(f"{folder}: expected photos, or a folder per class; got a folder without photos{others}")
     return photos
+
+
+def stored_features(model: str | os.PathLike[str]) -> str | Literal[False] | None:
+    """The folder of stored features, None for that of the user, False for none.
+
+    Only the features of a network that was not trained itself are ever wanted again, by the next run or evaluation.
+    """
+    path = find_model(model)
+    folder = RunFolder(path.absolute().parent)
+    if path.name != MODEL_OF_RUN or not folder.config_file.is_file():
+        return False
+    settings = TrainSettings.from_dict(folder.read_config(), str(folder.config_file))
+    return settings.cache if settings.tune == "head" else False

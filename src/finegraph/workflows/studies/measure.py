@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from finegraph.evaluation.judgements import UNJUDGED, judge_kind
 from finegraph.evaluation.metrics import truth_rank
-from finegraph.evaluation.relations import UNJUDGED, judge_kind
 from finegraph.graph import LabelGraph
 from finegraph.workflows.studies.head_fits import Answer, Model
 from finegraph.workflows.studies.photo_sets import Part, kind_groups

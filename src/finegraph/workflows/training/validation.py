@@ -14,7 +14,7 @@ from torch import Tensor
 
 from finegraph.data.dataset import MISSING, PhotoDataset
 from finegraph.errors import DataError, PhotoFileError
-from finegraph.evaluation.relations import judge_kind
+from finegraph.evaluation.judgements import judge_kind
 from finegraph.inference import Posterior
 from finegraph.nn import Network
 from finegraph.training.batches import read_batches
