@@ -71,7 +71,7 @@ def test_conjugate_gradients_find_what_the_dense_system_gives(monkeypatch):
     means = torch.randn(size, 7, generator=generator, dtype=torch.float64)
     counts = torch.randint(0, 4, (size,), generator=generator).double()
     dense = solve_effects(links, variances, counts, means)
-    monkeypatch.setattr(module, "_DENSE", 0)
+    monkeypatch.setattr(module, "MAX_DENSE_LABELS", 0)
     found = solve_effects(links, variances, counts, means)
     torch.testing.assert_close(found.fine, dense.fine, atol=1e-7, rtol=1e-7)
     for kind in graph.kinds:

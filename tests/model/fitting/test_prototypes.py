@@ -7,8 +7,9 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import InputError, ShapeError
-from finegraph.model.fitting import prototypes
-from finegraph.model.fitting.prototypes import PrototypeSettings, alike_folds, fit_prototypes
+from finegraph.model.fitting import prototype_strengths
+from finegraph.model.fitting.alike_folds import alike_folds
+from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 
 SIZE = 24
 
@@ -100,7 +101,10 @@ def test_one_sample_of_each_label_is_enough():
     graph = _graph()
     x, y = _photos(graph, [1] * 12)
     fit = fit_prototypes(x, y, graph)
-    assert (fit.held_out, fit.log_likelihood, fit.covariance) == (0, None, "total")
+    assert (fit.held_out, fit.covariance) == (12, "total")
+    plain = fg.LabelGraph(graph.fine, [])
+    alone = fit_prototypes(x, y, plain)
+    assert (alone.held_out, alone.log_likelihood) == (0, None)
     assert (fit.head(fit.scaling(x)).log_probs().argmax(dim=1) == y).all()
 
 
@@ -160,7 +164,7 @@ def test_copies_of_a_photo_are_held_out_together():
 def test_strengths_of_many_labels_are_chosen_by_some_of_them(monkeypatch):
     graph = _graph(48)
     x, y = _photos(graph, [3] * 48)
-    monkeypatch.setattr(prototypes, "MAX_SELECTION_LABELS", 9)
+    monkeypatch.setattr(prototype_strengths, "MAX_SELECTION_LABELS", 9)
     fit = fit_prototypes(x, y, graph)
     assert 0 < fit.held_out <= 27
     assert (fit.head(fit.scaling(x)).log_probs().argmax(dim=1) == y).double().mean() > 0.9
@@ -175,8 +179,8 @@ def test_bad_input_is_refused_in_words():
     broken[7, 3] = float("nan")
     with pytest.raises(InputError, match=r"expected finite numbers, got .* in row 7"):
         fit_prototypes(broken, y, graph)
-    with pytest.raises(InputError, match="shrinkages: expected finite numbers above 0"):
-        PrototypeSettings(shrinkages={"within": (0.0,)})
+    with pytest.raises(InputError, match="shrinkage: expected a finite number above 0"):
+        PrototypeSettings(shrinkage=0.0)
 
 
 def test_one_class_alone_and_features_that_never_change():

@@ -34,7 +34,7 @@ def test_white_features_are_those_of_the_shrunk_covariance(samples, covariance):
     expected = 12 * products / lengths[:, None] / lengths
     scaled = axes.scaling(0.3)(others)
     torch.testing.assert_close(scaled @ scaled.t(), expected)
-    white = axes.white(axes.seen(others), 0.3)
+    white = axes.white(axes.coordinates(others), 0.3)
     torch.testing.assert_close(scaled @ axes.axes, white)
 
 
@@ -52,7 +52,7 @@ def test_features_that_never_change_stay_finite():
     x, targets, weight = torch.full((8, 5), 2.0), torch.arange(8) % 4, torch.ones(8, dtype=torch.float64)
     axes = axes_of(x, targets, weight, "within")
     assert not axes.scaling(1.0)(x.double()).any()
-    assert not axes.white(axes.seen(x), 1.0).any()
+    assert not axes.white(axes.coordinates(x), 1.0).any()
 
 
 @pytest.mark.parametrize("samples", [9, 60], ids=["fewer samples than features", "more"])
@@ -64,12 +64,12 @@ def test_blocks_are_whitened_each_on_its_own_and_count_alike(samples):
     for own, block, found in zip(others.split([12, 4], 1), x.split([12, 4], 1), scaled.split([12, 4], 1), strict=True):
         alone = axes_of(block, targets, weight, "within").scaling(0.3)(own)
         torch.testing.assert_close(found, alone * (8.0 / block.shape[1]) ** 0.5)
-    white = axes.white(axes.seen(others), 0.3)
+    white = axes.white(axes.coordinates(others), 0.3)
     torch.testing.assert_close(scaled @ axes.to_features(white).t(), white @ white.t())
 
 
 def test_one_block_is_no_block():
     x, targets, weight = _draw(30, 6)
     one, other = block_axes_of(x, targets, weight, "total", [6]), axes_of(x, targets, weight, "total")
-    torch.testing.assert_close(one.white(one.seen(x), 1.0), other.white(other.seen(x), 1.0))
+    torch.testing.assert_close(one.white(one.coordinates(x), 1.0), other.white(other.coordinates(x), 1.0))
     assert isinstance(one.scaling(1.0), FeatureScaling)

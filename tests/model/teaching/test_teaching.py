@@ -156,7 +156,7 @@ def test_of_two_lessons_on_one_photo_the_last_counts(folder):
 def test_a_new_label_with_photos(folder):
     model = fg.load(folder)
     parents = {"dish": "mapo tofu", "restaurant": "C", "with": ["tofu"], "spicy": True}
-    photos = [_photo(9, number) for number in range(3)]
+    photos = [_photo(9, number) for number in range(8)]
     model.teach("mapo tofu @ C", photos, parents=parents)
     for one in (model, fg.load(folder)):
         assert one.graph.fine[-1] == "mapo tofu @ C"

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 
-_DENSE = 1500
+MAX_DENSE_LABELS = 1500
 """Up to so many fine labels the system is solved as a dense matrix."""
 _FREE_MEAN = 10.0
 """The variance of mu_0, as a multiple of that of the class means: nothing is known of it beforehand."""
@@ -115,12 +115,12 @@ def solve_effects(
         means: their mean; rows of labels without a sample are not looked at.
     """
     seen = counts > 0
-    centre = means[seen].mean(dim=0)
+    centre = means[seen].mean(dim=0) if bool(seen.any()) else torch.zeros_like(means[0])
     own = links.own_variance(variances)
     diagonal = own[seen] + variances.noise / counts[seen]
     shown = means[seen] - centre
     matrices = {kind: _rows(links.matrices[kind], seen) for kind in links.kinds}
-    if int(seen.sum()) <= _DENSE:
+    if int(seen.sum()) <= MAX_DENSE_LABELS:
         force = torch.linalg.solve(_covariance(matrices, variances.kinds, diagonal), shown)
     else:
         force = _conjugate_gradients(matrices, variances.kinds, diagonal, shown)
@@ -166,9 +166,18 @@ def fit_variances(
     shown = means[seen] - means[seen].mean(dim=0)
     products = shown @ shown.t() / features
     spread = float(products.diagonal().mean()) or 1.0
-    links_seen = [_rows(links.matrices[kind], seen).to_dense() for kind in links.kinds]
-    unknown = [links.unknown[kind][seen] for kind in links.kinds]
+    matrix = torch.cat([_rows(links.matrices[kind], seen).to_dense() for kind in links.kinds] or [shown[:, :0]], dim=1)
+    sizes = [links.matrices[kind].shape[1] for kind in links.kinds]
+    kind_of_column = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long))
+    unknown = torch.stack([links.unknown[kind][seen] for kind in links.kinds] or [shown[:, 0]])[: len(sizes)]
     fixed = torch.diag(noise / counts[seen]) + _FREE_MEAN * spread
+
+    def shares(side: Tensor) -> Tensor:
+        """The trace of a matrix with the covariance that each variance is multiplied by: its own, then of the kinds."""
+        columns = ((side @ matrix) * matrix).sum(dim=0)
+        kinds = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, kind_of_column, columns)
+        return torch.cat([side.diagonal().sum()[None], kinds + unknown @ side.diagonal()])
+
     first = spread / (len(links.kinds) + 1)
     found = (
         torch.full((len(links.kinds) + 1,), first, dtype=torch.float64)
@@ -177,16 +186,10 @@ def fit_variances(
     )
     found = found.clamp_min(1e-9 * spread)
     for _ in range(max_iter):
-        parts = [found[0] * torch.eye(len(shown), dtype=torch.float64)]
-        for variance, matrix, alone in zip(found[1:], links_seen, unknown, strict=True):
-            parts.append(variance * (matrix @ matrix.t() + torch.diag(alone)))
-        inverse = torch.linalg.inv(fixed + torch.stack(parts).sum(dim=0))
-        wanted = inverse @ products @ inverse
-        ratios = [wanted.diagonal().sum() / inverse.diagonal().sum()]
-        for matrix, alone in zip(links_seen, unknown, strict=True):
-            share = [((side @ matrix) * matrix).sum() + side.diagonal() @ alone for side in (wanted, inverse)]
-            ratios.append(share[0] / share[1])
-        step = torch.stack(ratios).sqrt()
+        covariance = fixed + (matrix * found[1:][kind_of_column]) @ matrix.t()
+        covariance.diagonal().add_(found[0] + found[1:] @ unknown)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
+        step = (shares(inverse @ products @ inverse) / shares(inverse)).sqrt()
         found = (found * step).clamp_min(1e-9 * spread)
         moving = found > 1e-6 * spread
         if float((step - 1.0).abs()[moving].max() if bool(moving.any()) else 0.0) < tolerance:

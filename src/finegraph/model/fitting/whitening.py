@@ -1,4 +1,4 @@
-"""The axes along which features scatter, and features seen along them.
+"""The axes along which features scatter, and features along them.
 
 A covariance of few samples knows little of most directions. It is shrunk towards a multiple of the identity:
 
@@ -23,11 +23,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.nn.scaling import BlockScaling, FeatureScaling, Scaling
 
 Covariance = Literal["within", "total"]
 """Around the means of the classes, or around the mean of all samples."""
-_CHUNK = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,22 +49,22 @@ class Axes:
         """How many features there are."""
         return len(self.mean)
 
-    def seen(self, features: Float[Tensor, "batch feature"]) -> Seen:
+    def coordinates(self, features: Float[Tensor, "batch feature"]) -> Coordinates:
         """Features along the axes."""
         centred = features.to(self.axes) - self.mean
         along = centred @ self.axes
         rest = (centred.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0.0)
-        return Seen(along, rest)
+        return Coordinates(along, rest)
 
     def floor(self, shrinkage: float) -> float:
         """What shrinkage adds to each variance; 1 where nothing varies."""
         return shrinkage * float(self.values.sum()) / self.feature_count or 1.0
 
-    def white(self, seen: Seen, shrinkage: float) -> Float[Tensor, "batch axis"]:
+    def white(self, places: Coordinates, shrinkage: float) -> Float[Tensor, "batch axis"]:
         """Whitened features of one length, seen along the axes."""
         floor = self.floor(shrinkage)
-        white = seen.along / (self.values + floor).sqrt()
-        length = (white.square().sum(dim=1) + seen.rest / floor).sqrt().clamp_min(torch.finfo(white.dtype).tiny)
+        white = places.along / (self.values + floor).sqrt()
+        length = (white.square().sum(dim=1) + places.rest / floor).sqrt().clamp_min(torch.finfo(white.dtype).tiny)
         scaled: Tensor = white * (math.sqrt(self.feature_count) / length).unsqueeze(1)
         return scaled
 
@@ -89,17 +89,24 @@ class BlockAxes:
         """How many features there are in all blocks."""
         return sum(self._sizes)
 
-    def seen(self, features: Float[Tensor, "batch feature"]) -> tuple[Seen, ...]:
-        """Features along the axes of each block."""
-        return tuple(one.seen(own) for one, own in zip(self.blocks, features.split(self._sizes, dim=1), strict=True))
+    @property
+    def axis_count(self) -> int:
+        """How many axes there are in all blocks."""
+        return sum(one.axes.shape[1] for one in self.blocks)
 
-    def white(self, seen: Sequence[Seen], shrinkage: float) -> Float[Tensor, "batch axis"]:
+    def coordinates(self, features: Float[Tensor, "batch feature"]) -> tuple[Coordinates, ...]:
+        """Features along the axes of each block."""
+        return tuple(
+            one.coordinates(own) for one, own in zip(self.blocks, features.split(self._sizes, dim=1), strict=True)
+        )
+
+    def white(self, places: Sequence[Coordinates], shrinkage: float) -> Float[Tensor, "batch axis"]:
         """Whitened features, all blocks of the same length, along the axes of one block after the other."""
         size, count = self.feature_count, len(self.blocks)
         return torch.cat(
             [
                 one.white(own, shrinkage) * math.sqrt(size / (count * one.feature_count))
-                for one, own in zip(self.blocks, seen, strict=True)
+                for one, own in zip(self.blocks, places, strict=True)
             ],
             dim=1,
         )
@@ -111,7 +118,7 @@ class BlockAxes:
 
     def to_features(self, rows: Float[Tensor, "row axis"]) -> Float[Tensor, "row feature"]:
         """Vectors along the axes as vectors of scaled features."""
-        parts = rows.split([one.axes.shape[1] for one in self.blocks], dim=1)
+        parts = torch.split(rows, [one.axes.shape[1] for one in self.blocks], dim=1)
         return torch.cat([part @ one.axes.t() for one, part in zip(self.blocks, parts, strict=True)], dim=1)
 
     @property
@@ -120,7 +127,7 @@ class BlockAxes:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Coordinates:
     """Features along axes, and the squared length of what lies outside of them."""
 
     along: Float[Tensor, "batch axis"]
@@ -141,29 +148,22 @@ def axes_of(
         weight: how much each sample counts.
         covariance: which scatter to take.
     """
-    count = weight.sum()
-    mean = (weight / count) @ features.double()
     labels, place = torch.unique(targets, return_inverse=True)
-    few = len(features) < features.shape[1]
-    basis = torch.linalg.qr((features.double() - mean).t()).Q if few else None
-    size = features.shape[1] if basis is None else basis.shape[1]
-    scatter = torch.zeros(size, size, dtype=torch.float64)
-    sums = torch.zeros(len(labels), size, dtype=torch.float64)
-    for start in range(0, len(features), _CHUNK):
-        own = slice(start, start + _CHUNK)
-        rows = features[own].double() - mean
-        rows = rows if basis is None else rows @ basis
-        weighted = rows * weight[own, None]
-        scatter += weighted.t() @ rows
-        sums.index_add_(0, place[own], weighted)
-    freedom = count
-    if covariance == "within":
-        counts = torch.zeros(len(labels), dtype=torch.float64).index_add_(0, place, weight)
-        scatter -= (sums / counts[:, None]).t() @ sums
-        freedom = count - len(labels)
-    values, vectors = torch.linalg.eigh(scatter / freedom.clamp_min(1.0))
-    axes = vectors if basis is None else basis @ vectors
-    return Axes(mean=mean, axes=axes, values=values.clamp_min(0.0))
+    if len(features) >= features.shape[1]:
+        return _principal(ClassSums.of(features, place, len(labels), weight, scatter=True), covariance)
+    # Fewer samples than features: all that varies lies in their span, where the matrices are smaller.
+    mean = (weight / weight.sum()) @ features.double()
+    centred = features.double() - mean
+    basis = torch.linalg.qr(centred.t()).Q
+    inside = _principal(ClassSums.of(centred @ basis, place, len(labels), weight, scatter=True), covariance)
+    return Axes(mean=mean, axes=basis @ inside.axes, values=inside.values)
+
+
+def _principal(statistics: ClassSums, covariance: Covariance) -> Axes:
+    """The principal axes of the samples that statistics were taken of."""
+    matrix = statistics.within_covariance() if covariance == "within" else statistics.total_covariance()
+    values, vectors = torch.linalg.eigh(matrix)
+    return Axes(mean=statistics.mean(), axes=vectors, values=values.clamp_min(0.0))
 
 
 def block_axes_of(
@@ -174,5 +174,5 @@ def block_axes_of(
     block_sizes: Sequence[int],
 ) -> BlockAxes:
     """The axes of features that consist of blocks of these sizes; see `axes_of`."""
-    blocks = features.split(list(block_sizes), dim=1)
+    blocks = torch.split(features, list(block_sizes), dim=1)
     return BlockAxes(tuple(axes_of(one, targets, weight, covariance) for one in blocks))

@@ -1,0 +1,174 @@
+"""What samples say about class means: how many there are of each fine label, their sums, and one scatter matrix.
+
+Statistics are values. They are made in one pass over chunks of samples, they add up over processes, and samples can be
+taken out again:
+
+    ClassSums.of(x, y, k)  =  ClassSums.of(x[:9], y[:9], k).merge(ClassSums.of(x[9:], y[9:], k))
+
+Sums and scatter are taken around an origin near the samples: squares of numbers far from 0 would lose their digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.errors import InputError, ShapeError
+
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSums:
+    """Sums over labelled samples, in float64.
+
+    Attributes:
+        counts: how many samples each fine label has; weights count as numbers of samples.
+        sums: per fine label the sum of its samples, each less the origin.
+        origin: the point that samples are measured from.
+        scatter: the sum over all samples of the outer product of each, less the origin, with itself; None where only
+            class means are of interest.
+
+    Example:
+        >>> one = ClassSums.of(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 2)
+        >>> both = one.merge(ClassSums.of(torch.tensor([[8.0]]), torch.tensor([1]), 2))
+        >>> both.counts.tolist(), both.means().tolist()
+        ([2.0, 1.0], [[2.0], [8.0]])
+    """
+
+    counts: Float[Tensor, " fine"]
+    sums: Float[Tensor, "fine feature"]
+    origin: Float[Tensor, " feature"]
+    scatter: Float[Tensor, "feature feature"] | None = None
+
+    @classmethod
+    def empty(cls, fine_count: int, feature_count: int, *, scatter: bool = False) -> ClassSums:
+        """Those of no samples."""
+        return cls(
+            counts=torch.zeros(fine_count, dtype=torch.float64),
+            sums=torch.zeros(fine_count, feature_count, dtype=torch.float64),
+            origin=torch.zeros(feature_count, dtype=torch.float64),
+            scatter=torch.zeros(feature_count, feature_count, dtype=torch.float64) if scatter else None,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        features: Float[Tensor, "batch feature"],
+        targets: Int[Tensor, " batch"],
+        fine_count: int,
+        weight: Float[Tensor, " batch"] | None = None,
+        *,
+        scatter: bool = False,
+    ) -> ClassSums:
+        """Those of labelled samples, whose mean becomes the origin.
+
+        Args:
+            features: one row per sample.
+            targets: the fine label of each.
+            fine_count: how many fine labels there are.
+            weight: how many samples each counts as; 1 by default.
+            scatter: whether the scatter matrix is taken along.
+        """
+        found = cls.empty(fine_count, features.shape[1], scatter=scatter)
+        if len(features):
+            share = torch.ones(len(features), dtype=torch.float64) if weight is None else weight.double()
+            found = replace(found, origin=_weighted_mean(features, share))
+        return found.add(features, targets, weight)
+
+    def add(
+        self,
+        features: Float[Tensor, "batch feature"],
+        targets: Int[Tensor, " batch"],
+        weight: Float[Tensor, " batch"] | None = None,
+    ) -> ClassSums:
+        """Those with more samples; a negative weight takes samples out."""
+        if features.ndim != 2 or features.shape[1] != self.sums.shape[1] or len(targets) != len(features):
+            raise ShapeError(
+                f"samples: expected rows of {self.sums.shape[1]} features and a label each, got features of shape "
+                f"{tuple(features.shape)} and {len(targets)} labels"
+            )
+        counts, sums = self.counts.clone(), self.sums.clone()
+        scatter = None if self.scatter is None else self.scatter.clone()
+        share = torch.ones(len(features), dtype=torch.float64) if weight is None else weight.double()
+        counts.index_add_(0, targets, share)
+        for start in range(0, len(features), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            rows = features[part].double() - self.origin
+            weighted = rows * share[part, None]
+            sums.index_add_(0, targets[part], weighted)
+            if scatter is not None:
+                scatter.addmm_(weighted.t(), rows)
+        if bool((counts < -1e-9).any()):
+            label = int(counts.argmin())
+            raise InputError(f"samples: label {label} has {float(self.counts[label]):g}, more were to be taken out")
+        return replace(self, counts=counts.clamp_min(0.0), sums=sums, scatter=scatter)
+
+    def remove(
+        self,
+        features: Float[Tensor, "batch feature"],
+        targets: Int[Tensor, " batch"],
+        weight: Float[Tensor, " batch"] | None = None,
+    ) -> ClassSums:
+        """Those without some samples that were added before."""
+        share = torch.ones(len(features), dtype=torch.float64) if weight is None else weight.double()
+        return self.add(features, targets, -share)
+
+    def merge(self, other: ClassSums) -> ClassSums:
+        """Those of the samples of both."""
+        if self.sums.shape != other.sums.shape or (self.scatter is None) != (other.scatter is None):
+            raise ShapeError(
+                f"statistics: expected the same labels and features, got {tuple(self.sums.shape)} and "
+                f"{tuple(other.sums.shape)}, and a scatter matrix in both or in none"
+            )
+        if not bool(self.counts.any()):
+            return other
+        moved = other.around(self.origin)
+        scatter = None if self.scatter is None or moved.scatter is None else self.scatter + moved.scatter
+        return replace(self, counts=self.counts + moved.counts, sums=self.sums + moved.sums, scatter=scatter)
+
+    def around(self, origin: Float[Tensor, " feature"]) -> ClassSums:
+        """The same measured from another point."""
+        step = self.origin - origin
+        scatter = self.scatter
+        if scatter is not None:
+            total = self.sums.sum(dim=0)
+            scatter = scatter + torch.outer(step, total) + torch.outer(total, step)
+            scatter += float(self.counts.sum()) * torch.outer(step, step)
+        return replace(self, sums=self.sums + self.counts[:, None] * step, origin=origin, scatter=scatter)
+
+    def means(self) -> Float[Tensor, "fine feature"]:
+        """The mean of each fine label; the origin where it has no sample."""
+        return self.origin + self.sums / self.counts.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+
+    def mean(self) -> Float[Tensor, " feature"]:
+        """The mean of all samples."""
+        return self.origin + self.sums.sum(dim=0) / self.counts.sum()
+
+    def total_covariance(self) -> Float[Tensor, "feature feature"]:
+        """The covariance around the mean of all samples."""
+        count, total = self.counts.sum(), self.sums.sum(dim=0)
+        return (self._scatter() - torch.outer(total, total / count)) / count
+
+    def within_covariance(self) -> Float[Tensor, "feature feature"]:
+        """The covariance around the means of the classes, without the bias of few samples."""
+        seen = self.counts > 0
+        sums, counts = self.sums[seen], self.counts[seen]
+        freedom = (counts.sum() - len(counts)).clamp_min(1.0)
+        return (self._scatter() - (sums / counts[:, None]).t() @ sums) / freedom
+
+    def _scatter(self) -> Tensor:
+        if self.scatter is None:
+            raise InputError("statistics: made without a scatter matrix; make them with scatter=True")
+        return self.scatter
+
+
+def _weighted_mean(features: Tensor, weight: Tensor) -> Tensor:
+    total = torch.zeros(features.shape[1], dtype=torch.float64)
+    for start in range(0, len(features), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        total += weight[part] @ features[part].double()
+    return total / weight.sum()

@@ -1,0 +1,100 @@
+"""Samples with a fine label, as the closed form takes them: checked, each once, around 0 and of about size 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_fine
+from finegraph.model.fitting.whitening import BlockAxes, Covariance, block_axes_of
+
+_CHUNK = 8192
+
+
+@dataclass(frozen=True)
+class LabelledSamples:
+    """Features with a fine label and a weight each.
+
+    Attributes:
+        features: one row per sample.
+        targets: the fine label of each.
+        weight: how many samples each counts as.
+        block_sizes: the sizes of the blocks that features consist of, such as those of several networks.
+    """
+
+    features: Float[Tensor, "batch feature"]
+    targets: Int[Tensor, " batch"]
+    weight: Float[Tensor, " batch"]
+    block_sizes: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def rows(self, rows: Tensor) -> LabelledSamples:
+        """Some of the samples, by a mask or by numbers."""
+        return replace(self, features=self.features[rows], targets=self.targets[rows], weight=self.weight[rows])
+
+    def axes(self, covariance: Covariance) -> BlockAxes:
+        """The axes along which their features scatter."""
+        return block_axes_of(self.features, self.targets, self.weight, covariance, self.block_sizes)
+
+
+def usable_samples(
+    features: Tensor,
+    targets: Tensor,
+    graph: LabelGraph,
+    sample_weight: Tensor | None,
+    block_sizes: tuple[int, ...],
+) -> LabelledSamples:
+    """The samples that say something about class means. Raises where there are none, or features are not finite."""
+    weight = torch.ones(len(features)) if sample_weight is None else sample_weight
+    samples = LabelledSamples(features, targets, weight.double(), block_sizes)
+    used = (targets != NOT_OBSERVED) & (weight > 0)
+    samples = samples if bool(used.all()) else samples.rows(used)
+    if not len(samples):
+        raise InputError("targets: expected at least one sample with a fine label and a weight above 0, got none")
+    check_fine(torch.unique(samples.targets), graph)
+    finite = torch.isfinite(samples.features).all(dim=1)
+    if not bool(finite.all()):
+        row = int((~finite).nonzero()[0])
+        raise InputError(f"features: expected finite numbers, got {samples.features[row].tolist()[:3]}... in row {row}")
+    return samples
+
+
+def without_copies(samples: LabelledSamples) -> LabelledSamples:
+    """Each sample once: copies are one sample of more weight, so that none can be held out while another stays."""
+    keys = np.stack([_fingerprints(samples.features.numpy()), samples.targets.numpy()], axis=1)
+    _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(samples):
+        return samples
+    weight = torch.zeros(len(first), dtype=torch.float64)
+    weight.index_add_(0, torch.from_numpy(place.reshape(-1)), samples.weight)
+    return replace(samples.rows(torch.from_numpy(first)), weight=weight)
+
+
+def _fingerprints(features: np.ndarray) -> np.ndarray:
+    """A number for each row that no other row has, but by a chance of one in 10^19."""
+    words = np.ascontiguousarray(features).view(np.int32 if features.dtype == np.float32 else np.int64)
+    factors = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, words.shape[1], dtype=np.int64) | 1
+    parts = [words[start : start + _CHUNK].astype(np.int64) for start in range(0, len(words), _CHUNK)]
+    with np.errstate(over="ignore"):  # sums are meant to wrap around
+        return np.concatenate([(part * factors).sum(axis=1) for part in parts])
+
+
+def standardised(samples: LabelledSamples) -> tuple[LabelledSamples, Tensor, float]:
+    """Features around 0 and of about size 1, so that no square of them is too large or too small; mean and size.
+
+    Samples are put into an order of their own, so that the one they came in changes nothing.
+    """
+    shift = (samples.weight / samples.weight.sum()) @ samples.features.double()
+    centred = samples.features.double() - shift
+    size = max(float(centred.max()), -float(centred.min())) or 1.0
+    centred /= size
+    order = torch.argsort(centred @ torch.arange(1.0, centred.shape[1] + 1.0, dtype=torch.float64).cos())
+    return replace(samples, features=centred).rows(order), shift, size

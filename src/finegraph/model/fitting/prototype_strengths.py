@@ -1,0 +1,379 @@
+"""The strengths of the closed form, chosen by samples that are held out.
+
+    covariance   `within` classes where any class has two samples; otherwise `total`
+    shrinkage    the mean under a prior around 3, which suited photos of birds, cars, groceries and drawn dishes, and
+                 under what held-out samples say. A weak preference moves it little, and it never jumps
+    noise        how far held-out samples are from the mean of their class
+    variances    those under which the class means are most likely (class_means.py); they weigh the graph
+    sharpness    what scores are multiplied by, so that probabilities are true: features are far from independent
+
+Samples of a class that look alike are held out together (alike_folds.py). Photos to come still differ more from those
+in hand than these do among each other, and answers that are too sure do more harm than careful ones; so the sharpness
+is taken at the lower end of its standard error.
+
+Where every class has a single sample, whole classes are held out, and judged by their coarse labels, which the other
+classes tell. There the share of noise and the shrinkage cannot be measured and are fixed.
+
+Strengths are chosen on at most 512 fine labels, so the cost of that does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.graph import LabelGraph
+from finegraph.model.fitting.alike_folds import TensorFold, alike_folds, class_folds
+from finegraph.model.fitting.class_means import Links, Variances, class_means, fit_variances, solve_effects
+from finegraph.model.fitting.class_sums import ClassSums
+from finegraph.model.fitting.descent import graph_of
+from finegraph.model.fitting.labelled_samples import LabelledSamples
+from finegraph.model.fitting.whitening import BlockAxes, Coordinates, Covariance
+
+FOLDS = 5
+CLASS_FOLDS = 10
+SHRINKAGES = (0.3, 1.0, 3.0, 10.0)
+"""What is tried where samples can be held out."""
+PRIOR_SHRINKAGE: dict[Covariance, float] = {"within": 3.0, "total": 10.0}
+PRIOR_SHRINKAGE_FACTOR = 1.5
+"""The centre of the prior on shrinkage, and the factor around it that is one standard deviation."""
+LIKELIHOOD_DOUBT = 0.1
+"""How much of a difference in mean log likelihood between shrinkages says nothing, however many samples were held out:
+they were drawn like the others, and photos to come are not."""
+SINGLE_NOISE = 0.85
+"""The share of noise in the variance of scaled features, where no class has two samples."""
+PRIOR_DIRECTIONS: dict[Covariance, float] = {"within": 30.0, "total": 100.0}
+PRIOR_DIRECTIONS_FACTOR = 4.0
+"""How many directions of scaled features are as good as independent: the centre and one standard deviation."""
+MAX_SELECTION_LABELS = 512
+MAX_SELECTION_SAMPLES = 4096
+MAX_SELECTION_PHOTOS = 64
+"""How many fine labels, samples in all, and samples of a fine label strengths are chosen by at the most."""
+
+_MIN_NOISE = 1e-6
+"""Where all samples of each class are the same; the variance of scaled features is 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeStrengths:
+    """What class means are fitted with.
+
+    Attributes:
+        covariance: around which means features were whitened.
+        shrinkage: of that covariance.
+        variances: how far class means are spread by each kind, by their own, and by noise.
+        sharpness: what scores are multiplied by; 1 / noise if all directions of the features were independent.
+        held_out: how many samples the sharpness was chosen by.
+        log_likelihood: the mean log probability of their fine labels, or of their coarse labels where whole classes
+            were held out; None where nothing could be.
+    """
+
+    covariance: Covariance
+    shrinkage: float
+    variances: Variances
+    sharpness: float
+    held_out: int = 0
+    log_likelihood: float | None = None
+
+
+def choose_strengths(
+    samples: LabelledSamples, graph: LabelGraph, kinds: Sequence[str], shrinkage: float | None
+) -> PrototypeStrengths:
+    """Choose all strengths.
+
+    Args:
+        samples: what class means are to be fitted to.
+        graph: the label graph.
+        kinds: the kinds that class means depend on.
+        shrinkage: that of the covariance; None to have it chosen.
+    """
+    samples, graph = _selection(samples, graph)
+    links = Links(graph, kinds)
+    folds = alike_folds(samples.features, samples.targets, FOLDS)
+    if folds:
+        return _by_held_out_samples(samples, links, folds, shrinkage)
+    return _by_held_out_classes(samples, links, shrinkage or PRIOR_SHRINKAGE["total"])
+
+
+def _by_held_out_samples(
+    samples: LabelledSamples, links: Links, folds: Sequence[TensorFold], shrinkage: float | None
+) -> PrototypeStrengths:
+    """What suits held-out samples whose class has others."""
+    whole = _Whole.of(samples, "within")
+    parts = [_Fold.of(samples, fold, "within") for fold in folds]
+    variances: Variances | None = None
+    if shrinkage is None:
+        trials = []
+        for tried in SHRINKAGES:
+            trials.append(_try_shrinkage(whole, parts, links, tried, variances))
+            variances = trials[-1].variances
+        shrinkage = _likely_shrinkage(trials)
+    best = _try_shrinkage(whole, parts, links, shrinkage, variances)
+    return PrototypeStrengths(
+        covariance="within",
+        shrinkage=shrinkage,
+        variances=best.variances,
+        sharpness=best.sharpness * math.exp(-best.sharpness_error),
+        held_out=best.held_out,
+        log_likelihood=best.log_likelihood,
+    )
+
+
+def _by_held_out_classes(samples: LabelledSamples, links: Links, shrinkage: float) -> PrototypeStrengths:
+    """What suits held-out classes, of which other classes tell the coarse labels."""
+    whole = _Whole.of(samples, "total")
+    variances = whole.variances(links, shrinkage, SINGLE_NOISE, None)
+    known = {kind: samples.targets[links.unknown[kind][samples.targets] == 0] for kind in links.kinds}
+    chosen = PrototypeStrengths(
+        covariance="total",
+        shrinkage=shrinkage,
+        variances=variances,
+        sharpness=_prior_sharpness("total", whole.axes.feature_count, SINGLE_NOISE),
+    )
+    if len(samples) < 3 or not any(len(labels) for labels in known.values()):
+        return chosen
+    parts = [_Fold.of(samples, fold, "total") for fold in class_folds(samples.targets, min(CLASS_FOLDS, len(samples)))]
+    scores = torch.cat([part.scores(links, shrinkage, variances) for part in parts])
+    targets = torch.cat([part.held_samples.targets for part in parts])
+    matrix = torch.cat([links.matrices[kind].to_dense() for kind in links.kinds], dim=1)
+    sizes = [links.matrices[kind].shape[1] for kind in links.kinds]
+    wanted = matrix[targets]
+    is_known = torch.stack([1.0 - links.unknown[kind][targets] for kind in links.kinds], dim=1)
+
+    def log_likelihood(sharpness: float) -> Tensor:
+        marginals = (torch.softmax(sharpness * scores, dim=1) @ matrix) * wanted
+        right = torch.stack([part.sum(dim=1) for part in torch.split(marginals, sizes, dim=1)], dim=1)
+        log_right = right.clamp_min(torch.finfo(right.dtype).tiny).log() * is_known
+        return log_right.sum(dim=1) / is_known.sum(dim=1).clamp_min(1.0)
+
+    weight = torch.cat([part.held_samples.weight for part in parts]) * is_known.any(dim=1)
+    found = _sharpness(log_likelihood, targets, weight, chosen.sharpness, 1.0 / SINGLE_NOISE)
+    return replace(chosen, sharpness=found.value, held_out=len(targets), log_likelihood=found.log_likelihood)
+
+
+# ---- one shrinkage --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """All samples along the axes of their covariance."""
+
+    samples: LabelledSamples
+    axes: BlockAxes
+    places: tuple[Coordinates, ...]
+
+    @classmethod
+    def of(cls, samples: LabelledSamples, covariance: Covariance) -> _Whole:
+        axes = samples.axes(covariance)
+        return cls(samples, axes, axes.coordinates(samples.features))
+
+    def variances(self, links: Links, shrinkage: float, noise: float, start: Variances | None) -> Variances:
+        """The variances under which the class means are most likely."""
+        found = _statistics(self.axes.white(self.places, shrinkage), self.samples, links.fine_count)
+        count = self.axes.feature_count
+        return fit_variances(links, found.counts, found.means(), noise=noise, features=count, start=start)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """The covariance of the samples that stay, and both sides along its axes."""
+
+    axes: BlockAxes
+    kept_samples: LabelledSamples
+    kept: tuple[Coordinates, ...]
+    held_samples: LabelledSamples
+    held: tuple[Coordinates, ...]
+
+    @classmethod
+    def of(cls, samples: LabelledSamples, fold: TensorFold, covariance: Covariance) -> _Fold:
+        kept, held = samples.rows(fold[0]), samples.rows(fold[1])
+        axes = kept.axes(covariance)
+        return cls(axes, kept, axes.coordinates(kept.features), held, axes.coordinates(held.features))
+
+    def statistics(self, shrinkage: float, fine_count: int) -> ClassSums:
+        """Those of the samples that stay."""
+        return _statistics(self.axes.white(self.kept, shrinkage), self.kept_samples, fine_count)
+
+    def noise(self, shrinkage: float, fine_count: int) -> tuple[float, float]:
+        """The summed squared distance of held-out samples to their class means, and what noise of 1 would give.
+
+        The distance to the mean of n others has the variance noise (1 + 1 / n).
+        """
+        found, own = self.statistics(shrinkage, fine_count), self.held_samples
+        held, count = self.axes.white(self.held, shrinkage), self.axes.feature_count
+        outside = count - held.square().sum(dim=1)
+        distance = (held - found.means()[own.targets]).square().sum(dim=1) + outside
+        return float(own.weight @ distance) / count, float(own.weight @ (1.0 + 1.0 / found.counts[own.targets]))
+
+    def scores(self, links: Links, shrinkage: float, variances: Variances) -> Float[Tensor, "held fine"]:
+        """The scores of held-out samples before they are multiplied by the sharpness."""
+        found = self.statistics(shrinkage, links.fine_count)
+        means = class_means(links, solve_effects(links, variances, found.counts, found.means()))
+        return self.axes.white(self.held, shrinkage) @ means.t() - 0.5 * means.square().sum(dim=1)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """How a shrinkage did on held-out samples."""
+
+    shrinkage: float
+    variances: Variances
+    sharpness: float
+    sharpness_error: float
+    held_out: int
+    log_likelihood: float
+    error: float
+
+
+def _try_shrinkage(
+    whole: _Whole, parts: Sequence[_Fold], links: Links, shrinkage: float, start: Variances | None
+) -> _Trial:
+    """Fit and judge with one shrinkage."""
+    apart, expected = (
+        sum(one) for one in zip(*(part.noise(shrinkage, links.fine_count) for part in parts), strict=True)
+    )
+    noise = max(apart / expected, _MIN_NOISE)
+    variances = whole.variances(links, shrinkage, noise, start)
+    scores = torch.cat([part.scores(links, shrinkage, variances) for part in parts])
+    targets = torch.cat([part.held_samples.targets for part in parts])
+    weight = torch.cat([part.held_samples.weight for part in parts])
+    lead = scores - scores.gather(1, targets[:, None])
+
+    def log_likelihood(sharpness: float) -> Tensor:
+        return -torch.logsumexp(sharpness * lead, dim=1)
+
+    centre = _prior_sharpness("within", whole.axes.feature_count, noise)
+    found = _sharpness(log_likelihood, targets, weight, centre, 1.0 / noise)
+    return _Trial(shrinkage, variances, found.value, found.error, len(targets), found.log_likelihood, found.spread)
+
+
+def _likely_shrinkage(trials: Sequence[_Trial]) -> float:
+    """The geometric mean of the shrinkages, weighted by the prior and by how likely they make held-out samples.
+
+    A mean log likelihood that is one standard error below the best, or `LIKELIHOOD_DOUBT` where that is more, counts as
+    one standard deviation away.
+    """
+    best = max(trials, key=lambda trial: trial.log_likelihood)
+    places = torch.tensor([math.log(trial.shrinkage) for trial in trials], dtype=torch.float64)
+    behind = torch.tensor([best.log_likelihood - trial.log_likelihood for trial in trials], dtype=torch.float64)
+    away = (places - math.log(PRIOR_SHRINKAGE["within"])) / math.log(PRIOR_SHRINKAGE_FACTOR)
+    behind /= max(best.error, LIKELIHOOD_DOUBT)
+    weight = torch.softmax(-0.5 * (away.square() + behind.square()), dim=0)
+    return math.exp(float(weight @ places))
+
+
+# ---- sharpness ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sharpness:
+    """A sharpness, the standard error of its logarithm, the mean log likelihood and the standard error of that."""
+
+    value: float
+    error: float
+    log_likelihood: float
+    spread: float
+
+
+def _prior_sharpness(covariance: Covariance, feature_count: int, noise: float) -> float:
+    return min(1.0, PRIOR_DIRECTIONS[covariance] / feature_count) / noise
+
+
+def _sharpness(
+    log_likelihood: Callable[[float], Tensor],
+    targets: Int[Tensor, " batch"],
+    weight: Float[Tensor, " batch"],
+    centre: float,
+    highest: float,
+) -> _Sharpness:
+    """The sharpness that suits held-out samples, under a wide prior.
+
+    Args:
+        log_likelihood: of each sample, given a sharpness.
+        targets: the fine label of each. Samples of a class are much alike, so errors are those of classes.
+        weight: how many samples each counts as.
+        centre: where the prior is.
+        highest: no sharpness above this is believed: it is what independent directions say.
+    """
+    precision = math.log(PRIOR_DIRECTIONS_FACTOR) ** -2
+
+    def log_posterior(place: float) -> float:
+        return float(weight @ log_likelihood(math.exp(place))) - 0.5 * precision * (place - math.log(centre)) ** 2
+
+    low, high = math.log(centre) - 6.0, min(math.log(centre) + 6.0, math.log(highest))
+    place = _maximum(log_posterior, low, max(low, high))
+    step = 1e-3
+    below, here, above = (log_likelihood(math.exp(place + move)) for move in (-step, 0.0, step))
+    slope = (above - below) / (2.0 * step)
+    bend = -float(weight @ (above + below - 2.0 * here)) / step**2
+    mean = float(weight @ here / weight.sum())
+    return _Sharpness(
+        value=math.exp(place),
+        error=float(_class_sums(weight * slope, targets).norm()) / (max(bend, 0.0) + precision),
+        log_likelihood=mean,
+        spread=float(_class_sums(weight * (here - mean), targets).norm() / weight.sum()),
+    )
+
+
+def _maximum(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-4) -> float:
+    """Where a function with a single peak is largest, by golden sections."""
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > tolerance:
+        if at_left >= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = function(right)
+    return (low + high) / 2.0
+
+
+def _class_sums(values: Tensor, targets: Tensor) -> Tensor:
+    return torch.zeros(int(targets.max()) + 1, dtype=torch.float64).index_add_(0, targets, values)
+
+
+def _statistics(white: Tensor, samples: LabelledSamples, fine_count: int) -> ClassSums:
+    return ClassSums.empty(fine_count, white.shape[1]).add(white, samples.targets, samples.weight)
+
+
+# ---- which samples to choose by -------------------------------------------------------------------------------------
+
+
+def _selection(samples: LabelledSamples, graph: LabelGraph) -> tuple[LabelledSamples, LabelGraph]:
+    """A part of the samples that is large enough to choose strengths by: whole families of fine labels."""
+    seen = torch.unique(samples.targets)
+    if len(seen) > MAX_SELECTION_LABELS:
+        seen = _families(graph, seen).sort().values
+    found = torch.searchsorted(seen, samples.targets).clamp_max(len(seen) - 1)
+    part = replace(samples, targets=found).rows(seen[found] == samples.targets)
+    part = part.rows(_evenly(part.targets, min(MAX_SELECTION_PHOTOS, MAX_SELECTION_SAMPLES // len(seen))))
+    return part, graph_of(graph, seen)
+
+
+def _families(graph: LabelGraph, seen: Tensor) -> Tensor:
+    """Some hundred fine labels, siblings together: without siblings nothing tells what a kind is worth."""
+    order = torch.randperm(len(graph), generator=torch.Generator().manual_seed(0))
+    rank = order.double()
+    if graph.kinds:
+        kind = max(graph.kinds, key=lambda name: len(graph.labels(name)))
+        fine, coarse, _ = graph.edges(kind)
+        shuffled = torch.randperm(len(graph.labels(kind)), generator=torch.Generator().manual_seed(0))
+        rank[torch.from_numpy(fine)] = shuffled[torch.from_numpy(coarse)].double() / len(shuffled) * len(graph)
+    return seen[torch.argsort(rank[seen], stable=True)[:MAX_SELECTION_LABELS]]
+
+
+def _evenly(targets: Tensor, count: int) -> Tensor:
+    """At most so many samples of each label, in order."""
+    order = torch.argsort(targets, stable=True)
+    ordered = targets[order]
+    first = torch.searchsorted(ordered, ordered)
+    return order[torch.arange(len(order)) - first < max(count, 2)].sort().values
