@@ -30,7 +30,7 @@ def nearest(unit: Floats, wanted: Numbers, count: int, *, exact: int = EXACT) ->
     Args:
         unit: rows of length 1.
         wanted: the rows whose neighbours are looked for.
-        count: how many neighbours at the most.
+        count: how many neighbours at most.
         exact: up to so many rows, all are compared.
 
     Yields:
