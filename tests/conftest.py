@@ -8,8 +8,10 @@ import jaxtyping
 import pytest
 import torch
 
+import shape_checks
+
 if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
-    jaxtyping.install_import_hook(["finegraph.inference", "finegraph.nn"], "shape_checks.check")
+    jaxtyping.install_import_hook(shape_checks.checked_modules(), "shape_checks.check")
 
 pytest_plugins = ["browser", "postgres_server"]
 

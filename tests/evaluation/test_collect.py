@@ -175,6 +175,7 @@ def test_many_fine_labels_are_not_kept():
     assert sum(array.nbytes for array in kept) < 12 * 100
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_wrong_arguments():
     collector = Collector(GRAPH)
     posterior = random_posterior(GRAPH, 3, np.random.default_rng(0))

@@ -100,6 +100,7 @@ def test_many_photos_ask_by_a_spread_sample(monkeypatch):
     assert (found.photos, found.queries) == (50, 7)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_wrong_shapes():
     graph = CASES[0]
     with pytest.raises(ShapeError, match=r"expected one fine label for each of 3 photos, got shape \(2,\)"):

@@ -141,6 +141,7 @@ def test_bad_names_are_refused(name, labels, words):
         ([0, 2], [0, 1], [1e308, 1e308], GraphError, "too large"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_bad_edges_are_refused(starts, coarse, weight, error, words):
     with pytest.raises(error, match=words):
         Kind("k", LABELS, np.array(starts, int), np.array(coarse, int), np.array(weight, float))

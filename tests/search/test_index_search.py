@@ -230,6 +230,7 @@ def test_an_index_without_photos(tmp_path):
     assert index.search(np.zeros((0, SIZE)), 3) == []
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_wrong_arguments(index):
     with pytest.raises(ShapeError, match=rf"expected features of shape \(batch, {SIZE}\), got \(2, 3\)"):
         index.search(np.zeros((2, 3)))

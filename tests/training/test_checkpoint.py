@@ -177,6 +177,7 @@ def test_state_within_itself_is_refused(tmp_path):
         ({1: torch.ones(2)}, "expected the name of a tensor, got 1"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_tensors_that_cannot_be_saved(tmp_path, tensors, text):
     with pytest.raises(InputError, match=text):
         CheckpointFolder(tmp_path / "checkpoints").save(1, tensors, {})

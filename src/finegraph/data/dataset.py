@@ -33,7 +33,7 @@ MISSING = -100
 class Item(NamedTuple):
     """One sample: its view or views, its targets, and its number in the list of samples."""
 
-    image: UInt8[Tensor, "*views channel height width"]
+    image: UInt8[Tensor, "*view channel height width"]
     fine: int
     kinds: dict[str, int]
     sample: int
@@ -42,7 +42,7 @@ class Item(NamedTuple):
 class Batch(NamedTuple):
     """Several samples: tensors with one row per photo that could be read, and the errors of the others."""
 
-    images: UInt8[Tensor, "batch *views channel height width"]
+    images: UInt8[Tensor, "batch *view channel height width"]
     fine: Int[Tensor, " batch"]
     kinds: dict[str, Int[Tensor, " batch"]]
     sample: Int[Tensor, " batch"]

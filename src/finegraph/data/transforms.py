@@ -111,7 +111,7 @@ def ten_views(pixels: UInt8[Tensor, "channel height width"], size: int) -> UInt8
 
 def make_view(
     picture: Image.Image, settings: ViewSettings, view: View, random: np.random.Generator | None = None
-) -> UInt8[Tensor, "*views channel size size"]:
+) -> UInt8[Tensor, "*view channel size size"]:
     """The view or views of a picture by name.
 
     Args:

@@ -2,7 +2,7 @@
 
 A photo is settled once its best fine label has a probability of at least 1 - risk. Until then the question with the
 largest expected gain (`Posterior.questions`) is asked, and answered as the graph says of the true class: the parent,
-"one of these" if there are several, nothing where it is unknown. No question is asked twice. Cost: a pass over the
+"one of these" where there are several, nothing where it is unknown. No question is asked twice. Cost: a pass over the
 edges for each question to each photo, so of many photos, or with large graphs, only some are asked about.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Int, UInt
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,7 +24,7 @@ from finegraph.inference.answers import NO_GAIN, rounding_of
 from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
-"""How many photos are asked about at most, and how many links of them to labels are looked at."""
+"""How many photos are asked about at the most, and how many links of them to labels are looked at."""
 
 
 DEFAULT_QUESTIONS = 3
@@ -32,7 +33,7 @@ DEFAULT_QUESTIONS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What asking the best questions does. The entry n of a list is that after n questions at most.
+    """What asking the best questions does. The entry n of a list is that after n questions at the most.
 
     Attributes:
         risk: how often a settled answer may be wrong.
@@ -51,7 +52,9 @@ class Asked:
     first: dict[str, float]
 
 
-def photos_to_ask(graph: LabelGraph, order: NDArray[np.uint64], fine: Indices) -> Indices:
+def photos_to_ask(
+    graph: LabelGraph, order: UInt[NDArray[np.uint64], " photo"], fine: Int[Indices, " photo"]
+) -> Int[Indices, " sample"]:
     """The numbers of the photos that are asked about: all with a fine label, or some where they are too many.
 
     Args:
@@ -71,18 +74,20 @@ class QuestionCollector:
     Args:
         graph: the label graph.
         risk: how often a settled answer may be wrong.
-        count: how many questions are asked about a photo at most.
+        count: how many questions are asked about a photo at the most.
         photos: the numbers of the photos to ask about; None for all with a fine label.
     """
 
-    def __init__(self, graph: LabelGraph, risk: float, count: int, photos: Indices | None = None) -> None:
+    def __init__(
+        self, graph: LabelGraph, risk: float, count: int, photos: Int[Indices, " photo"] | None = None
+    ) -> None:
         self.graph, self.risk, self.count, self._photos = graph, risk, count, photos
         self._settled: list[NDArray[np.bool_]] = [np.zeros((0, count + 1), dtype=bool)]
         self._right = list(self._settled)
         self._columns = graph_tensors(graph).columns
         self._first = np.zeros(len(graph.kinds), dtype=np.int64)
 
-    def add(self, posterior: Posterior, fine: Indices, numbers: Indices) -> None:
+    def add(self, posterior: Posterior, fine: Int[Indices, " batch"], numbers: Int[Indices, " batch"]) -> None:
         """Ask about the photos of a batch.
 
         Args:
@@ -139,7 +144,7 @@ class QuestionCollector:
         own[parents.tolist()] = 0.0
 
     def metrics(self) -> Asked | None:
-        """The metrics of all photos so far; None if there were none."""
+        """The metrics of all photos so far; None where there were none."""
         settled, right = np.concatenate(self._settled), np.concatenate(self._right)
         photos = len(settled)
         if not photos:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.evaluation.judgements import UNJUDGED, Judgements
@@ -55,13 +56,15 @@ class Calibration:
     bins: tuple[Bin, ...]
 
 
-def calibration(confidence: NDArray[np.floating], right: Judgements, max_bins: int = MAX_BINS) -> Calibration:
+def calibration(
+    confidence: Float[NDArray[np.floating], " photo"], right: Int[Judgements, " photo"], max_bins: int = MAX_BINS
+) -> Calibration:
     """How well the confidences of answers agree with how many of them are right.
 
     Args:
         confidence: the probability of each answer.
         right: whether it is right; those that cannot be judged are left out.
-        max_bins: how many bins there are at most. Equal confidences are never parted, so the order of the photos
+        max_bins: how many bins there are at the most. Equal confidences are never parted, so the order of the photos
             does not matter and bins may differ in size.
     """
     judged = right != UNJUDGED

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int, Shaped, UInt
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -55,22 +56,22 @@ class Details:
             one that is answered, or else the heaviest.
         gallery: the numbers of the photos that are explained, in the order in which they were drawn.
         parts: (gallery photo, source) what the fine label itself and then each kind adds to the log odds of the first
-            answer against the second; NaN if there is no second, or with many kinds not explained.
+            answer against the second; NaN where there is no second, or with many kinds not explained.
     """
 
-    sample: Indices
-    top_labels: Indices
-    top_probabilities: Numbers
-    kinds_true: Indices
-    gallery: Indices
-    parts: Numbers
+    sample: Int[Indices, " photo"]
+    top_labels: Int[Indices, "photo place"]
+    top_probabilities: Float[Numbers, "photo place"]
+    kinds_true: Int[Indices, "photo kind"]
+    gallery: Int[Indices, " sample"]
+    parts: Float[Numbers, "sample _"]
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Shaped[NDArray[Any], " ..."]]:
         """Everything by its name."""
         return {field.name: np.ascontiguousarray(getattr(self, field.name)) for field in fields(self)}
 
 
-def draw_order(paths: Samples | list[str]) -> NDArray[np.uint64]:
+def draw_order(paths: Samples | list[str]) -> UInt[NDArray[np.uint64], " photo"]:
     """For each photo a number that looks random and depends on the last two parts of its path alone."""
     names = paths if isinstance(paths, list) else [os.fspath(sample.path) for sample in paths]
     return np.array([_draw(name) for name in names], dtype=np.uint64)
@@ -99,7 +100,7 @@ class DetailCollector:
         gallery: how many photos are drawn of each sort.
     """
 
-    def __init__(self, graph: LabelGraph, order: NDArray[np.uint64], gallery: int = GALLERY) -> None:
+    def __init__(self, graph: LabelGraph, order: UInt[NDArray[np.uint64], " photo"], gallery: int = GALLERY) -> None:
         self.graph, self.order, self.size = graph, order, gallery
         self._parts: list[dict[str, NDArray[Any]]] = []
         self._any: list[_Kept] = []
@@ -107,7 +108,12 @@ class DetailCollector:
         self._tensors: Any = None
 
     def add(
-        self, posterior: Posterior, log_probs: Tensor, numbers: Indices, fine: Indices, seen: Mapping[str, Indices]
+        self,
+        posterior: Posterior,
+        log_probs: Float[Tensor, "batch fine"],
+        numbers: Int[Indices, " batch"],
+        fine: Int[Indices, " batch"],
+        seen: Mapping[str, Int[Indices, " batch"]],
     ) -> None:
         """Take in a batch.
 
@@ -210,7 +216,7 @@ class DetailCollector:
 
 
 def _heaviest(graph: LabelGraph, kind: str) -> Indices:
-    """The parent with the most weight of each fine label, the first among equals; -1 if there is none."""
+    """The parent with the most weight of each fine label, the first among equals; -1 where there is none."""
     fine, coarse, weight = graph.edges(kind)
     found = np.full(len(graph), NOT_KNOWN, dtype=np.int64)
     order = np.lexsort((-coarse, weight, fine))  # the last of each fine label is written last and stays

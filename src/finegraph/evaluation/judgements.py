@@ -1,12 +1,13 @@
 """Whether labels fit the graph, for many samples at once.
 
-Right, wrong and "is unknown" are three answers, so they are small numbers: 1, 0 and `UNJUDGED`. The cost of each
+Right, wrong and "cannot be told" are three answers, so they are small numbers: 1, 0 and `UNJUDGED`. The cost of each
 function is the number of parents of the fine labels that are asked about; nothing is laid out for the whole graph.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
@@ -18,7 +19,9 @@ Indices = NDArray[np.integer]
 Judgements = NDArray[np.int8]
 
 
-def has_label(kind: Kind, fine: Indices, label: Indices) -> NDArray[np.bool_]:
+def has_label(
+    kind: Kind, fine: Int[Indices, " photo"], label: Int[Indices, " photo"]
+) -> Bool[NDArray[np.bool_], " photo"]:
     """Whether each fine label has a coarse label as a parent; no where its parent is unknown."""
     owner, coarse = _parents(kind, fine)
     found = np.zeros(len(fine), dtype=np.bool_)
@@ -26,7 +29,7 @@ def has_label(kind: Kind, fine: Indices, label: Indices) -> NDArray[np.bool_]:
     return found
 
 
-def shares_label(kind: Kind, one: Indices, two: Indices) -> Judgements:
+def shares_label(kind: Kind, one: Int[Indices, " photo"], two: Int[Indices, " photo"]) -> Int[Judgements, " photo"]:
     """Whether two fine labels have a parent in common; unjudged where the parent of either is unknown."""
     owner, coarse = _parents(kind, one)
     shared = np.zeros(len(one), dtype=np.int8)
@@ -34,14 +37,16 @@ def shares_label(kind: Kind, one: Indices, two: Indices) -> Judgements:
     return np.where(_known(kind, one) & _known(kind, two), shared, np.int8(UNJUDGED))
 
 
-def judge_kind(kind: Kind, label: Indices, fine: Indices, seen: Indices | None = None) -> Judgements:
+def judge_kind(
+    kind: Kind, label: Int[Indices, " photo"], fine: Int[Indices, " photo"], seen: Int[Indices, " photo"] | None = None
+) -> Int[Judgements, " photo"]:
     """Whether a label of a kind is right for each sample.
 
     Args:
         kind: the kind.
         label: what was answered.
         fine: the true fine label, `MISSING` where it is not known. Any of its parents is right.
-        seen: the label seen on each photo, `MISSING` where none was; if there is one, it alone is right.
+        seen: the label seen on each photo, `MISSING` where none was; where there is one, it alone is right.
     """
     known = fine != MISSING
     own = fine[known]
@@ -50,13 +55,15 @@ def judge_kind(kind: Kind, label: Indices, fine: Indices, seen: Indices | None =
     return right if seen is None else np.where(seen != MISSING, (label == seen).astype(np.int8), right)
 
 
-def judge_fine(label: Indices, fine: Indices) -> Judgements:
+def judge_fine(label: Int[Indices, " photo"], fine: Int[Indices, " photo"]) -> Int[Judgements, " photo"]:
     """Whether a fine label is right for each sample."""
     right = np.asarray(label == fine).astype(np.int8)
     return np.where(fine == MISSING, np.int8(UNJUDGED), right)
 
 
-def contradicts(kind: Kind, fine: Indices, label: Indices) -> NDArray[np.bool_]:
+def contradicts(
+    kind: Kind, fine: Int[Indices, " photo"], label: Int[Indices, " photo"]
+) -> Bool[NDArray[np.bool_], " photo"]:
     """Whether each fine label excludes a coarse label: it has other parents. An unknown parent excludes nothing."""
     return _known(kind, fine) & ~has_label(kind, fine, label)
 

@@ -1,6 +1,6 @@
 """The metrics of an evaluation, each a pure function of small arrays with one row per photo.
 
-Right is 1, wrong is 0 and unknown is `UNJUDGED`; photos that cannot be judged are left out, and a
+What is right, wrong or cannot be told comes as 1, 0 and `UNJUDGED`; photos that cannot be judged are left out, and a
 metric over no photo at all is None. Linear in photos x kinds, but for the rank, which looks at every fine label.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -35,19 +35,21 @@ def truth_rank(log_probs: Float[Tensor, "batch fine"], fine: Int[Tensor, " batch
     return torch.where(known, ahead.sum(dim=1) + 1, 0)
 
 
-def top_accuracy(rank: Indices, count: int) -> float | None:
+def top_accuracy(rank: Int[Indices, " photo"], count: int) -> float | None:
     """The share of photos whose true fine label is among the `count` most probable ones."""
     known = rank[rank > 0]
     return float((known <= count).mean()) if len(known) else None
 
 
-def accuracy(right: Judgements) -> float | None:
+def accuracy(right: Int[Judgements, " photo"]) -> float | None:
     """The share of right answers among those that can be judged."""
     judged = right[right != UNJUDGED]
     return float(judged.mean()) if len(judged) else None
 
 
-def full_path_accuracy(fine_right: Judgements, kinds_right: Judgements) -> float | None:
+def full_path_accuracy(
+    fine_right: Int[Judgements, " photo"], kinds_right: Int[Judgements, "photo kind"]
+) -> float | None:
     """The share of photos of which the fine label and the label of every kind are right.
 
     Args:
@@ -59,7 +61,9 @@ def full_path_accuracy(fine_right: Judgements, kinds_right: Judgements) -> float
     return float(whole[judged].mean()) if judged.any() else None
 
 
-def inconsistent(graph: LabelGraph, predicted: Indices, kinds_predicted: Indices) -> NDArray[np.bool_]:
+def inconsistent(
+    graph: LabelGraph, predicted: Int[Indices, " photo"], kinds_predicted: Int[Indices, "photo kind"]
+) -> Bool[NDArray[np.bool_], " photo"]:
     """Which photos get answers that contradict each other.
 
     That is so where the most probable label of some kind is no parent of the most probable fine label. A parent that is
@@ -92,7 +96,7 @@ class Mistakes:
     by_kind: dict[str, float | None]
 
 
-def mistakes(graph: LabelGraph, predicted: Indices, fine: Indices) -> Mistakes:
+def mistakes(graph: LabelGraph, predicted: Int[Indices, " photo"], fine: Int[Indices, " photo"]) -> Mistakes:
     """The mistakes among photos whose true fine label is known; means over none are None."""
     wrong = (fine != MISSING) & (predicted != fine)
     answered, truth = predicted[wrong], fine[wrong]
@@ -117,7 +121,9 @@ def mistakes(graph: LabelGraph, predicted: Indices, fine: Indices) -> Mistakes:
     )
 
 
-def per_class_accuracy(graph: LabelGraph, predicted: Indices, fine: Indices) -> dict[str, tuple[float, int]]:
+def per_class_accuracy(
+    graph: LabelGraph, predicted: Int[Indices, " photo"], fine: Int[Indices, " photo"]
+) -> dict[str, tuple[float, int]]:
     """For each fine label that photos are of, in the order of the graph: the share of them that is right, and how many.
 
     The mean over these labels weighs rare and frequent ones alike.
@@ -130,7 +136,7 @@ def per_class_accuracy(graph: LabelGraph, predicted: Indices, fine: Indices) -> 
     return {graph.fine[label]: (hit / count, count) for label, hit, count in rows}
 
 
-def negative_log_likelihood(log_prob: Numbers) -> float | None:
+def negative_log_likelihood(log_prob: Float[Numbers, " photo"]) -> float | None:
     """Minus the log probability of the true fine label, in nats; mean over photos of which it is known.
 
     Args:

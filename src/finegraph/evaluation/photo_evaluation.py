@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Unpack
 
 import numpy as np
+from jaxtyping import Float
 
 from finegraph.data.dataset import targets_of
 from finegraph.data.samples import Samples
@@ -76,7 +77,7 @@ def evaluate_photos(
         risk: the share of sure answers that may be wrong.
         foreign: photos of none of the classes, to see how many of them are found.
         details: takes in what a report shows of single photos.
-        questions: how many questions to ask about a photo at most, to see how many settle it; 0 for none.
+        questions: how many questions to ask about a photo at the most, to see how many settle it; 0 for none.
         progress: called with the number of photos done and the total.
         known: the features of the centre of each photo, where they were computed already.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
@@ -181,7 +182,7 @@ def foreign_scores(
     settings: PhotoSettings,
     bad: list[BadPhoto],
     progress: Progress | None = None,
-) -> dict[str, Scores]:
+) -> dict[str, Float[Scores, " photo"]]:
     """All scores of photos of none of the classes; those that cannot be read are put into `bad`."""
     parts: dict[str, list[Scores]] = {name: [np.zeros(0)] for name in UNKNOWN_SCORES}
     for batch in photo_batches(classifier, samples, settings, bad, progress):
@@ -191,7 +192,7 @@ def foreign_scores(
 
 
 def refuse_known(samples: Samples, classifier: PhotoClassifier) -> None:
-    """Raise if photos of none of the classes are labelled with a class that the classifier knows.
+    """Raise where photos of none of the classes are labelled with a class that the classifier knows.
 
     Raises:
         DataError: naming some of these classes.

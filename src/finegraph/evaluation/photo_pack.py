@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Shaped
 from numpy.typing import NDArray
 from PIL import Image, features
 
@@ -46,7 +47,7 @@ _TRIED = 32
 
 SMALL = Look(112, 50)
 """How pictures are where nothing else is said."""
-Pack = dict[str, NDArray[Any]]
+Pack = dict[str, Shaped[NDArray[Any], " _"]]
 _EARLIER = "jpeg"
 """What the pictures are called in files of earlier versions."""
 
@@ -101,7 +102,7 @@ def join_pictures(pictures: Iterable[tuple[int, bytes]]) -> Pack:
     }
 
 
-def unpack_photos(arrays: Mapping[str, NDArray[Any]]) -> dict[int, bytes]:
+def unpack_photos(arrays: Mapping[str, Shaped[NDArray[Any], " _"]]) -> dict[int, bytes]:
     """The picture of each photo, by number.
 
     Raises:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
@@ -24,7 +25,7 @@ from finegraph.evaluation.metrics import Numbers
 from finegraph.graph import LabelGraph
 
 MAX_QUERIES = 2000
-"""How many photos ask at most."""
+"""How many photos ask at the most."""
 DEPTHS = (1, 10, 50)
 """How many photos the hierarchical precision looks at."""
 _AT_ONCE = 64
@@ -50,7 +51,9 @@ class Retrieval:
     hierarchical_precision: dict[str, float | None]
 
 
-def judge_retrieval(graph: LabelGraph, features: Numbers, fine: Indices) -> Retrieval:
+def judge_retrieval(
+    graph: LabelGraph, features: Float[Numbers, "photo feature"], fine: Int[Indices, " photo"]
+) -> Retrieval:
     """Let every photo ask for the others.
 
     Args:
@@ -86,7 +89,7 @@ def judge_retrieval(graph: LabelGraph, features: Numbers, fine: Indices) -> Retr
     )
 
 
-def average_precision(relevant: NDArray[np.bool_]) -> float | None:
+def average_precision(relevant: Bool[NDArray[np.bool_], " photo"]) -> float | None:
     """The mean of the precision at each relevant photo, in the order in which they were found; None without any."""
     places = np.flatnonzero(relevant)
     return float((np.arange(1, len(places) + 1) / (places + 1)).mean()) if len(places) else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
@@ -62,28 +63,28 @@ class SampleResults:
         unknown: per score, how little the photo looks like the known classes.
     """
 
-    sample: Indices
-    fine: Indices
-    predicted: Indices
-    probability: Numbers
-    rank: Indices
-    log_prob: Numbers
-    kinds_predicted: Indices
-    kinds_probability: Numbers
-    kinds_right: Judgements
-    inconsistent: NDArray[np.bool_]
+    sample: Int[Indices, " photo"]
+    fine: Int[Indices, " photo"]
+    predicted: Int[Indices, " photo"]
+    probability: Float[Numbers, " photo"]
+    rank: Int[Indices, " photo"]
+    log_prob: Float[Numbers, " photo"]
+    kinds_predicted: Int[Indices, "photo kind"]
+    kinds_probability: Float[Numbers, "photo kind"]
+    kinds_right: Int[Judgements, "photo kind"]
+    inconsistent: Bool[NDArray[np.bool_], " photo"]
     statements: Statements
-    unknown: dict[str, Numbers]
+    unknown: dict[str, Float[Numbers, " photo"]]
 
     def __len__(self) -> int:
         return len(self.sample)
 
     @property
-    def right(self) -> Judgements:
+    def right(self) -> Int[Judgements, " photo"]:
         """Whether the most probable fine label is right."""
         return judge_fine(self.predicted, self.fine)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Shaped[NDArray[Any], " ..."]]:
         """The columns by name, without the scores of unknown photos; sure answers as `sure_level` and so on."""
         columns = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
         return {**columns, **{f"sure_{name}": column for name, column in self.statements._asdict().items()}}
@@ -185,5 +186,5 @@ class _Rows:
 
 
 def _number(value: float) -> str:
-    """A number with six digits; nothing if there is none."""
+    """A number with six digits; nothing where there is none."""
     return "" if np.isnan(value) else f"{value:.6g}"

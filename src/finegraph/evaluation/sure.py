@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from finegraph.evaluation.judgements import UNJUDGED, Indices, Judgements, judge_fine, judge_kind
 from finegraph.evaluation.metrics import Numbers, accuracy
@@ -32,10 +33,10 @@ class Statements(NamedTuple):
         right: whether it is; unjudged where nothing is stated or the truth is not known.
     """
 
-    level: Indices
-    label: Indices
-    probability: Numbers
-    right: Judgements
+    level: Int[Indices, " photo"]
+    label: Int[Indices, " photo"]
+    probability: Float[Numbers, " photo"]
+    right: Int[Judgements, " photo"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,10 @@ class Sure:
 
 
 def judge_statements(
-    graph: LabelGraph, statements: Sequence[Statement | None], fine: Indices, seen: Mapping[str, Indices]
+    graph: LabelGraph,
+    statements: Sequence[Statement | None],
+    fine: Int[Indices, " photo"],
+    seen: Mapping[str, Int[Indices, " photo"]],
 ) -> Statements:
     """Statements as numbers, judged.
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError
@@ -26,7 +27,7 @@ class Unknown:
 
     Attributes:
         score: the name of the score.
-        threshold: a photo with a score above it is called unknown; None if none has been chosen.
+        threshold: a photo with a score above it is called unknown; None where none has been chosen.
         kept: the share of known photos that the threshold was chosen to keep.
         known_kept: the share of the evaluated photos, all of known classes, that it keeps.
         photos: how many foreign photos there were.
@@ -50,7 +51,7 @@ class Unknown:
     auroc_by_score: dict[str, float]
 
 
-def choose_threshold(scores: Scores, kept: float) -> float:
+def choose_threshold(scores: Float[Scores, " photo"], kept: float) -> float:
     """The threshold that keeps a share of known photos.
 
     It is the score at place ceil(kept * (n + 1)) of the n sorted ones. The one more makes the promise hold for new
@@ -65,7 +66,7 @@ def choose_threshold(scores: Scores, kept: float) -> float:
     return float(np.sort(scores)[place - 1])
 
 
-def area_under_curve(known: Scores, foreign: Scores) -> float | None:
+def area_under_curve(known: Float[Scores, " photo"], foreign: Float[Scores, " sample"]) -> float | None:
     """The area under the ROC curve: how probably a foreign photo scores higher than a known one, ties counting half."""
     if not len(known) or not len(foreign):
         return None
@@ -79,17 +80,17 @@ def unknown_metrics(
     rule: UnknownRule | None,
     score: str,
     kept: float,
-    known: Mapping[str, Scores],
-    foreign: Mapping[str, Scores] | None,
+    known: Mapping[str, Float[Scores, " photo"]],
+    foreign: Mapping[str, Float[Scores, " sample"]] | None,
 ) -> Unknown:
     """The metrics of a rule.
 
     Args:
-        rule: the rule; None if no threshold has been chosen, and then only areas can be given.
-        score: the name of the score, if there is no rule.
-        kept: the share of known photos to keep, if there is no rule.
+        rule: the rule; None where no threshold has been chosen, and then only areas can be given.
+        score: the name of the score, where there is no rule.
+        kept: the share of known photos to keep, where there is no rule.
         known: per score, those of the evaluated photos.
-        foreign: per score, those of photos of none of the classes; None if there are none.
+        foreign: per score, those of photos of none of the classes; None where there are none.
     """
     score, kept = (score, kept) if rule is None else (rule.score, rule.kept)
     own = known[score]

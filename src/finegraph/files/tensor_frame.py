@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Shaped
 from numpy.typing import NDArray
 
 RESERVED = "__metadata__"
@@ -88,7 +89,7 @@ def read_frame(data: bytes | mmap.mmap | memoryview) -> Frame:
     return Frame(entries, texts, start)
 
 
-def read_arrays(data: bytes | mmap.mmap | memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+def read_arrays(data: bytes | mmap.mmap | memoryview) -> tuple[dict[str, Shaped[NDArray[Any], " ..."]], dict[str, str]]:
     """The tensors of a file as arrays, which are views of its bytes, and the texts beside them.
 
     Raises:

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import GraphError, SeveralParentsError, ShapeError
@@ -46,9 +47,9 @@ class Kind:
 
     name: str
     labels: tuple[str, ...]
-    starts: IntArray
-    coarse: IntArray
-    weight: FloatArray
+    starts: Int[IntArray, " row"]
+    coarse: Int[IntArray, " edge"]
+    weight: Float[FloatArray, " edge"]
     unknown_prior: UnknownPrior = "frequency"
 
     def __post_init__(self) -> None:
@@ -112,12 +113,12 @@ class Kind:
         return self.labels == BINARY_LABELS
 
     @cached_property
-    def row_sizes(self) -> IntArray:
+    def row_sizes(self) -> Int[IntArray, " fine"]:
         """The number of parents of each fine label; 0 where the parent is unknown."""
         return np.diff(self.starts)
 
     @property
-    def unknown(self) -> NDArray[np.bool_]:
+    def unknown(self) -> Bool[NDArray[np.bool_], " fine"]:
         """Which fine labels have an unknown parent."""
         return np.asarray(self.row_sizes == 0)
 
@@ -127,7 +128,7 @@ class Kind:
         return bool((self.row_sizes <= 1).all())
 
     @cached_property
-    def parents(self) -> IntArray:
+    def parents(self) -> Int[IntArray, " fine"]:
         """The index of each fine label's parent, -1 where it is unknown."""
         if not self.one_parent:
             row = int(np.flatnonzero(self.row_sizes > 1)[0])
@@ -141,14 +142,14 @@ class Kind:
         return parents
 
     @cached_property
-    def edges(self) -> tuple[IntArray, IntArray, FloatArray]:
+    def edges(self) -> tuple[Int[IntArray, " edge"], Int[IntArray, " edge"], Float[FloatArray, " edge"]]:
         """The edges as (fine index, coarse index, weight), sorted by fine, then coarse index."""
         fine = np.repeat(np.arange(self.fine_count, dtype=np.int64), self.row_sizes)
         fine.flags.writeable = False
         return fine, self.coarse, self.weight
 
     @cached_property
-    def prior(self) -> FloatArray:
+    def prior(self) -> Float[FloatArray, " label"]:
         """How the parent of a fine label is distributed when it is unknown; sums to 1."""
         mass: FloatArray = np.ones(len(self.labels))
         if self.unknown_prior == "frequency" and len(self.coarse):
@@ -157,14 +158,14 @@ class Kind:
         prior.flags.writeable = False
         return prior
 
-    def matrix(self) -> FloatArray:
-        """The weights as a matrix (fine x coarse), the paper's G_j; rows of zeros if the parent is unknown."""
+    def matrix(self) -> Float[FloatArray, "fine label"]:
+        """The weights as a matrix (fine x coarse), the paper's G_j; rows of zeros where the parent is unknown."""
         dense = np.zeros((self.fine_count, len(self.labels)))
         fine, coarse, weight = self.edges
         dense[fine, coarse] = weight
         return dense
 
-    def rows(self, fine: IntArray) -> Kind:
+    def rows(self, fine: Int[IntArray, " sample"]) -> Kind:
         """The same kind over some of the fine labels, in the given order."""
         sizes = self.row_sizes[fine]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -190,7 +191,7 @@ class Kind:
 
 
 def _check_names(name: str, labels: Sequence[str]) -> None:
-    """Raise if the name of a kind or of one of its labels cannot be used."""
+    """Raise where the name of a kind or of one of its labels cannot be used."""
     if fault := kind_name_fault(name):
         raise GraphError(f"kind {name!r}: {fault}")
     if not labels:

@@ -19,6 +19,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
@@ -163,17 +164,17 @@ class LabelGraph:
         """The coarse labels of a kind, in order; `("no", "yes")` for a binary kind."""
         return self.kind(kind).labels
 
-    def parents(self, kind: str) -> IntArray:
+    def parents(self, kind: str) -> Int[IntArray, " fine"]:
         """The index of each fine label's parent, -1 where unknown; for kinds with at most one parent per fine label."""
         return self.kind(kind).parents.copy()
 
-    def edges(self, kind: str) -> tuple[IntArray, IntArray, FloatArray]:
+    def edges(self, kind: str) -> tuple[Int[IntArray, " edge"], Int[IntArray, " edge"], Float[FloatArray, " edge"]]:
         """The edges of a kind as (fine index, coarse index, weight)."""
         fine, coarse, weight = self.kind(kind).edges
         return fine.copy(), coarse.copy(), weight.copy()
 
-    def matrix(self, kind: str) -> FloatArray:
-        """The weights of a kind as a matrix (fine x coarse), the paper's G_j; zeros if the parent is unknown."""
+    def matrix(self, kind: str) -> Float[FloatArray, "fine label"]:
+        """The weights of a kind as a matrix (fine x coarse), the paper's G_j; zeros where the parent is unknown."""
         return self.kind(kind).matrix()
 
     @cached_property
@@ -306,7 +307,7 @@ def graph_of_file(path: str, fine: Iterable[str], kinds: Iterable[Kind]) -> Labe
 
 
 def _check_fine(fine: Sequence[str]) -> None:
-    """Raise if a fine label cannot be used."""
+    """Raise where a fine label cannot be used."""
     for number, name in enumerate(fine):
         if fault := name_fault(name):
             raise GraphError(f"fine label number {number}, {name!r}: {fault}")

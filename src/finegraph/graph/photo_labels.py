@@ -18,6 +18,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import InputError, ShapeError
@@ -47,13 +48,13 @@ def count_photo_labels(
     graph: GraphLike,
     fine_labels: Sequence[str | None],
     kind_labels: Mapping[str, Sequence[str | bool | None]],
-) -> dict[str, IntArray]:
+) -> dict[str, Int[IntArray, "fine _"]]:
     """Count, per kind, how many photos of each fine label show each coarse label (fine x coarse).
 
     Args:
         graph: the graph whose names are used.
-        fine_labels: the fine label of each photo, None if it is not known; such photos count nowhere.
-        kind_labels: per kind, the label seen on each photo, None if none was; True and False for a binary kind.
+        fine_labels: the fine label of each photo, None where it is not known; such photos count nowhere.
+        kind_labels: per kind, the label seen on each photo, None where none was; True and False for a binary kind.
 
     Example:
         >>> from finegraph.graph import LabelGraph

@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 
 import numpy as np
+from jaxtyping import Int
 
 from finegraph.errors import near_matches
 from finegraph.graph.kind import IntArray
@@ -59,7 +60,7 @@ class Suggestions:
         self._left = max_count
 
     def hint(self, name: str, choices: Collection[str]) -> str | None:
-        """The near matches of a name as a question; None if there are none, or too many were asked for."""
+        """The near matches of a name as a question; None where there are none, or too many were asked for."""
         if self._left <= 0 or len(name) > _LONGEST:
             return None
         self._left -= 1
@@ -74,7 +75,7 @@ class Suggestions:
         return "did you mean " + " or ".join(repr(match) for match in near) + "?" if near else None
 
 
-def misspelt(names: Sequence[str], counts: IntArray) -> list[tuple[int, int]]:
+def misspelt(names: Sequence[str], counts: Int[IntArray, " label"]) -> list[tuple[int, int]]:
     """Pairs (misspelt, meant) of names: of each name that may be misspelt, the one that was probably meant.
 
     Args:

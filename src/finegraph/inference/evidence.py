@@ -73,7 +73,7 @@ def evidence_log_prob(
     tensors: GraphTensors,
     fine: Float[Tensor, "batch fine"],
     scores: Float[Tensor, "batch coarse"] | None,
-    likelihoods: Mapping[str, Tensor],
+    likelihoods: Mapping[str, Float[Tensor, "_ _"]],
 ) -> Float[Tensor, " batch"]:
     """The log probability of evidence, in float64; minus infinity where it is impossible.
 

@@ -274,9 +274,9 @@ def _only_label(graph: LabelGraph, kind: str, fine: int) -> str | None:
 class Links:
     """The edges of one kind as tensors: fine label, coarse label and weight of each, and how many labels there are."""
 
-    fine: Tensor
-    coarse: Tensor
-    weight: Tensor
+    fine: Int[Tensor, " edge"]
+    coarse: Int[Tensor, " edge"]
+    weight: Float[Tensor, " edge"]
     count: int
 
     def down(self, values: Float[Tensor, "column coarse"], fine_count: int) -> Float[Tensor, "column fine"]:

@@ -81,7 +81,7 @@ TILE = 16
 differently; with a multiple of so many rows there is none."""
 
 
-def whole_tiles(rows: Float[Tensor, "*kind batch column"]) -> Float[Tensor, "*kind batch_and_padding column"]:
+def whole_tiles(rows: Float[Tensor, "*kind batch column"]) -> Float[Tensor, "*kind row column"]:
     """The rows and as many of zeros as fill the last tile: in products, no row then depends on how many there are.
 
     Programs that are compiled or exported for any number of rows are left alone.

@@ -102,9 +102,9 @@ class Posterior:
         self,
         graph: LabelGraph,
         fine_scores: Float[Tensor, "batch fine"],
-        coarse_scores: Mapping[str, Tensor] | Tensor | None = None,
+        coarse_scores: Mapping[str, Float[Tensor, "batch _"]] | Float[Tensor, "batch coarse"] | None = None,
         *,
-        evidence: Tensor | None = None,
+        evidence: Float[Tensor, "batch fine_and_coarse"] | None = None,
         tensors: GraphTensors | None = None,
     ) -> None:
         """Build a posterior from scores.

@@ -28,7 +28,12 @@ class ExtendedWeights(NamedTuple):
 
 
 def extended_weights(
-    old: LabelGraph, new: LabelGraph, fine: Tensor, coarse: Tensor | None, *, shared: bool = True
+    old: LabelGraph,
+    new: LabelGraph,
+    fine: Float[Tensor, "fine _"],
+    coarse: Float[Tensor, "coarse _"] | None,
+    *,
+    shared: bool = True,
 ) -> ExtendedWeights:
     """Weights for the graph `new` from those of `old`.
 
@@ -62,7 +67,7 @@ def extended_weights(
 
 
 def _check(old: LabelGraph, new: LabelGraph) -> None:
-    """Raise if a graph does not extend another."""
+    """Raise where a graph does not extend another."""
     if old.kinds != new.kinds:
         raise GraphMismatchError(f"extend needs the same kinds in the same order, {old.kinds}, got {new.kinds}")
     known = set(new.fine)

@@ -26,7 +26,7 @@ from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.nn.extending import extended_weights
 from finegraph.nn.prior import LaplacianEdges, laplacian, laplacian_edges
 
-CoarseFeatures = Tensor | Mapping[str, Tensor] | None
+CoarseFeatures = Float[Tensor, "batch coarse_feature"] | Mapping[str, Float[Tensor, "batch _"]] | None
 
 
 class Head(nn.Module):

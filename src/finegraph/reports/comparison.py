@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
@@ -46,7 +47,7 @@ class Metric:
 
     Attributes:
         name: what it is.
-        values: its mean and interval in each run; None if a run has none.
+        values: its mean and interval in each run; None where a run has none.
         differences: of each run from the baseline, with interval; None for the baseline itself.
         verdicts: whether each difference is better, worse or none.
         percent: whether it is a share.
@@ -138,7 +139,7 @@ def compare(runs: Sequence[RunResults], baseline: int) -> list[Metric]:
     return metrics
 
 
-Values = NDArray[np.float64] | None
+Values = Float[NDArray[np.float64], " photo"] | None
 
 
 def _metric(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
@@ -29,7 +30,7 @@ class SurePoint:
     Attributes:
         risk: the share of wrong ones that was allowed.
         coverage: the share of photos with an answer.
-        wrong: the share of wrong ones among those that can be judged; None if there are none.
+        wrong: the share of wrong ones among those that can be judged; None where there are none.
         levels: the share of photos answered with the fine label, then with each kind.
     """
 
@@ -65,7 +66,7 @@ def _point(
     return SurePoint(risk, float(answered.mean()), wrong, tuple(levels.tolist()))
 
 
-def compatible(graph: LabelGraph, kind: str) -> NDArray[np.int64]:
+def compatible(graph: LabelGraph, kind: str) -> Int[NDArray[np.int64], " label"]:
     """With how many fine labels each label of a kind goes; an unknown parent may be any."""
     _, coarse, _ = graph.edges(kind)
     unknown = int((graph.kind(kind).row_sizes == 0).sum())

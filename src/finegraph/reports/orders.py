@@ -8,6 +8,7 @@ inside of the parts the order by confusion holds. Cost: a sort of the confusions
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from finegraph.evaluation.details import NOT_KNOWN
@@ -18,7 +19,9 @@ MAX_KINDS = 3
 """How many kinds part the fine labels."""
 
 
-def confusions(true: NDArray[np.integer], answered: NDArray[np.integer], size: int) -> tuple[Numbers, Numbers, Numbers]:
+def confusions(
+    true: Int[NDArray[np.integer], " photo"], answered: Int[NDArray[np.integer], " photo"], size: int
+) -> tuple[Int[Numbers, " item"], Int[Numbers, " item"], Int[Numbers, " item"]]:
     """Every pair of a true and another answered label that occurs, with how often; the most frequent first."""
     judged = (true >= 0) & (answered >= 0) & (true != answered)
     keys, counts = np.unique(true[judged].astype(np.int64) * size + answered[judged], return_counts=True)
@@ -27,7 +30,9 @@ def confusions(true: NDArray[np.integer], answered: NDArray[np.integer], size: i
     return keys // size, keys % size, counts.astype(np.int64)
 
 
-def order_by_confusion(true: NDArray[np.integer], answered: NDArray[np.integer], size: int) -> Numbers:
+def order_by_confusion(
+    true: Int[NDArray[np.integer], " photo"], answered: Int[NDArray[np.integer], " photo"], size: int
+) -> Int[Numbers, " fine"]:
     """Labels in an order in which those that are taken for each other are near each other."""
     one, two, counts = confusions(true, answered, size)
     low, high = np.minimum(one, two), np.maximum(one, two)
@@ -49,7 +54,9 @@ def order_by_confusion(true: NDArray[np.integer], answered: NDArray[np.integer],
     return np.array([label for chain in chains.values() for label in chain] + rest, dtype=np.int64)
 
 
-def order_by_coarse(graph: LabelGraph, by_confusion: Numbers, kind_orders: dict[str, Numbers]) -> Numbers:
+def order_by_coarse(
+    graph: LabelGraph, by_confusion: Int[Numbers, " fine"], kind_orders: dict[str, Int[Numbers, " _"]]
+) -> Int[Numbers, " fine"]:
     """Fine labels parted by their coarse labels, kinds with few labels first.
 
     Args:
@@ -66,7 +73,7 @@ def order_by_coarse(graph: LabelGraph, by_confusion: Numbers, kind_orders: dict[
     return np.lexsort(keys).astype(np.int64)
 
 
-def first_parents(graph: LabelGraph, kind: str) -> Numbers:
+def first_parents(graph: LabelGraph, kind: str) -> Int[Numbers, " fine"]:
     """The first parent of each fine label, `NOT_KNOWN` where none is known."""
     own = graph.kind(kind)
     found = np.full(len(graph), NOT_KNOWN, dtype=np.int64)

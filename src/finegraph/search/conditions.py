@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError
@@ -29,7 +30,9 @@ _MAX_LABELS = 256
 Factors = NDArray[np.float32]
 
 
-def condition_factors(posterior: Posterior, *, same: Sequence[str] = (), other: Sequence[str] = ()) -> Factors:
+def condition_factors(
+    posterior: Posterior, *, same: Sequence[str] = (), other: Sequence[str] = ()
+) -> Float[Factors, "batch fine"]:
     """For each query and each fine label of a stored photo, the probability that the two are related as asked.
 
     Args:
@@ -58,14 +61,16 @@ def condition_factors(posterior: Posterior, *, same: Sequence[str] = (), other: 
     return factors.astype(np.float32)
 
 
-def label_factors(graph: LabelGraph, label: str, *, same: Sequence[str] = (), other: Sequence[str] = ()) -> Factors:
+def label_factors(
+    graph: LabelGraph, label: str, *, same: Sequence[str] = (), other: Sequence[str] = ()
+) -> Float[Factors, " fine"]:
     """The same for a query of which the fine label is known; (fine)."""
     check_kinds(graph, same, other)
     return _related(graph, graph.fine_index(label), same, other).astype(np.float32)
 
 
 def check_kinds(graph: LabelGraph, same: Sequence[str], other: Sequence[str]) -> None:
-    """Raise if a condition cannot be asked for; see `condition_factors`."""
+    """Raise where a condition cannot be asked for; see `condition_factors`."""
     for name in (*same, *other):
         graph.kind(name)
     if both := set(same) & set(other):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Sample
@@ -39,7 +40,7 @@ class Queries:
     """
 
     names: tuple[str, ...]
-    features: Vectors
+    features: Float[Vectors, "batch feature"]
     posteriors: tuple[Posterior, ...]
 
 
@@ -78,7 +79,9 @@ def embed_photos(
     return Queries(names, np.concatenate(rows), tuple(posteriors))
 
 
-def stored_columns(model: PhotoClassifier, features: Features, directions: Vectors | None) -> Columns:
+def stored_columns(
+    model: PhotoClassifier, features: Features, directions: Float[Vectors, "feature axis"] | None
+) -> Columns:
     """What an index keeps of photos whose features were computed.
 
     Args:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 import numpy as np
+from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError, unknown_name
@@ -24,8 +25,8 @@ Where = Mapping[str, str | bool | AbstractSet[str | bool] | tuple[str, ...] | li
 
 def selection(
     table: Table, where: Where | None, where_not: Where | None, guessed: bool = False
-) -> NDArray[np.bool_] | None:
-    """The photos that pass; None if there is no filter.
+) -> Bool[NDArray[np.bool_], " photo"] | None:
+    """The photos that pass; None where there is no filter.
 
     Args:
         table: the photos.

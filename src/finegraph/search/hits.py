@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from finegraph.search.conditions import Factors
@@ -37,7 +38,7 @@ class StoredPhoto:
 
     Attributes:
         path: where it is.
-        label: its fine label, None if it is not known.
+        label: its fine label, None where it is not known.
         guess: where it has none, the fine label that the model holds it for.
         kinds: the labels of each kind: one, or several one of which it is; kinds that are not known are left out.
     """
@@ -59,7 +60,7 @@ class Hit(StoredPhoto):
     Attributes:
         score: what hits are ordered by.
         similarity: the cosine of its vector and that of the query.
-        probability: that it meets the condition; None if there is no condition.
+        probability: that it meets the condition; None where there is no condition.
     """
 
     score: float
@@ -79,21 +80,21 @@ def stored_photo(table: Table, photo: int) -> StoredPhoto:
 
 
 class Ranked(NamedTuple):
-    """Photos by number, best first, with what they are ordered by; no probabilities if there is no condition."""
+    """Photos by number, best first, with what they are ordered by; no probabilities where there is no condition."""
 
-    photos: NDArray[np.int64]
-    scores: Vectors
-    similarities: Vectors
-    probabilities: Vectors | None
+    photos: Int[NDArray[np.int64], " place"]
+    scores: Float[Vectors, " place"]
+    similarities: Float[Vectors, " place"]
+    probabilities: Float[Vectors, " place"] | None
 
 
 def rank(
     table: Table,
     nearest: Nearest,
-    query: Vectors,
+    query: Float[Vectors, "1 axis"],
     count: int,
-    only: Mask | None,
-    factors: Factors | None,
+    only: Bool[Mask, " photo"] | None,
+    factors: Float[Factors, " fine"] | None,
     per_label: int | None,
 ) -> list[Hit]:
     """The best photos for one query.
@@ -102,10 +103,10 @@ def rank(
         table: the photos.
         nearest: their vectors.
         query: (1, dimension) of length 1.
-        count: how many photos at most.
+        count: how many photos at the most.
         only: which photos count; None for all.
         factors: (fine) the probability of the condition, by fine label.
-        per_label: how many photos of each fine label at most.
+        per_label: how many photos of each fine label at the most.
     """
     orders = (
         _by_similarity(nearest, query, count, only, per_label)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Shaped
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
@@ -24,10 +25,12 @@ from finegraph.files.durable import reason_of
 ENDING = ".safetensors"
 AGAIN = "copy the index again from where it was made, or make it again"
 """What to do about a damaged index."""
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Shaped[NDArray[Any], " ..."]]
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, object]) -> FileEntry:
+def write_arrays(
+    path: Path, arrays: Mapping[str, Shaped[NDArray[Any], " ..."]], about: Mapping[str, object]
+) -> FileEntry:
     """Write arrays and a few facts, as JSON can hold them, to a new file."""
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return write_checked(path, save(whole, {"about": json.dumps(dict(about))}))

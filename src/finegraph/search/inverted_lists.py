@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.search.nearest import Lists, Nearest, Vectors, load_faiss, widened
@@ -32,7 +33,7 @@ like each other."""
 _AT_ONCE = 65536
 
 
-def make_lists(parts: Sequence[NDArray[np.float16]], seed: int = 0) -> tuple[Lists, float]:
+def make_lists(parts: Sequence[Float[NDArray[np.float16], "_ axis"]], seed: int = 0) -> tuple[Lists, float]:
     """Lists for vectors, and the share of the ten nearest that a search in them finds.
 
     Args:
@@ -49,7 +50,9 @@ def make_lists(parts: Sequence[NDArray[np.float16]], seed: int = 0) -> tuple[Lis
     return Lists(centres, probes, of_parts), recall
 
 
-def assign(centres: Vectors, vectors: NDArray[np.float16]) -> NDArray[np.int32]:
+def assign(
+    centres: Float[Vectors, "list axis"], vectors: Float[NDArray[np.float16], "photo axis"]
+) -> Int[NDArray[np.int32], " photo"]:
     """The list of each vector: that of the nearest centre."""
     index = load_faiss().IndexFlatIP(centres.shape[1])
     index.add(centres)
@@ -94,7 +97,7 @@ def _choose(nearest: Nearest, queries: Vectors) -> tuple[int, float]:
     return probes, recall
 
 
-def recall_of(truth: Vectors, found: Vectors) -> float:
+def recall_of(truth: Float[Vectors, "sample place"], found: Float[Vectors, "sample _"]) -> float:
     """The share of the nearest photos that were found, judged by their cosines, so that equal photos are equal."""
     if not truth.size:
         return 1.0

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from finegraph.errors import MissingExtraError
@@ -31,9 +32,9 @@ _AT_ONCE = 65536
 class Lists:
     """Lists of near vectors: their centres, how many of them to look through, and the list of each vector by part."""
 
-    centres: Vectors
+    centres: Float[Vectors, "list axis"]
     probes: int
-    of_parts: Sequence[NDArray[np.int32]]
+    of_parts: Sequence[Int[NDArray[np.int32], " ..."]]
 
 
 class Nearest:
@@ -45,7 +46,9 @@ class Nearest:
         lists: for the approximate search; None to compare all.
     """
 
-    def __init__(self, parts: Sequence[NDArray[np.float16]], dimensions: int, lists: Lists | None = None) -> None:
+    def __init__(
+        self, parts: Sequence[Float[NDArray[np.float16], "_ _"]], dimensions: int, lists: Lists | None = None
+    ) -> None:
         self._faiss = faiss = load_faiss()
         self.count = sum(len(part) for part in parts)
         self.lists = 0 if lists is None else len(lists.centres)
@@ -71,8 +74,12 @@ class Nearest:
                 self._index.add_core(len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(numbers))
 
     def search(
-        self, queries: Vectors, count: int, only: Mask | None = None, probes: int | None = None
-    ) -> tuple[Vectors, NDArray[np.int64]]:
+        self,
+        queries: Float[Vectors, "sample axis"],
+        count: int,
+        only: Bool[Mask, " photo"] | None = None,
+        probes: int | None = None,
+    ) -> tuple[Float[Vectors, "sample place"], Int[NDArray[np.int64], "sample place"]]:
         """The nearest vectors of each query, best first: their cosines, and their numbers.
 
         Args:
@@ -107,7 +114,7 @@ class Nearest:
         return scores, numbers
 
 
-def widened(vectors: NDArray[np.float16]) -> Vectors:
+def widened(vectors: Float[NDArray[np.float16], "*shape"]) -> Float[Vectors, "*shape"]:
     """Vectors in single precision; torch does it several times as quickly as numpy."""
     own = np.ascontiguousarray(vectors)
     if not own.flags.writeable:  # torch takes only arrays that could be written to
@@ -116,7 +123,7 @@ def widened(vectors: NDArray[np.float16]) -> Vectors:
     return wide
 
 
-def unit_rows(features: Vectors) -> Vectors:
+def unit_rows(features: Float[Vectors, "row column"]) -> Float[Vectors, "row column"]:
     """Rows of length 1; rows of zeros stay as they are."""
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     rows: Vectors = (features / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.graph import LabelGraph
@@ -61,11 +62,11 @@ class Table:
         segment, row = self.place(photo)
         return bytes(segment.arrays["keys"][row].tobytes())
 
-    def fine(self, guessed: bool = False) -> NDArray[np.int32]:
+    def fine(self, guessed: bool = False) -> Int[NDArray[np.int32], " photo"]:
         """The number of each photo's fine label; with `guessed`, of what it is held for where it has none."""
         return np.where(self.labels == NONE, self.guess_labels[:, 0], self.labels) if guessed else self.labels
 
-    def vectors(self, photos: NDArray[np.int64]) -> NDArray[np.float16]:
+    def vectors(self, photos: Int[NDArray[np.int64], " place"]) -> Float[NDArray[np.float16], "place axis"]:
         """The vectors of some photos, in ascending order of their numbers."""
         parts = []
         for number, segment in enumerate(self.segments):

@@ -11,17 +11,20 @@ Cost: one pass over the sample and an eigenvalue problem of the size of the feat
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float
 
 from finegraph.errors import InputError
 from finegraph.search.nearest import Vectors, unit_rows
 
 SAMPLE = 6_000
-"""How many photos directions are fitted to at most."""
+"""How many photos directions are fitted to at the most."""
 _NEIGHBOURS = 10
 _QUERIES = 500
 
 
-def fit_projection(features: Vectors, dimensions: int) -> tuple[Vectors, float]:
+def fit_projection(
+    features: Float[Vectors, "photo feature"], dimensions: int
+) -> tuple[Float[Vectors, "feature axis"], float]:
     """Directions (feature, dimension), and the share of the ten nearest photos that they keep.
 
     Args:
@@ -38,7 +41,7 @@ def fit_projection(features: Vectors, dimensions: int) -> tuple[Vectors, float]:
 
 
 def check_projection(count: int, size: int, dimensions: int) -> None:
-    """Raise if so many photos with features of a size cannot be projected to so many dimensions.
+    """Raise where so many photos with features of a size cannot be projected to so many dimensions.
 
     Raises:
         InputError: too few photos, or not fewer dimensions than the feature has.
@@ -54,7 +57,9 @@ def check_projection(count: int, size: int, dimensions: int) -> None:
         )
 
 
-def project(features: Vectors, directions: Vectors | None) -> Vectors:
+def project(
+    features: Float[Vectors, "photo feature"], directions: Float[Vectors, "feature axis"] | None
+) -> Float[Vectors, "photo _"]:
     """Features in fewer dimensions, of length 1; without directions, only that."""
     return unit_rows(features if directions is None else features @ directions)
 

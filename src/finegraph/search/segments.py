@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int, UInt8
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Box
@@ -37,7 +38,7 @@ class Columns:
         vectors: (photo, dimension) of length 1, in half precision.
         keys: (photo, 16) the fingerprint of the content of the file; see `photo_key`.
         paths: where the photos are; absolute.
-        labels: their fine labels, None if not known.
+        labels: their fine labels, None where not known.
         guess_labels: (photo, guess) numbers of fine labels of the graph, `NONE` for no more.
         guess_probs: (photo, guess) their probabilities.
         kinds: per kind of the graph, the number of the label that was seen on each photo, `NONE` for none; kinds of
@@ -45,13 +46,13 @@ class Columns:
         boxes: the part of each photo that is looked at; None for all of it.
     """
 
-    vectors: NDArray[np.float16]
-    keys: NDArray[np.uint8]
+    vectors: Float[NDArray[np.float16], "photo axis"]
+    keys: UInt8[NDArray[np.uint8], "photo _"]
     paths: Sequence[str]
     labels: Sequence[str | None]
-    guess_labels: NDArray[np.int32]
-    guess_probs: NDArray[np.float32]
-    kinds: Mapping[str, NDArray[np.int32]]
+    guess_labels: Int[NDArray[np.int32], "photo place"]
+    guess_probs: Float[NDArray[np.float32], "photo place"]
+    kinds: Mapping[str, Int[NDArray[np.int32], " photo"]]
     boxes: Sequence[Box | None]
 
     def __len__(self) -> int:
@@ -103,7 +104,7 @@ class Segment:
         return [name.removeprefix("kind:") for name in self.arrays if name.startswith("kind:")]
 
     @property
-    def vectors(self) -> NDArray[np.float16]:
+    def vectors(self) -> Float[NDArray[np.float16], "photo axis"]:
         """The vectors of the photos that are there; where none was removed, as they lie in the file."""
         vectors = self.arrays["vectors"]
         return vectors if len(self.live) == len(vectors) else vectors[self.live]
@@ -119,7 +120,7 @@ class Segment:
         values = self.arrays["boxes"][row].tolist()
         return None if values[0] != values[0] else Box(*values)
 
-    def has_other_content(self, keys: bytes | PhotoKeys) -> NDArray[np.bool_]:
+    def has_other_content(self, keys: bytes | PhotoKeys) -> Bool[NDArray[np.bool_], " photo"]:
         """Which of the photos that are there are no copies of a photo; by all its keys, no copies of any part of it.
 
         Cost: a comparison each; with all keys, a microsecond more for each photo with a box.
@@ -138,7 +139,7 @@ class Segment:
         number = int(self.arrays["labels"][row])
         return None if number == NONE else self.names[number]
 
-    def columns(self, rows: NDArray[np.int64]) -> Columns:
+    def columns(self, rows: Int[NDArray[np.int64], " place"]) -> Columns:
         """Some of its photos."""
         chosen = rows.tolist()
         return Columns(

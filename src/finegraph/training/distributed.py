@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.errors import JobError
@@ -51,7 +52,7 @@ class Ranks:
         """The part of a list that is this process's."""
         return list(numbers[self.rank :: self.size])
 
-    def sum(self, tensors: Sequence[Tensor]) -> None:
+    def sum(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Put into each tensor the sum over all processes; shapes are the same in all."""
         if self.size > 1 and tensors:
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -59,7 +60,7 @@ class Ranks:
                 dist.all_reduce(flat)
             _spread(flat, tensors)
 
-    def copy_first(self, tensors: Sequence[Tensor]) -> None:
+    def copy_first(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Put into each tensor what the first process has there; shapes and types are the same in all."""
         if self.size > 1 and tensors:
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from jaxtyping import UInt8
 from torch import Tensor, nn
 
 from finegraph.errors import NonFiniteError
@@ -58,7 +59,7 @@ def stop_request(patience: float = 0.0) -> Iterator[StopRequest]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def first_bad_layer(network: Network, pixels: Tensor) -> str | None:
+def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel height width"]) -> str | None:
     """The first layer whose output has NaN or infinity for these photos; None if all are finite."""
     found: list[str] = []
 
@@ -103,8 +104,10 @@ def non_finite(step: int, what: str, layer: str | None, photos: Sequence[str]) -
     )
 
 
-def check_answers(network: Network, pixels: Tensor | None, step: int, photos: Sequence[str]) -> None:
-    """Raise if the network, as it would be used, answers photos with NaN or infinity: finite weights may do so."""
+def check_answers(
+    network: Network, pixels: UInt8[Tensor, "batch channel height width"] | None, step: int, photos: Sequence[str]
+) -> None:
+    """Raise where the network, as it would be used, answers photos with NaN or infinity: finite weights may do so."""
     if pixels is None or not len(pixels):
         return
     training = network.training
@@ -119,7 +122,7 @@ def check_answers(network: Network, pixels: Tensor | None, step: int, photos: Se
 
 
 def check_weights(network: nn.Module, step: int, photos: Sequence[str]) -> None:
-    """Raise if a weight or a statistic is NaN or infinite, so that such a network is never saved."""
+    """Raise where a weight or a statistic is NaN or infinite, so that such a network is never saved."""
     for name, tensor in network.state_dict().items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise non_finite(step, f"the weight {name}", None, photos)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.nn import Network
@@ -16,7 +17,7 @@ _MOMENTUM = "optimizer.momentum."
 def make_optimizer(network: Network, recipe: Recipe) -> torch.optim.SGD:
     """The optimizer of a network; each group keeps its full rate as `base`, which the schedule scales.
 
-    Biases and the scales of normalisation layers, which are vectors, decay only if the recipe says so.
+    Biases and the scales of normalisation layers, which are vectors, decay only where the recipe says so.
     """
     groups = []
     for group in network.parameter_groups(recipe.lr, recipe.new_rate, scaled=recipe.scale_rates):
@@ -35,7 +36,7 @@ def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> float:
     return max(float(group["lr"]) for group in optimizer.param_groups)
 
 
-def optimizer_tensors(network: Network, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(network: Network, optimizer: torch.optim.Optimizer) -> dict[str, Shaped[Tensor, " ..."]]:
     """The state of the optimizer by the names of the parameters."""
     found = {}
     for name, parameter in network.named_parameters():
@@ -45,7 +46,9 @@ def optimizer_tensors(network: Network, optimizer: torch.optim.Optimizer) -> dic
     return found
 
 
-def load_optimizer(network: Network, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def load_optimizer(
+    network: Network, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Shaped[Tensor, " ..."]]
+) -> None:
     """Take back what `optimizer_tensors` gave."""
     for name, parameter in network.named_parameters():
         if _MOMENTUM + name in tensors:

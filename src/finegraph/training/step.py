@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -166,14 +166,14 @@ class Stepper:
         return [self.names[int(number)] for number in batch.sample]
 
 
-def moving_statistics(network: Network) -> list[Tensor]:
+def moving_statistics(network: Network) -> list[Shaped[Tensor, " ..."]]:
     """The averages that normalisation layers keep, of those layers that move them."""
     layers = [layer for layer in network.modules() if isinstance(layer, _NormBase) and layer.training]
     both = [(layer.running_mean, layer.running_var) for layer in layers]
     return [one for pair in both for one in pair if one is not None]
 
 
-def observed(batch: Batch) -> Tensor:
+def observed(batch: Batch) -> Bool[Tensor, " batch"]:
     """Which samples of a batch have any label."""
     known = batch.fine != MISSING
     for labels in batch.kinds.values():
@@ -181,7 +181,9 @@ def observed(batch: Batch) -> Tensor:
     return known
 
 
-def summed_loss(posterior: Posterior, fine: Tensor, kinds: dict[str, Tensor], recipe: Recipe) -> Float[Tensor, ""]:
+def summed_loss(
+    posterior: Posterior, fine: Int[Tensor, " batch"], kinds: dict[str, Int[Tensor, " batch"]], recipe: Recipe
+) -> Float[Tensor, ""]:
     """The joint loss of a batch, summed; label smoothing spreads a share of the fine target evenly over all labels."""
     count = len(posterior.graph.kinds)
     weight = 1.0 / max(count, 1) if recipe.kind_weight is None else recipe.kind_weight

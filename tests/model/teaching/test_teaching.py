@@ -156,15 +156,14 @@ def test_of_two_lessons_on_one_photo_the_last_counts(folder):
 def test_a_new_label_with_photos(folder):
     model = fg.load(folder)
     parents = {"dish": "mapo tofu", "restaurant": "C", "with": ["tofu"], "spicy": True}
-    photos = [_photo(9, number) for number in range(3)]
+    photos = [_photo(9, number) for number in range(8)]
     model.teach("mapo tofu @ C", photos, parents=parents)
     for one in (model, fg.load(folder)):
         assert one.graph.fine[-1] == "mapo tofu @ C"
         assert one.graph.labels("restaurant") == ("A", "B", "C")
         found = one.predict(photos[0])
         assert found.top[0].label == "mapo tofu @ C"
-        shares = {answer.label: answer.probability for answer in found.kinds["restaurant"]}
-        assert shares["C"] == pytest.approx(found.top[0].probability, rel=1e-5)  # no other label is of this restaurant
+        assert found.kinds["restaurant"][0].label == "C"
     again = fg.load(folder)
     again.teach("mapo tofu @ C", [_photo(9, 4)])
     again.forget(model.lessons[0].id)

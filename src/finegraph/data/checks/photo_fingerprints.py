@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import UInt8
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -46,7 +47,7 @@ class Fingerprint:
 
     digest: bytes
     look: int
-    thumbnail: NDArray[np.uint8]
+    thumbnail: UInt8[NDArray[np.uint8], "16 16 channel"]
     width: int
     height: int
     format: str

@@ -7,11 +7,14 @@ in half sides of the picture, so that one look works at every size.
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float
 
 from finegraph.data.menu.surface import Canvas, Field
 
 
-def blob(canvas: Canvas, wide: float, long: float, rough: float = 0.1, flat: float = 0.0) -> tuple[Field, Field]:
+def blob(
+    canvas: Canvas, wide: float, long: float, rough: float = 0.1, flat: float = 0.0
+) -> tuple[Float[Field, "height width"], Float[Field, "height width"]]:
     """A rounded lump; `rough` makes its outline and its skin uneven, `flat` its top."""
     outline = 1 + rough * canvas.noise(3)
     radius = np.sqrt((canvas.u / long) ** 2 + (canvas.v / wide) ** 2) / outline
@@ -24,7 +27,7 @@ def blob(canvas: Canvas, wide: float, long: float, rough: float = 0.1, flat: flo
 
 def slab(
     canvas: Canvas, wide: float, long: float, corner: float = 0.1, rough: float = 0.04, bevel: float = 0.12
-) -> tuple[Field, Field]:
+) -> tuple[Float[Field, "height width"], Float[Field, "height width"]]:
     """A flat piece with corners: a slice, a cube from above."""
     bend = rough * canvas.noise(3)
     x = np.abs(canvas.u) - long + corner + bend
@@ -35,7 +38,9 @@ def slab(
     return height.astype(np.float32), canvas.soft(distance)
 
 
-def ring(canvas: Canvas, outer: float, inner: float, squeeze: float = 1.0) -> tuple[Field, Field]:
+def ring(
+    canvas: Canvas, outer: float, inner: float, squeeze: float = 1.0
+) -> tuple[Float[Field, "height width"], Float[Field, "height width"]]:
     """A ring, as of squid or scallion."""
     radius = np.sqrt(canvas.u**2 + (canvas.v / squeeze) ** 2) * (1 + 0.06 * canvas.noise(2))
     half = (outer - inner) / 2
@@ -44,7 +49,7 @@ def ring(canvas: Canvas, outer: float, inner: float, squeeze: float = 1.0) -> tu
     return height.astype(np.float32), canvas.soft(distance)
 
 
-def arc(bend: float, length: float, points: int = 10) -> Field:
+def arc(bend: float, length: float, points: int = 10) -> Float[Field, "point 2"]:
     """Points along an arc of some length, through the middle: (points, 2). `bend` is the angle it turns by."""
     along = np.linspace(-0.5, 0.5, points, dtype=np.float32)
     if abs(bend) < 1e-3:
@@ -56,12 +61,12 @@ def arc(bend: float, length: float, points: int = 10) -> Field:
     return centred
 
 
-def moved(path: Field, right: float, down: float) -> Field:
+def moved(path: Float[Field, "point 2"], right: float, down: float) -> Float[Field, "point 2"]:
     """A path somewhere else."""
     return path + np.array([right, down], dtype=np.float32)
 
 
-def wave(random: np.random.Generator, length: float, bend: float, points: int = 12) -> Field:
+def wave(random: np.random.Generator, length: float, bend: float, points: int = 12) -> Float[Field, "point 2"]:
     """Points along a line that winds by chance: (points, 2)."""
     turn = np.cumsum(np.interp(np.linspace(0, 5, points), np.arange(6), random.normal(0, bend, 6))) / points * 6
     step = length / points
@@ -70,7 +75,9 @@ def wave(random: np.random.Generator, length: float, bend: float, points: int = 
     return centred
 
 
-def tube(canvas: Canvas, path: Field, radius: Field | float) -> tuple[Field, ...]:
+def tube(
+    canvas: Canvas, path: Float[Field, "point 2"], radius: Float[Field, " point"] | float
+) -> tuple[Float[Field, "height width"], ...]:
     """A round body along a path.
 
     Returns:
@@ -95,7 +102,10 @@ def tube(canvas: Canvas, path: Field, radius: Field | float) -> tuple[Field, ...
     return height, canvas.soft(best), along
 
 
-def stack(under: tuple[Field, Field, Field], over: tuple[Field, Field, Field]) -> tuple[Field, Field, Field]:
+def stack(
+    under: tuple[Float[Field, "height width"], Float[Field, "height width"], Float[Field, "height width channel"]],
+    over: tuple[Float[Field, "height width"], Float[Field, "height width"], Float[Field, "height width channel"]],
+) -> tuple[Float[Field, "height width"], Float[Field, "height width"], Float[Field, "height width channel"]]:
     """One piece on another, each as height, cover and colour."""
     share = over[1][..., None]
     height = np.where(over[1] > 0.5, over[0] + 0.05, under[0]).astype(np.float32)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.data.menu.chance import chance
@@ -74,7 +75,7 @@ SIZES: dict[str, Size] = {
 """The sizes that there are."""
 
 
-def photo_counts(size: Size, seed: int) -> dict[str, Counts]:
+def photo_counts(size: Size, seed: int) -> dict[str, Int[Counts, " fine"]]:
     """How many photos of each split each fine label has; every label has a training and a test photo at least."""
     random = chance("counts", seed)
     rank = random.permutation(size.fine)
@@ -86,7 +87,9 @@ def photo_counts(size: Size, seed: int) -> dict[str, Counts]:
     return {"train": both - val, "val": val, "test": test, "wild": wild}
 
 
-def apportion(total: int, weights: NDArray[np.floating[Any]] | Counts, least: int) -> Counts:
+def apportion(
+    total: int, weights: Float[NDArray[np.floating[Any]], " item"] | Int[Counts, " item"], least: int
+) -> Int[Counts, " item"]:
     """Whole numbers that sum to a total, in proportion to weights, each at least `least`."""
     rest = total - least * len(weights)
     exact = rest * weights / weights.sum()

@@ -7,6 +7,7 @@ height, one over the other, and the steps are blurred away before shading.
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float
 from PIL import Image, ImageDraw, ImageFilter
 
 from finegraph.data.menu.surface import Canvas, Colour, Field, Surface
@@ -25,7 +26,7 @@ class Heap:
         self._cover = Image.new("L", (canvas.n, canvas.n))
         self._draw = [ImageDraw.Draw(image) for image in (self._high, self._colour, self._cover)]
 
-    def strand(self, path: Field, width: float, colour: Colour, lift: float) -> None:
+    def strand(self, path: Float[Field, "point 2"], width: float, colour: Colour, lift: float) -> None:
         """A round strand along a path (in half sides); `lift` from 0 to 1 says how high it lies."""
         half = self._canvas.n / 2
         line = [(float(x), float(y)) for x, y in (path + 1) * half]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
@@ -42,9 +43,9 @@ class Surface:
         shadow: how dark its shadow is, 0 to 1.
     """
 
-    height: Field
-    cover: Field
-    colour: Field
+    height: Float[Field, "height width"]
+    cover: Float[Field, "height width"]
+    colour: Float[Field, "height width channel"]
     gloss: float = 0.35
     thickness: float = 0.0
     side: Colour | None = None
@@ -69,27 +70,31 @@ class Canvas:
         self.u: Field = x * cos + y * sin
         self.v: Field = y * cos - x * sin
 
-    def noise(self, cells: int) -> Field:
+    def noise(self, cells: int) -> Float[Field, "height width"]:
         """Smooth chance between -1 and 1, with about so many hills along a side."""
         return noise(self.random, self.n, cells)
 
-    def soft(self, distance: Field) -> Field:
+    def soft(self, distance: Float[Field, "height width"]) -> Float[Field, "height width"]:
         """Cover from a signed distance (in half sides, negative inside): one pixel of soft edge."""
         return np.clip(0.5 - distance * self.n / 2, 0, 1)
 
-    def paint(self, colour: Colour) -> Field:
+    def paint(self, colour: Colour) -> Float[Field, "height width channel"]:
         """A picture of one colour."""
         return np.broadcast_to(np.asarray(colour, dtype=np.float32), (self.n, self.n, 3)).copy()
 
 
-def noise(random: np.random.Generator, n: int, cells: int) -> Field:
+def noise(random: np.random.Generator, n: int, cells: int) -> Float[Field, "height width"]:
     """A square of smooth chance between -1 and 1, with about so many hills along a side."""
     coarse = random.integers(0, 256, (cells + 3, cells + 3), dtype=np.uint8)
     picture = Image.fromarray(coarse).resize((n, n), Image.Resampling.BICUBIC, box=(1, 1, cells + 2, cells + 2))
     return np.asarray(picture, dtype=np.float32) / 127.5 - 1
 
 
-def mix(one: Field, two: Field | Colour, share: Field | float) -> Field:
+def mix(
+    one: Float[Field, "height width channel"],
+    two: Float[Field, "height width channel"] | Colour,
+    share: Float[Field, "height width"] | float,
+) -> Float[Field, "height width channel"]:
     """Colours between two colours."""
     weight = share[..., None] if isinstance(share, np.ndarray) else share
     return one + (np.asarray(two, dtype=np.float32) - one) * weight

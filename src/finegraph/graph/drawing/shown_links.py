@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from finegraph.graph.describe import YES, Column
 from finegraph.graph.kind import FloatArray, IntArray, Kind
@@ -35,8 +36,8 @@ class Node:
 
     name: str
     real: bool
-    rows: IntArray
-    weights: FloatArray
+    rows: Int[IntArray, " edge"]
+    weights: Float[FloatArray, " edge"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Links:
         return sum(len(node.rows) for node in self.nodes)
 
 
-def order_fine(graph: LabelGraph, columns: Sequence[Column], count: int) -> IntArray:
+def order_fine(graph: LabelGraph, columns: Sequence[Column], count: int) -> Int[IntArray, " sample"]:
     """At most `count` fine labels of a graph, which stand for all, ordered by their parents in the columns."""
     parents = {column.name: _first_parents(graph, column) for column in columns}
     chosen = sample_fine([parents[column.name] for column in by_size(graph, columns)], len(graph), count)
@@ -75,14 +76,14 @@ def by_size(graph: LabelGraph, columns: Sequence[Column]) -> list[Column]:
 
 
 def _first_parents(graph: LabelGraph, column: Column) -> IntArray:
-    """The first parent of each fine label; the number of labels if there is none."""
+    """The first parent of each fine label; the number of labels where there is none."""
     rows, labels, _ = _edges([graph.kind(name) for name in column.kinds], column.group)
     found = np.full(len(graph), len(column.labels(graph)))
     np.minimum.at(found, rows, labels)
     return found
 
 
-def links_of(graph: LabelGraph, column: Column, fine: IntArray, max_labels: int) -> Links:
+def links_of(graph: LabelGraph, column: Column, fine: Int[IntArray, " sample"], max_labels: int) -> Links:
     """The links between some fine labels and one column.
 
     Args:
@@ -134,7 +135,7 @@ def _unknown(kinds: Sequence[Kind]) -> tuple[IntArray, list[tuple[int, int]]]:
     return np.flatnonzero(everywhere), list(zip(rows.tolist(), members.tolist(), strict=True))
 
 
-def sample_fine(parents: Sequence[IntArray], fine: int, count: int) -> IntArray:
+def sample_fine(parents: Sequence[Int[IntArray, " fine"]], fine: int, count: int) -> Int[IntArray, " sample"]:
     """The numbers of at most `count` fine labels, in the order of the graph.
 
     Args:

@@ -32,7 +32,7 @@ class Segments(Constants):
     owner: Tensor
     restore: Tensor
 
-    def __init__(self, owner: NDArray[np.int64], count: int) -> None:
+    def __init__(self, owner: Int[NDArray[np.int64], " item"], count: int) -> None:
         """Cut the positions into lists.
 
         Args:

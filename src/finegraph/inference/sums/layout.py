@@ -37,8 +37,8 @@ class KindGroups:
 
     number: int
     label_count: int
-    columns: NDArray[np.int64]
-    group: NDArray[np.int64]
+    columns: Int[NDArray[np.int64], " group"]
+    group: Int[NDArray[np.int64], " fine"]
 
     @property
     def count(self) -> int:
@@ -51,12 +51,12 @@ class KindGroups:
         return self.count == self.label_count
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Int[NDArray[np.int64], " group"]:
         """How many fine labels each group has."""
         return np.bincount(self.group, minlength=self.count)
 
     @cached_property
-    def order(self) -> NDArray[np.int64]:
+    def order(self) -> Int[NDArray[np.int64], " fine"]:
         """The fine labels sorted by group."""
         narrow = self.group.astype(np.uint16) if self.count <= 1 << 16 else self.group  # sorted in linear time
         return np.argsort(narrow, kind="stable")
@@ -173,7 +173,7 @@ class Composite:
     """
 
     groups: KindGroups
-    member_columns: NDArray[np.int64]
+    member_columns: Int[NDArray[np.int64], "group kind"]
 
 
 def composites_of(kinds: Sequence[KindGroups], fine_count: int, max_cost: float) -> list[Composite]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from finegraph.inference.sums.layout import KindGroups
@@ -75,7 +76,7 @@ class ColumnChoice:
     """
 
     dense: tuple[int, ...]
-    block: NDArray[np.int64] | None
+    block: Int[NDArray[np.int64], " fine"] | None
 
 
 def rows_are_used(strategy: Strategy, kinds: Sequence[KindGroups], fine_count: int, coarse_scores: bool) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
@@ -24,13 +25,15 @@ _BLOCK = 2**23
 """How many comparisons are held at once."""
 
 
-def nearest(unit: Floats, wanted: Numbers, count: int, *, exact: int = EXACT) -> Iterator[tuple[int, Numbers, Floats]]:
+def nearest(
+    unit: Float[Floats, "photo feature"], wanted: Int[Numbers, " sample"], count: int, *, exact: int = EXACT
+) -> Iterator[tuple[int, Int[Numbers, " place"], Float[Floats, " place"]]]:
     """The nearest rows of some rows, best first.
 
     Args:
         unit: rows of length 1.
         wanted: the rows whose neighbours are looked for.
-        count: how many neighbours at most.
+        count: how many neighbours at the most.
         exact: up to so many rows, all are compared.
 
     Yields:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.graph.kind import BINARY_LABELS
@@ -58,7 +59,10 @@ def _named(names: Sequence[str]) -> str:
 
 
 def from_model(
-    fine: Sequence[str], columns: Sequence[Column], beliefs: Mapping[str, Floats], photos: Sequence[int]
+    fine: Sequence[str],
+    columns: Sequence[Column],
+    beliefs: Mapping[str, Float[Floats, "fine _"]],
+    photos: Sequence[int],
 ) -> Iterator[Proposal]:
     """What a model sees on the photos of the classes.
 
@@ -108,13 +112,15 @@ def _all_seen(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int
 # ---- from similar classes --------------------------------------------------------------------------------------------
 
 
-def from_similar(fine: Sequence[str], columns: Sequence[Column], features: Floats) -> Iterator[Proposal]:
+def from_similar(
+    fine: Sequence[str], columns: Sequence[Column], features: Float[Floats, "fine feature"]
+) -> Iterator[Proposal]:
     """What the visually nearest classes have, for cells that are unknown.
 
     Args:
         fine: the classes.
         columns: the kinds with their present cells.
-        features: the mean features of the photos of each class (fine x feature); rows of NaN if there are none.
+        features: the mean features of the photos of each class (fine x feature); rows of NaN where there are none.
     """
     given = np.asarray(features, dtype=np.float32)
     seen = np.flatnonzero(np.isfinite(given).all(axis=1))

@@ -24,7 +24,7 @@ from finegraph.data.samples import Box
 from finegraph.data.transforms import ViewSettings, make_view
 from finegraph.errors import InputError, PhotoFileError
 
-Photo = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
+Photo = str | os.PathLike[str] | Image.Image | UInt8[NDArray[np.uint8], "height width channel"]
 """A file, an open picture, or pixels (height, width, 3) from 0 to 255."""
 OnBadFile = Literal["error", "skip"]
 MAX_THREADS = 4

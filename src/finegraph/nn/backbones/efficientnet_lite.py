@@ -38,7 +38,7 @@ class SameConvolution(nn.Conv2d):
     def __init__(self, channels: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
         super().__init__(channels, out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch _ _ _"]:
         """The convolution of x."""
         stride, kernel = self.stride[0], self.kernel_size[0]
         if stride == 1 or (x.shape[2] % 2 and x.shape[3] % 2):  # as much padding on both sides: no copy is needed
@@ -64,7 +64,7 @@ class Block(nn.Module):
         self._project_conv = SameConvolution(wide, out, 1)
         self._bn2 = _norm(out)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch _ _ _"]:
         """The activations after the block."""
         y: Tensor = x
         if self.expands:

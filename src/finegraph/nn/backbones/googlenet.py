@@ -29,7 +29,7 @@ class ConvolutionNormRelu(nn.Module):
         self.conv = nn.Conv2d(channels, out, kernel, stride=stride, padding=kernel // 2, bias=False)
         self.bn = nn.BatchNorm2d(out, eps=1e-3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch _ _ _"]:
         """The activations."""
         return functional.relu(self.bn(self.conv(x)), inplace=True)
 
@@ -44,7 +44,7 @@ class Inception(nn.Module):
         self.branch3 = _narrow_then_wide(channels, *third)
         self.branch4 = nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), ConvolutionNormRelu(channels, pooled, 1))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch _ _ _"]:
         """The channels of all branches, one after another."""
         return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], dim=1)
 
@@ -58,7 +58,7 @@ class Auxiliary(nn.Module):
         self.fc1 = nn.Linear(128 * 4 * 4, AUXILIARY_SIZE)
         self.dropout = nn.Dropout(rate)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch feature"]:
         """The auxiliary features."""
         x = torch.flatten(self.conv(functional.adaptive_avg_pool2d(x, 4)), 1)
         features: Tensor = self.dropout(functional.relu(self.fc1(x), inplace=True))

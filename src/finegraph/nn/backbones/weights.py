@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from jaxtyping import Shaped
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -120,7 +121,7 @@ def load_weights(backbone: Backbone, path: str | os.PathLike[str]) -> None:
     backbone.load_state_dict(copies, assign=any(value.is_meta for value in own.values()))
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Shaped[Tensor, " ..."]]:
     """The tensors of a weight file by name, without running any code that the file may hold."""
     if not path.is_file():
         what = "a folder" if path.is_dir() else f"no such file{near_paths(path)}"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Shaped
 from numpy.typing import NDArray
 
 from finegraph.data.dataset import MISSING
@@ -127,7 +128,7 @@ def _explained(run: RunResults) -> dict[str, Any]:
     return listed
 
 
-def largest_parts(parts: Array, max_parts: int = MAX_PARTS) -> list[tuple[int, float]]:
+def largest_parts(parts: Shaped[Array, " item"], max_parts: int = MAX_PARTS) -> list[tuple[int, float]]:
     """The parts with the largest values, and `REST` with the sum of the others where there are more.
 
     Parts that would be shown as 0.00 count to the rest; where all of that is 0.00 too, it is left out.
@@ -139,7 +140,7 @@ def largest_parts(parts: Array, max_parts: int = MAX_PARTS) -> list[tuple[int, f
     return [*found, (REST, rest)] if abs(rest) >= _SHOWN else found
 
 
-def packed(values: Array) -> dict[str, str]:
+def packed(values: Shaped[Array, " ..."]) -> dict[str, str]:
     """A column of whole or real numbers as text."""
     flat = np.ascontiguousarray(values).reshape(-1)
     if flat.dtype.kind == "f":
@@ -150,7 +151,7 @@ def packed(values: Array) -> dict[str, str]:
     return {"form": kind, "base64": base64.b64encode(flat.astype("<" + kind).tobytes()).decode("ascii")}
 
 
-def packed_shares(values: Array) -> dict[str, str]:
+def packed_shares(values: Shaped[Array, " ..."]) -> dict[str, str]:
     """A column of shares between 0 and 1, in steps of 1 / 65535."""
     steps = np.round(np.clip(values.reshape(-1).astype(np.float64), 0.0, 1.0) * 65535.0)
     return {"form": "share", "base64": base64.b64encode(steps.astype("<u2").tobytes()).decode("ascii")}
@@ -163,7 +164,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def shared_folder(paths: Sequence[str]) -> str:
-    """The folder that all paths share; empty if they are not all absolute."""
+    """The folder that all paths share; empty where they are not all absolute."""
     folders = [os.path.dirname(path) for path in paths]
     return os.path.commonpath(folders) if folders and all(os.path.isabs(each) for each in folders) else ""
 

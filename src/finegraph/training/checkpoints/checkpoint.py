@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.errors import CheckpointError, InputError, unknown_name
@@ -84,7 +85,7 @@ class CheckpointFolder:
     def save(
         self,
         step: int,
-        tensors: Mapping[str, Tensor],
+        tensors: Mapping[str, Shaped[Tensor, " ..."]],
         state: Mapping[str, object],
         *,
         best: bool = False,

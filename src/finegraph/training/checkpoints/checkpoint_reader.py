@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.errors import CheckpointError
@@ -88,7 +89,7 @@ class Checkpoint:
     """
 
     step: int
-    tensors: dict[str, Tensor]
+    tensors: dict[str, Shaped[Tensor, " ..."]]
     state: dict[str, Any]
     path: Path
     best: bool = False

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.data.samples import Sample, Samples
@@ -72,7 +73,7 @@ def _list_digest(samples: Iterable[Sample]) -> str:
 
 def capture(
     network: Network, optimizer: torch.optim.Optimizer, progress: Progress, data: Mapping[str, str]
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+) -> tuple[dict[str, Shaped[Tensor, " ..."]], dict[str, Any]]:
     """The tensors and the JSON of a checkpoint."""
     tensors = {_NETWORK + name: tensor for name, tensor in network.state_dict().items()}
     tensors.update(optimizer_tensors(network, optimizer))
@@ -82,7 +83,7 @@ def capture(
 def restore(
     network: Network,
     optimizer: torch.optim.Optimizer,
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, Shaped[Tensor, " ..."]],
     state: Mapping[str, Any],
     data: Mapping[str, str],
 ) -> Progress:
@@ -107,7 +108,7 @@ def restore(
     return progress
 
 
-def load_network(network: Network, tensors: Mapping[str, Tensor]) -> None:
+def load_network(network: Network, tensors: Mapping[str, Shaped[Tensor, " ..."]]) -> None:
     """Take the weights of a checkpoint into a network.
 
     Raises:

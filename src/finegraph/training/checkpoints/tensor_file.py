@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Mapping
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -53,7 +54,7 @@ class TensorWriter:
         InputError: something is no tensor that such a file can hold.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, tensors: Mapping[str, Shaped[Tensor, " ..."]]) -> None:
         for name, tensor in tensors.items():
             _check_tensor(name, tensor)
         self._in_order = sorted(tensors.items(), key=lambda item: -item[1].dtype.itemsize)
@@ -86,7 +87,7 @@ class TensorWriter:
         return digest.hexdigest()
 
 
-def parse_tensors(buffer: Tensor) -> dict[str, Tensor]:
+def parse_tensors(buffer: Shaped[Tensor, " item"]) -> dict[str, Shaped[Tensor, " ..."]]:
     """The tensors in the bytes of a safetensors file, as views of these bytes.
 
     Args:
