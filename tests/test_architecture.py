@@ -17,6 +17,19 @@ def test_places_exist(place):
     assert path.is_dir() if place.endswith("/") else path.is_file(), place
 
 
+def test_places_that_contributors_are_sent_to_exist():
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"`((?:src|tests|docs|benchmarks|studies|web)/[a-z_/]*(?:\w+\.(?:py|js|md))?)`", table)
+    assert len(places) > 20
+    for place in places:
+        assert (ROOT / place).exists() or (PACKAGE / place).exists(), place
+    for row in table.splitlines():  # files that are named alone lie in a folder that the row names
+        folders = [ROOT / place for place in re.findall(r"`(src/[a-z_/]+/)`", row)]
+        folders += [(ROOT / place).parent for place in re.findall(r"`(src/[a-z_/]+\.py)`", row)]
+        for name in re.findall(r"`([a-z_]+\.py)`", row):
+            assert any(list(folder.rglob(name)) for folder in folders), f"{name}: {row}"
+
+
 def test_every_package_is_named():
     layers = TEXT[TEXT.index("```") : TEXT.rindex("```")]
     for path in PACKAGE.iterdir():

@@ -263,6 +263,9 @@ class GraphLike(Protocol):
     def kind(self, name: str) -> Kind:
         """One kind with its labels and edges."""
 
+    def labels(self, kind: str) -> tuple[str, ...]:
+        """The coarse labels of a kind, in order."""
+
     def fine_index(self, label: str) -> int:
         """The index of a fine label."""
 
