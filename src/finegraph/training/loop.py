@@ -165,7 +165,7 @@ class _Training:
             self.checkpoints.save(self.progress.step, tensors, state, best=best)
 
     def _resume(self) -> Progress:
-        """Go back to the last checkpoint; to the beginning where there is none."""
+        """Go back to the last checkpoint; to the beginning if there is none."""
         run, checkpoint = self.run, self.checkpoints.last()
         progress, notes = Progress(processes=run.ranks.size), []
         if checkpoint is not None:

@@ -17,7 +17,7 @@ _MOMENTUM = "optimizer.momentum."
 def make_optimizer(network: Network, recipe: Recipe) -> torch.optim.SGD:
     """The optimizer of a network; each group keeps its full rate as `base`, which the schedule scales.
 
-    Biases and the scales of normalisation layers, which are vectors, decay only where the recipe says so.
+    Biases and the scales of normalisation layers, which are vectors, decay only if the recipe says so.
     """
     groups = []
     for group in network.parameter_groups(recipe.lr, recipe.new_rate, scaled=recipe.scale_rates):

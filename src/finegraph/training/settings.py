@@ -50,10 +50,10 @@ class TrainSettings:
     )
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
     train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
-    val_split: str | None = _setting(None, "the split to validate on; by default `val` where there is one")
+    val_split: str | None = _setting(None, "the split to validate on; by default `val` if there is one")
     val_share: float | None = _setting(
         None,
-        "the share of each class to hold out where there is no such split; by default about a fifth of a source "
+        "the share of each class to hold out if there is no such split; by default about a fifth of a source "
         "without splits, and none of others",
         least=0,
         below=1,
@@ -210,13 +210,13 @@ _OF_ALL = (
     "checkpoint_minutes",
     "tensorboard",
 )
-"""Settings that matter only where the whole network is trained."""
+"""Settings that matter only if the whole network is trained."""
 
 
 _OF_DESCENT = ("l2", "coarse_ratio", "choose", "kind_weight", "laplacian")
-"""Settings that matter only where the last layer is fitted by descent, or the whole network trained."""
+"""Settings that matter only if the last layer is fitted by descent, or the whole network trained."""
 _OF_HEAD = ("fit", "l2", "coarse_ratio", "choose", "cache")
-"""Settings that matter only where the last layer alone is tuned."""
+"""Settings that matter only if the last layer alone is tuned."""
 _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
 
 
@@ -237,7 +237,7 @@ def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_used(given: Mapping[str, Any]) -> None:
-    """Raise where a setting is given that would have no effect, as epochs have none when only the head is tuned."""
+    """Raise if a setting is given that would have no effect, as epochs have none when only the head is tuned."""
     tune = given.get("tune", "head")
     idle = [name for name in ((*_OF_ALL, "dropout") if tune == "head" else _OF_HEAD) if name in given]
     if idle:

@@ -113,7 +113,7 @@ def _header(metrics: Mapping[str, object]) -> list[str]:
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The header and the whole rows; both empty where there is no file yet, or nothing in it."""
+    """The header and the whole rows; both empty if there is no file yet, or nothing in it."""
     try:
         text = path.read_bytes().decode("utf-8", "replace")
     except FileNotFoundError:

@@ -69,7 +69,7 @@ def fine_tune(
     """Train the network of a cell and measure it.
 
     Returns:
-        The values of each photo by split and views; the seconds of training, None where it was stopped in between; and
+        The values of each photo by split and views; the seconds of training, None if it was stopped in between; and
         the photos that could not be read, with the reason of each.
 
     Raises:

@@ -25,7 +25,7 @@ class TunedAll:
     """What training the whole network gave.
 
     Attributes:
-        metrics: of the best epoch on the validation photos; empty where there are none.
+        metrics: of the best epoch on the validation photos; empty if there are none.
         bad: the photos that could not be read.
     """
 

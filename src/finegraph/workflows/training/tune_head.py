@@ -44,12 +44,12 @@ class TunedHead:
 
     Attributes:
         strengths: what the head was fitted with, by name.
-        metrics: on the validation photos; empty where there are none.
+        metrics: on the validation photos; empty if there are none.
         iterations: how many steps the fit took.
         converged: whether it came to a minimum.
         bad: the photos that could not be read.
         notes: what was odd on the way.
-        known: the features of all photos; None where there are no validation photos.
+        known: the features of all photos; None if there are no validation photos.
         statistics: of a fit in closed form, which lessons can be added to.
     """
 
