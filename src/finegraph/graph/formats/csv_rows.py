@@ -155,7 +155,7 @@ def _wrong_length(count: int, width: int, line: int, faults: FaultList) -> None:
 
 
 def _one_line_end(text: str, faults: FaultList) -> str | None:
-    """The text with LF at the end of its lines; None if lines is unknown apart."""
+    """The text with LF at the end of its lines; None if lines cannot be told apart."""
     if "\r" not in text:
         return text
     if lone := _LONE_CR.search(text):
