@@ -142,6 +142,12 @@ class Network(nn.Module):
         network = Network(self.design, self.backbone, head, self.coarse_backbone, self.scaling)
         return network.train(self.training)
 
+    def expect_scaling(self, name: str | None) -> None:
+        """Make room for a scaling by the name that a design has for it, so that saved weights can be loaded."""
+        scaling = _new_scaling(name, self.backbone)
+        self.scaling = None if scaling is None else scaling.to(self.head.fine.weight.device)
+        self.design = replace(self.design, scaling=name)
+
     def forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
         """The posterior of each photo."""
         return self.of_features(*self.features(pixels))

@@ -217,7 +217,8 @@ def _train(
             known, statistics = tuned.known, tuned.statistics
     else:
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
-        trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
+        stage = _stages(watcher, ranks)
+        trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume, progress=stage)
         result["finished"] = trained is not None
         if trained is not None:
             result.update(metrics=trained.metrics, bad=list(trained.bad))

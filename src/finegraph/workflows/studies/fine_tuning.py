@@ -90,7 +90,17 @@ def fine_tune(
     network.to(choose_device(settings.device), torch.float64 if settings.precision == "float64" else torch.float32)
     began = perf_counter()
     with run.lock():
-        tuned = tune_all(network, photos, views, settings, Ranks(), run, watcher, resume=resume)
+        tuned = tune_all(
+            network,
+            photos,
+            views,
+            settings,
+            Ranks(),
+            run,
+            watcher,
+            resume=resume,
+            progress=lambda name: lambda done, total: stage(name, done, total),
+        )
     if tuned is None:
         raise StoppedError
     seconds = None if resume else perf_counter() - began

@@ -101,10 +101,7 @@ def tune_head(
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
     scales = FeatureScales.of(train.fine, train.coarse)
-    if settings.fit == "prototypes":
-        fitted = _fit_prototypes(network, train, settings)
-    else:
-        fitted = _fit_by_descent(network, train, val, settings, scales)
+    fitted = fit_to(network, train, val, settings)
     return TunedHead(
         strengths=fitted.strengths,
         metrics={} if val is None else metrics_of(network, val),
@@ -117,7 +114,7 @@ def tune_head(
     )
 
 
-class _Fitted(NamedTuple):
+class FittedHead(NamedTuple):
     """How fitting went; the head is in the network."""
 
     strengths: dict[str, Any]
@@ -126,10 +123,16 @@ class _Fitted(NamedTuple):
     statistics: ClassStatistics | None = None
 
 
-def _fit_by_descent(
-    network: Network, train: Features, val: Features | None, settings: TrainSettings, scales: FeatureScales
-) -> _Fitted:
+def fit_to(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
+    """Fit the head of a network to features, as the settings say; it is put into the network."""
+    if settings.fit == "prototypes":
+        return _fit_prototypes(network, train, settings)
+    return _fit_by_descent(network, train, val, settings)
+
+
+def _fit_by_descent(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
     """Minimise the joint loss."""
+    scales = FeatureScales.of(train.fine, train.coarse)
     train, val = scaled(train, scales), None if val is None else scaled(val, scales)
     chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
     fine, kinds = _targets(train.samples, chosen, network.graph)
@@ -137,10 +140,10 @@ def _fit_by_descent(
     scales.undo(fit.head)
     network.put_head(fit.head)
     strengths = {**asdict(chosen), "kind_weight": chosen.kind_weights(network.graph)}
-    return _Fitted(strengths, fit.iterations, fit.converged)
+    return FittedHead(strengths, fit.iterations, fit.converged)
 
 
-def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> _Fitted:
+def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> FittedHead:
     """Fit class means in closed form. Photo labels take no part."""
     fine, kinds = training_targets(train.samples, network.graph)
     if kinds:
@@ -157,7 +160,7 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
         "variances": asdict(fit.variances),
         "temperature": fit.temperature,
     }
-    return _Fitted(strengths, 1, True, ClassStatistics.of_fit(fit, train.fine, fine))
+    return FittedHead(strengths, 1, True, ClassStatistics.of_fit(fit, train.fine, fine))
 
 
 def scaled(features: Features, scales: FeatureScales) -> Features:
