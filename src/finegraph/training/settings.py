@@ -93,6 +93,9 @@ class TrainSettings:
     fit: Literal["descent", "prototypes"] = _setting(
         "descent", "how the head is fitted: by descent, or as class means in closed form, for few photos"
     )
+    train_views: int = _setting(
+        1, "views of each training photo that count as one: the whole, then up to four parts of it", least=1, below=6
+    )
     l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
     coarse_ratio: float | None = _setting(
         None, "the same for the coarse labels, as a multiple of it; by default kinds / 16", least=0
@@ -222,7 +225,7 @@ _OF_ALL = (
 
 _OF_DESCENT = ("l2", "coarse_ratio", "choose", "kind_weight", "laplacian")
 """Settings that matter only if the last layer is fitted by descent, or the whole network trained."""
-_OF_HEAD = ("fit", "l2", "coarse_ratio", "choose", "cache")
+_OF_HEAD = ("fit", "train_views", "l2", "coarse_ratio", "choose", "cache")
 """Settings that matter only if the last layer alone is tuned."""
 _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
 

@@ -30,6 +30,7 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.training.training_data import TrainingData
+from finegraph.workflows.training.training_views import mean_of_views, parts_of
 from finegraph.workflows.training.validation import Tally
 
 Stage = Callable[[str], Callable[[int, int], None]]
@@ -77,26 +78,33 @@ def tune_head(
     None.
     """
 
-    def features_of(samples: Samples) -> Features:
+    def features_of(samples: Samples, cut: ViewSettings = views, stage: str = "features") -> Features:
         return extract_features(
             network,
             samples,
-            views,
+            cut,
             cache=None if settings.cache is None else Path(settings.cache),
             threads=settings.workers,
             on_bad_file=settings.on_bad_file,
-            progress=progress("features"),
+            progress=progress(stage),
         )
 
+    def training_features(samples: Samples) -> Features:
+        first, of_parts, parts = features_of(samples), replace(views, box=True), []
+        for number, part in enumerate(parts_of(first.samples, settings.train_views, box=views.box), start=2):
+            stage = f"features of view {number} of {settings.train_views}"
+            parts.append((part, features_of(Samples(part, samples.source), of_parts, stage)))
+        return mean_of_views(first, parts)
+
     if ranks.size > 1:
-        for part in (data.train, data.val):
+        for part, compute in ((data.train, training_features), (data.val, features_of)):
             own = None if part is None else Samples([part[number] for number in ranks.share(range(len(part)))])
             if own:
-                features_of(own)
+                compute(own)
         ranks.wait()
         if not ranks.first:
             return None
-    train = features_of(data.train)
+    train = training_features(data.train)
     val = None if data.val is None else features_of(data.val)
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
