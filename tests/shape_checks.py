@@ -14,7 +14,8 @@ from jaxtyping import AbstractArray
 TYPES_ARE_CHECKED = ("finegraph.inference.", "finegraph.nn.")
 """Where all types are checked; elsewhere the shapes of tensors and arrays are."""
 
-UNCHECKED = ("finegraph.model.", "finegraph.web.", "finegraph.workflows.")
+NOT_CHECKED_YET = ("finegraph.model.", "finegraph.web.", "finegraph.workflows.")
+"""Their shapes are stated, but not yet checked."""
 
 
 def checked_modules():
@@ -23,7 +24,7 @@ def checked_modules():
     names = []
     for path in sorted(Path(place).rglob("*.py")):
         name = ".".join(["finegraph", *path.relative_to(place).with_suffix("").parts])
-        if name.startswith(UNCHECKED):
+        if name.startswith(NOT_CHECKED_YET):
             continue
         if name.startswith(TYPES_ARE_CHECKED) or "from jaxtyping import" in path.read_text(encoding="utf-8"):
             names.append(name.removesuffix(".__init__"))

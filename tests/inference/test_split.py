@@ -23,7 +23,7 @@ def test_bundles_of_kinds_change_nothing(monkeypatch, max_edges):
         torch.testing.assert_close(one, two)
     rebuilt = found.constant + found.fine
     for kind, coarse in zip(kinds, found.coarse, strict=True):
-        rebuilt = rebuilt + kind.down(coarse, len(graph))
+        rebuilt = rebuilt + kind.to_fine(coarse, len(graph))
     torch.testing.assert_close(rebuilt, scores)
 
 

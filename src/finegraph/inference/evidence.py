@@ -4,7 +4,7 @@ Evidence of every form is one thing: a log likelihood per label, added to the co
 rules labels out (minus infinity), soft evidence only favours them, and no evidence is 0 everywhere. Adding it and
 normalising again is exact conditioning, in time linear in the graph.
 
-How probable evidence was before one was told it follows from the same numbers. With r^j_ic the probability of label c
+How probable evidence was beforehand follows from the same numbers. With r^j_ic the probability of label c
 of kind j given fine label i, and l the likelihoods (1 and 0 for hard evidence):
 
     P(evidence)  =  sum_i p_i l_i prod_j sum_c r^j_ic l^j_c
@@ -64,9 +64,9 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
                 f"evidence on {kind!r}: a sequence gives one value per sample, expected {batch}, got {len(value)}; "
                 "use a set for one of several labels"
             )
-        rows = [_one(kind, entry, labels, index) for entry in value]
+        rows = [_one_sample(kind, entry, labels, index) for entry in value]
         return torch.stack(rows) if rows else torch.zeros(0, len(labels), dtype=torch.float64)
-    return _one(kind, value, labels, index).unsqueeze(0)
+    return _one_sample(kind, value, labels, index).unsqueeze(0)
 
 
 def evidence_log_prob(
@@ -105,7 +105,7 @@ def evidence_in_words(evidence: Mapping[str, object]) -> str:
     return ", ".join(parts)
 
 
-def _one(kind: str, value: object, labels: Sequence[str], index: Callable[..., int]) -> Float[Tensor, " label"]:
+def _one_sample(kind: str, value: object, labels: Sequence[str], index: Callable[..., int]) -> Float[Tensor, " label"]:
     """The evidence on one sample."""
     if value is None:
         return torch.zeros(len(labels), dtype=torch.float64)

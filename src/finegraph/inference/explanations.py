@@ -118,11 +118,11 @@ def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], seco
         _refuse_impossible(graph, posterior.log_probs, one, two)
         names, values = ["fine"], []
         coarse = posterior.coarse
-        plain = _plain(graph, tuple(kind.name for kind in every if kind.plain))
-        fine, kinds = plain.split(posterior.fine, coarse)
-        values.append(_odds(fine, one.unsqueeze(1), two.unsqueeze(1)))
-        names += plain.kinds
-        values.append(_odds(kinds, plain.places[one], plain.places[two]))
+        linear = _linear_kinds(graph, tuple(kind.name for kind in every if kind.plain))
+        fine, kinds = linear.split(posterior.fine, coarse)
+        values.append(_differences(fine, one.unsqueeze(1), two.unsqueeze(1)))
+        names += linear.kinds
+        values.append(_differences(kinds, linear.places[one], linear.places[two]))
         for kind in every:
             if not kind.plain:
                 names.append(kind.name)
@@ -133,7 +133,7 @@ def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], seco
                 names.append(f"{EVIDENCE}{kind.name}")
                 values.append(_group_odds(kind, one, two, known, coarse))
             names.append(f"{EVIDENCE}fine")
-            values.append(_odds(posterior.evidence, one.unsqueeze(1), two.unsqueeze(1)))
+            values.append(_differences(posterior.evidence, one.unsqueeze(1), two.unsqueeze(1)))
         rows = torch.cat(values, dim=1).tolist()
     return [
         _explanation(tensors, zip(names, row, strict=True), *pair)
@@ -141,7 +141,7 @@ def explain(graph: LabelGraph, posterior: PosteriorParts, first: list[int], seco
     ]
 
 
-class _Plain(NamedTuple):
+class _LinearKinds(NamedTuple):
     """The kinds that can be split linearly, and what makes that quick.
 
     Attributes:
@@ -172,13 +172,13 @@ class _Plain(NamedTuple):
         parts = torch.split(coarse.index_select(1, self.columns), [one.count for one in links], dim=1)
         scores = fine
         for one, own in zip(links, parts, strict=True):
-            scores = scores + one.down(own, fine.shape[1])
+            scores = scores + one.to_fine(own, fine.shape[1])
         found = minimum_norm_split(links, _finite(scores), self.factor)
         return found.fine, torch.cat(found.coarse, dim=1)
 
 
 @lru_cache(maxsize=4)  # of some megabytes each; a server explains thousands of answers of one graph
-def _plain(graph: LabelGraph, kinds: tuple[str, ...]) -> _Plain:
+def _linear_kinds(graph: LabelGraph, kinds: tuple[str, ...]) -> _LinearKinds:
     """What is needed to split by some kinds, each of whose fine labels has one parent."""
     links = [links_of(graph, kind) for kind in kinds]
     none = torch.zeros(0, dtype=torch.int64)
@@ -187,13 +187,13 @@ def _plain(graph: LabelGraph, kinds: tuple[str, ...]) -> _Plain:
     wanted = [torch.arange(columns[kind].start, columns[kind].stop) for kind in kinds]
     # The edges of such a kind stand in the order of the fine labels, one for each.
     places = joined.coarse.reshape(len(kinds), len(graph)).t().contiguous()
-    return _Plain(kinds, links, joined, factor_of(links, len(graph)), torch.cat([none, *wanted]), places)
+    return _LinearKinds(kinds, links, joined, factor_of(links, len(graph)), torch.cat([none, *wanted]), places)
 
 
-def _odds(
+def _differences(
     values: Float[Tensor, "batch _"], one: Int[Tensor, "batch place"], two: Int[Tensor, "batch place"]
 ) -> Float[Tensor, "batch place"]:
-    """What some columns of each sample have more than some others."""
+    """By how much some columns of each sample exceed some others."""
     return values.gather(1, one) - values.gather(1, two)
 
 
@@ -204,7 +204,7 @@ def _group_odds(
     coarse: Float[Tensor, "batch coarse"],
     before: Float[Tensor, "batch coarse"] | None = None,
 ) -> Float[Tensor, "batch 1"]:
-    """How much more the groups of the first fine labels have than those of the second, in one kind.
+    """By how much the scores of the groups of the first fine labels exceed those of the second, in one kind.
 
     Args:
         kind: on the CPU.
@@ -216,7 +216,7 @@ def _group_odds(
     scores = kind.group_scores(coarse[:, kind.columns])
     if before is not None:
         scores = scores - kind.group_scores(before[:, kind.columns])
-    return _odds(scores, kind.group[one].unsqueeze(1), kind.group[two].unsqueeze(1))
+    return _differences(scores, kind.group[one].unsqueeze(1), kind.group[two].unsqueeze(1))
 
 
 def links_of(graph: LabelGraph, kind: str) -> Links:
@@ -279,13 +279,13 @@ class Links:
     weight: Float[Tensor, " edge"]
     count: int
 
-    def down(self, values: Float[Tensor, "column coarse"], fine_count: int) -> Float[Tensor, "column fine"]:
+    def to_fine(self, values: Float[Tensor, "column coarse"], fine_count: int) -> Float[Tensor, "column fine"]:
         """G values: what the parents of each fine label have, summed."""
         out = values.new_zeros(len(values), fine_count)
         parts = values.gather(1, self.coarse.expand(len(values), -1)).mul_(self.weight)
         return out.scatter_add_(1, self.fine.expand(len(values), -1), parts)
 
-    def up(self, values: Float[Tensor, "column fine"]) -> Float[Tensor, "column coarse"]:
+    def to_coarse(self, values: Float[Tensor, "column fine"]) -> Float[Tensor, "column coarse"]:
         """G' values: what the children of each coarse label have, summed."""
         out = values.new_zeros(len(values), self.count)
         parts = values.gather(1, self.fine.expand(len(values), -1)).mul_(self.weight)
@@ -315,7 +315,7 @@ def minimum_norm_split(
     solved, ones = solved[:-1], solved[-1:]
     constant = solved.sum(dim=1, keepdim=True) / ones.sum()
     alpha = solved - ones * constant
-    return Split(constant, alpha, [kind.up(alpha) for kind in kinds])
+    return Split(constant, alpha, [kind.to_coarse(alpha) for kind in kinds])
 
 
 def factor_of(kinds: Sequence[Links], fine_count: int) -> Float[Tensor, "coarse coarse"] | None:
@@ -341,12 +341,12 @@ def _solve(
     fine_count = right.shape[1]
 
     def up(values: Float[Tensor, "column fine"]) -> Float[Tensor, "column coarse"]:
-        return torch.cat([bundle.up(values) for bundle in bundles], dim=1)
+        return torch.cat([bundle.to_coarse(values) for bundle in bundles], dim=1)
 
     def down(values: Float[Tensor, "column coarse"]) -> Float[Tensor, "column fine"]:
         total = values.new_zeros(len(values), fine_count)
         for bundle, part in zip(bundles, torch.split(values, sizes, dim=1), strict=True):
-            total += bundle.down(part, fine_count)
+            total += bundle.to_fine(part, fine_count)
         return total
 
     if factor is not None:

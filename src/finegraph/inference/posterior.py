@@ -114,7 +114,7 @@ class Posterior:
             fine_scores: one score per fine label.
             coarse_scores: per kind, one score per label; or all kinds side by side in the order of the graph.
             evidence: log likelihoods to condition on, of the fine labels and then of all coarse labels; use `given`.
-            tensors: the graph's index tensors where the caller has them, as heads do.
+            tensors: the graph's tensors, if already made.
         """
         if not isinstance(fine_scores, Tensor):
             raise InputError(f"fine scores: expected a tensor, got {type(fine_scores).__name__}")
@@ -265,9 +265,9 @@ class Posterior:
         return result
 
     def log_prob_of(self, evidence: Mapping[str, object] | None = None, /, **kinds: object) -> Float[Tensor, " batch"]:
-        """The log probability of evidence before one is told it, in float64; minus infinity for what is impossible.
+        """The log probability of evidence beforehand, in float64; minus infinity if it is impossible.
 
-        Evidence that contradicts what was seen shows here: it is improbable. Evidence on several kinds is one
+        Evidence that contradicts the photo is improbable. Evidence on several kinds is one
         statement, that all of it holds, and its probability is that of the joint. After `given` it is conditional:
         `p.log_prob_of(a) + p.given(a).log_prob_of(b)` is the log probability of both.
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import InputError, MissingExtraError, TargetError
@@ -77,7 +78,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             two samples for the strengths as given, with a warning; a scikit-learn splitter; or pairs of (train, test)
             indices. None takes the strengths as given.
         grid: the strengths to choose from, per name a list; what is not named stays as given. By default 28 settings.
-        max_iter: how many steps to take at most.
+        max_iter: how many steps to take at the most.
         tolerance: stop when the objective is within this share of its minimum.
 
     Attributes:
@@ -150,9 +151,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: (samples, features).
-            y: the class of each sample; with a graph the name of a fine label, or None if it was not observed.
+            y: the class of each sample; with a graph the name of a fine label, or None where it was not observed.
             sample_weight: how much each sample counts.
-            kind_targets: with a graph, for some kinds the label seen on each sample, None if none was. By default,
+            kind_targets: with a graph, for some kinds the label seen on each sample, None where none was. By default,
                 and for the other kinds, labels are those of the fine label.
         """
         features, classes = self._checked(X, y)
@@ -313,28 +314,33 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         posterior: Posterior = self.head_(tensor)
         return posterior.given(given) if given else posterior
 
-    def predict_log_proba(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
+    def predict_log_proba(self, X: ArrayLike, given: Evidence = None) -> Float[NDArray[np.floating[Any]], "batch fine"]:  # noqa: N803
         """The log probability of each class, in the order of `classes_`."""
         log_probs: NDArray[np.floating[Any]] = self.posterior(X, given).log_probs().numpy()
         return log_probs[:, self._order]
 
-    def predict_proba(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
+    def predict_proba(self, X: ArrayLike, given: Evidence = None) -> Float[NDArray[np.floating[Any]], "batch fine"]:  # noqa: N803
         """The probability of each class, in the order of `classes_`."""
         probs: NDArray[np.floating[Any]] = np.exp(self.predict_log_proba(X, given))
         return probs
 
-    def predict(self, X: ArrayLike, given: Evidence = None) -> NDArray[np.generic]:  # noqa: N803
+    def predict(self, X: ArrayLike, given: Evidence = None) -> Shaped[NDArray[np.generic], " batch"]:  # noqa: N803
         """The most probable class of each sample."""
         best = self.predict_log_proba(X, given).argmax(axis=1)
         predicted: NDArray[np.generic] = self.classes_[best]
         return predicted
 
-    def predict_kind_proba(self, X: ArrayLike, kind: str, given: Evidence = None) -> NDArray[np.floating[Any]]:  # noqa: N803
+    def predict_kind_proba(
+        self,
+        X: ArrayLike,  # noqa: N803
+        kind: str,
+        given: Evidence = None,
+    ) -> Float[NDArray[np.floating[Any]], "batch label"]:
         """The probability of each label of a kind, in the order of `graph_.labels(kind)`."""
         probs: NDArray[np.floating[Any]] = self.posterior(X, given).probs(kind).numpy()
         return probs
 
-    def predict_kind(self, X: ArrayLike, kind: str, given: Evidence = None) -> NDArray[np.str_]:  # noqa: N803
+    def predict_kind(self, X: ArrayLike, kind: str, given: Evidence = None) -> Shaped[NDArray[np.str_], " batch"]:  # noqa: N803
         """The most probable label of a kind for each sample."""
         best = self.predict_kind_proba(X, kind, given).argmax(axis=1)
         predicted: NDArray[np.str_] = np.array(self.graph_.labels(kind))[best]

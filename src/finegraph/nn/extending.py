@@ -67,7 +67,7 @@ def extended_weights(
 
 
 def _check(old: LabelGraph, new: LabelGraph) -> None:
-    """Raise if a graph does not extend another."""
+    """Raise where a graph does not extend another."""
     if old.kinds != new.kinds:
         raise GraphMismatchError(f"extend needs the same kinds in the same order, {old.kinds}, got {new.kinds}")
     known = set(new.fine)
@@ -98,7 +98,7 @@ def _sum_of_parents(graph: LabelGraph, links: list[Links], coarse: Tensor) -> Te
     """For each fine label the sum of its parents' rows."""
     total, start = torch.zeros(len(graph), coarse.shape[1], dtype=coarse.dtype), 0
     for link in links:
-        total += link.down(coarse[start : start + link.count].t(), len(graph)).t()
+        total += link.to_fine(coarse[start : start + link.count].t(), len(graph)).t()
         start += link.count
     return total
 
@@ -110,5 +110,5 @@ def _guess(old: LabelGraph, new: LabelGraph, new_links: list[Links], joint: Tens
     for kind, link, part in zip(old.kinds, new_links, split.coarse, strict=True):
         grown = torch.zeros(joint.shape[1], link.count, dtype=torch.float64)
         grown[:, np.array([new.label_index(kind, label) for label in old.labels(kind)], dtype=np.int64)] = part
-        guess += link.down(grown, len(new))
+        guess += link.to_fine(grown, len(new))
     return guess.t()

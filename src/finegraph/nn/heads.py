@@ -273,12 +273,12 @@ class BipartiteHead(Head):
             raise InputError("a head with separate features per kind cannot be folded into one layer; use it as it is")
         with torch.no_grad():
             # In float64, so that half precision is rounded once and not once per kind.
-            coarse, fine = self.edges.down(self.coarse.weight.double()), self.fine.weight.double()
+            coarse, fine = self.edges.to_fine(self.coarse.weight.double()), self.fine.weight.double()
             weight = fine + coarse if self.coarse_features is None else torch.cat([fine, coarse], dim=1)
             head = SoftmaxHead(weight.shape[1], self.graph, bias=self.fine.bias is not None).to(self.fine.weight)
             head.fine.weight.copy_(weight)
             if self.fine.bias is not None:
-                bias = self.edges.down(self.coarse.bias.double()[:, None])[:, 0]
+                bias = self.edges.to_fine(self.coarse.bias.double()[:, None])[:, 0]
                 head.fine.bias.copy_(self.fine.bias.double() + bias)
         return head
 

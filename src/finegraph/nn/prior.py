@@ -26,12 +26,12 @@ from finegraph.inference.numerics import CPU, Constants, refuse_second_derivativ
 class LaplacianEdges(Constants):
     """The edges of all kinds of a graph, sorted both ways, for sums of weight rows."""
 
-    down_item: Tensor
-    down_start: Tensor
-    down_weight: Tensor
-    up_item: Tensor
-    up_start: Tensor
-    up_weight: Tensor
+    fine_item: Tensor
+    fine_start: Tensor
+    fine_weight: Tensor
+    coarse_item: Tensor
+    coarse_start: Tensor
+    coarse_weight: Tensor
     fine_degree: Tensor
     coarse_degree: Tensor
 
@@ -43,25 +43,25 @@ class LaplacianEdges(Constants):
         fine = np.concatenate([empty, *(edge[0] for edge in edges)])
         coarse = np.concatenate([empty, *(edge[1] + start for edge, start in zip(edges, starts, strict=False))])
         weight = np.concatenate([np.zeros(0), *(edge[2] for edge in edges)])
-        self._keep_sorted("down", fine, coarse, weight, len(graph))
-        self._keep_sorted("up", coarse, fine, weight, int(starts[-1]))
+        self._store_sorted("fine", fine, coarse, weight, len(graph))
+        self._store_sorted("coarse", coarse, fine, weight, int(starts[-1]))
         for name, owner, count in (("fine_degree", fine, len(graph)), ("coarse_degree", coarse, int(starts[-1]))):
             self.store_arrays({name: np.bincount(owner, weights=weight, minlength=count)[:, None]})
 
-    def _keep_sorted(self, name: str, owner: IntArray, item: IntArray, weight: FloatArray, count: int) -> None:
+    def _store_sorted(self, name: str, owner: IntArray, item: IntArray, weight: FloatArray, count: int) -> None:
         order = np.argsort(owner, kind="stable")
         sizes = np.bincount(owner, minlength=count)
         self.store_arrays(
             {f"{name}_item": item[order], f"{name}_start": np.cumsum(sizes) - sizes, f"{name}_weight": weight[order]}
         )
 
-    def down(self, coarse: Float[Tensor, "coarse feature"]) -> Float[Tensor, "fine feature"]:
+    def to_fine(self, coarse: Float[Tensor, "coarse feature"]) -> Float[Tensor, "fine feature"]:
         """For each fine label the weighted sum of its parents' rows, over all kinds."""
-        return _bags(coarse, self.down_item, self.down_start, self.down_weight)
+        return _bags(coarse, self.fine_item, self.fine_start, self.fine_weight)
 
-    def up(self, fine: Float[Tensor, "fine feature"]) -> Float[Tensor, "coarse feature"]:
+    def to_coarse(self, fine: Float[Tensor, "fine feature"]) -> Float[Tensor, "coarse feature"]:
         """For each coarse label the weighted sum of its children's rows."""
-        return _bags(fine, self.up_item, self.up_start, self.up_weight)
+        return _bags(fine, self.coarse_item, self.coarse_start, self.coarse_weight)
 
 
 def laplacian_edges(graph: LabelGraph, device: torch.device = CPU) -> LaplacianEdges:
@@ -103,8 +103,8 @@ class _Laplacian(torch.autograd.Function):
             # All rows may be shifted alike; around 0 the sums do not cancel.
             centre = fine.mean(dim=0, keepdim=True)
             fine, coarse = fine - centre, coarse - centre
-            fine_grad = edges.fine_degree.to(fine.dtype) * fine - edges.down(coarse)
-            coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse - edges.up(fine)
+            fine_grad = edges.fine_degree.to(fine.dtype) * fine - edges.to_fine(coarse)
+            coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse - edges.to_coarse(fine)
             ctx.save_for_backward(fine_grad, coarse_grad)
             return 0.5 * ((fine * fine_grad).sum() + (coarse * coarse_grad).sum())
 

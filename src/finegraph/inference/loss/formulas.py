@@ -83,8 +83,10 @@ def loss_and_gradients(
     probs = sums.target_probs()  # (4)
     weight, underflow = targets.weight, None
     if weight is not None and not bool((weight > 0).all()):
+        # What was not observed must not underflow; its logarithm is multiplied by 0.
         probs = torch.where(weight > 0, probs, 1.0)
     kept = weight
+    # The one fallback: terms that underflowed are left out here, and added in log space below.
     if probs.numel() and probs.amin().item() < sums.smallest:
         underflow = probs < sums.smallest
         probs = probs.masked_fill(underflow, 1.0)
@@ -133,7 +135,7 @@ def _add_in_log_space(
         for term in underflow[sample].any(dim=0).nonzero().squeeze(1).tolist():
             own = underflow[sample, term].nonzero().squeeze(1)
             rows, factor = sample[own], weight[sample[own], term].double()
-            log_r = _only(targets.fine[rows], log_probs) if term == 0 else sums.log_shares(rows, term - 1)
+            log_r = _log_one_hot(targets.fine[rows], log_probs) if term == 0 else sums.log_shares(rows, term - 1)
             log_terms = log_probs[own] + log_r
             log_prob = torch.logsumexp(log_terms, dim=1, keepdim=True)
             loss.index_add_(0, rows, -(factor * log_prob.squeeze(1)).to(loss.dtype))
@@ -147,6 +149,6 @@ def _add_in_log_space(
                 sums.add_shares(rows, term - 1, share)
 
 
-def _only(label: Int[Tensor, " sample"], like: Float[Tensor, "_ fine"]) -> Float[Tensor, "sample fine"]:
+def _log_one_hot(label: Int[Tensor, " sample"], like: Float[Tensor, "_ fine"]) -> Float[Tensor, "sample fine"]:
     """0 for one fine label of each sample, minus infinity for the others."""
     return like.new_full((len(label), like.shape[1]), -torch.inf).scatter_(1, label.unsqueeze(1), 0.0)

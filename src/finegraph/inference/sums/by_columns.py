@@ -153,30 +153,21 @@ class ColumnTables(Constants):
         parts = [(groups, listed.group) for listed in self.listed]
         total = fine
         if self.has_dense:
-            chosen = groups.index_select(1, self.dense_columns)
-            if self.block is None:
-                total = out = self._add_product(fine, chosen, out)
+            chosen, matrix = groups.index_select(1, self.dense_columns), self.matrix_of(fine.dtype)
+            whole = whole_tiles(chosen)
+            if self.block is not None:
+                parts.append(((whole @ matrix)[: len(chosen)], self.block))
+            elif whole is chosen:
+                total = out = torch.addmm(fine, chosen, matrix, out=out)
             else:
-                parts.append(((whole_tiles(chosen) @ self.matrix_of(fine.dtype))[: len(chosen)], self.block))
+                total = torch.addmm(whole_tiles(fine), whole, matrix)[: len(fine)]
+                total = out = total if out is None else out.copy_(total)
         scratch = torch.empty_like(fine) if parts else None
         for scores, place in parts:
             # gather runs on all threads, index_select on one
             found = torch.gather(scores, 1, place.expand(len(scores), -1), out=scratch)
             total = out = torch.add(total, found, out=out)
         return total
-
-    def _add_product(
-        self,
-        fine: Float[Tensor, "batch fine"],
-        dense: Float[Tensor, "batch dense"],
-        out: Float[Tensor, "batch fine"] | None,
-    ) -> Float[Tensor, "batch fine"]:
-        """Fine scores plus those of the groups of the dense kinds."""
-        whole = whole_tiles(dense)
-        if whole is dense:
-            return torch.addmm(fine, dense, self.matrix_of(fine.dtype), out=out)
-        total = torch.addmm(whole_tiles(fine), whole, self.matrix_of(fine.dtype))[: len(fine)]
-        return total if out is None else out.copy_(total)
 
     def to_groups(
         self,

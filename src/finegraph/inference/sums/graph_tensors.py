@@ -38,9 +38,9 @@ from finegraph.inference.sums.strategy import Strategy, rows_are_used, weights_a
 from finegraph.inference.sums.targets import KindColumns, TargetTable
 
 _MANY_KINDS = 64
-"""With more kinds than this the gradient of the loss is a difference of sums too large for float32: all is float64."""
+"""With more kinds the gradient of the loss is a difference of sums too large for float32, so float64 is used."""
 _WEIGHT_PASSES = 8
-"""Sums by weights are wide and used again and again, so their chunks of a batch are smaller by this."""
+"""Sums by weights are in float64 and read several times, so the chunks of a batch are smaller by this factor."""
 
 _keys = itertools.count()
 _by_key: weakref.WeakValueDictionary[int, GraphTensors] = weakref.WeakValueDictionary()

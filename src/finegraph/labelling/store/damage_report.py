@@ -59,7 +59,7 @@ def _whole(found: Check, names: Names) -> str:
 
 
 def _kinds_of(touched: Iterable[Damage]) -> set[int] | None:
-    """The kinds that damage is confined to; None if it concerns classes, or is unknown."""
+    """The kinds that damage is confined to; None where it concerns classes, or cannot be told."""
     found = set()
     for one in touched:
         number = (one.row or {}).get("id" if one.table == "kinds" else "kind_id")

@@ -1,4 +1,4 @@
-"""How far plain Pillow and finegraph differ in preparing photos; and pictures to draw if there are no photos.
+"""How far plain Pillow and finegraph differ in preparing photos; and pictures to draw where there are no photos.
 
 Resizing and cutting stay outside of an exported file. Whoever runs it does them with a library of their own, and
 finegraph itself decodes large JPEGs at a fraction of their size, which is quicker and gives slightly other pixels. How
@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageOps
 
 from finegraph.data.resizing import resized
@@ -37,7 +38,7 @@ class PlainDifference:
     other_answers: int
 
 
-def plain_view(path: str | os.PathLike[str], views: ViewSettings) -> Images:
+def plain_view(path: str | os.PathLike[str], views: ViewSettings) -> UInt8[Images, "height width channel"]:
     """The view of a photo as one writes it with Pillow alone, every pixel decoded: (height, width, 3).
 
     Raises:
@@ -53,7 +54,12 @@ def plain_view(path: str | os.PathLike[str], views: ViewSettings) -> Images:
     return np.array(picture.crop((left, top, left + views.size, top + views.size)))
 
 
-def plain_difference(ours: Images, plain: Images, our_answers: Answers, plain_answers: Answers) -> PlainDifference:
+def plain_difference(
+    ours: UInt8[Images, "batch height width channel"],
+    plain: UInt8[Images, "batch height width channel"],
+    our_answers: Answers,
+    plain_answers: Answers,
+) -> PlainDifference:
     """How far two ways to prepare the same photos are apart."""
     pixels = np.abs(ours.astype(np.int16) - plain.astype(np.int16))
     one, two = our_answers[names.LOG_PROBS], plain_answers[names.LOG_PROBS]

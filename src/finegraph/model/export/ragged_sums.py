@@ -1,7 +1,7 @@
 """Sums over ragged lists in log space, as ONNX operations: gathers and reductions alone.
 
 Each list, such as the children of a coarse label, becomes a line of a table of numbers of items. Lines are padded to
-those of about their length (the next power of two at most) with the number of an item that is minus infinity, so a
+those of about their length (the next power of two at the most) with the number of an item that is minus infinity, so a
 table has at most twice as many places as there are items, whatever their distribution. A log-sum-exp is then one gather
 and one reduction per table. Long tables are cut, so that the memory of a step stays small.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import DTypeLike, NDArray
 
 from finegraph.model.export.node_writer import Writer
@@ -22,7 +23,7 @@ Indices = NDArray[np.int64]
 LONG_LIST = 32
 """Lists with more places than this are summed in float64."""
 MAX_PLACES = 2**17
-"""Places of a table at most, unless a single list is longer: 128 MB of float32 for 256 photos."""
+"""Places of a table at the most, unless a single list is longer: 128 MB of float32 for 256 photos."""
 
 
 class Tables(NamedTuple):
@@ -33,11 +34,11 @@ class Tables(NamedTuple):
         restore: for each list, where it stands in the tables put after each other.
     """
 
-    tables: list[Indices]
-    restore: Indices
+    tables: list[Int[Indices, "_ _"]]
+    restore: Int[Indices, " list"]
 
 
-def list_tables(item: Indices, owner: Indices, count: int, padding: int) -> Tables:
+def list_tables(item: Int[Indices, " item"], owner: Int[Indices, " item"], count: int, padding: int) -> Tables:
     """Lists of items as tables.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from jaxtyping import Float, Shaped, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,20 +22,22 @@ from finegraph.model.export import export_names as names
 from finegraph.model.photo_classifier import PhotoClassifier
 
 Images = NDArray[np.uint8]
-Answers = dict[str, NDArray[Any]]
+Answers = dict[str, Shaped[NDArray[Any], " ..."]]
 
 
 class Likelihoods(NamedTuple):
     """Evidence on a batch: a likelihood per fine label (batch, fine), and per coarse label (batch, coarse)."""
 
-    fine: NDArray[np.float32]
-    coarse: NDArray[np.float32]
+    fine: Float[NDArray[np.float32], "batch fine"]
+    coarse: Float[NDArray[np.float32], "batch coarse"]
 
 
 class Runner(Protocol):
     """Answers about images (batch, height, width, 3)."""
 
-    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+    def __call__(
+        self, images: UInt8[Images, "batch height width channel"], given: Likelihoods | None = None
+    ) -> Answers:
         """The answers, given evidence if there is any."""
 
 
@@ -49,7 +52,9 @@ class OnnxRunner:
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self._outputs = [output.name for output in self._session.get_outputs()]
 
-    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+    def __call__(
+        self, images: UInt8[Images, "batch height width channel"], given: Likelihoods | None = None
+    ) -> Answers:
         """The answers, given evidence if there is any; without, both inputs of evidence are left out."""
         inputs: dict[str, NDArray[Any]] = {names.IMAGES: images}
         if given is not None:
@@ -66,7 +71,9 @@ class TorchRunner:
         self._program = torch.export.load(io.BytesIO(content)).module()
         self._fine, self._coarse = fine, coarse
 
-    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+    def __call__(
+        self, images: UInt8[Images, "batch height width channel"], given: Likelihoods | None = None
+    ) -> Answers:
         """The answers; without evidence all likelihoods are 1."""
         count = len(images)
         ones = Likelihoods(np.ones((count, self._fine), np.float32), np.ones((count, self._coarse), np.float32))
@@ -86,7 +93,9 @@ class ModelRunner:
         self._classifier = classifier
         classifier.network.eval()
 
-    def __call__(self, images: Images, given: Likelihoods | None = None) -> Answers:
+    def __call__(
+        self, images: UInt8[Images, "batch height width channel"], given: Likelihoods | None = None
+    ) -> Answers:
         """The answers of the package's own posterior.
 
         Raises:
@@ -115,7 +124,7 @@ def _by_kind(columns: dict[str, slice], given: Likelihoods) -> dict[str, object]
 
 
 def check_onnx() -> None:
-    """Raise if ONNX files cannot be made or compared.
+    """Raise where ONNX files cannot be made or compared.
 
     Raises:
         MissingExtraError: a package is not installed.

@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 import torch
+from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -34,7 +35,13 @@ class Answers(nn.Module):
         super().__init__()
         self.network, self.temperature = classifier.network, classifier.temperature
 
-    def forward(self, images: Tensor, *, fine_evidence: Tensor, evidence: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(
+        self,
+        images: UInt8[Tensor, "batch height width channel"],
+        *,
+        fine_evidence: Float[Tensor, "batch fine"],
+        evidence: Float[Tensor, "batch coarse"] | None = None,
+    ) -> dict[str, Shaped[Tensor, " ..."]]:
         """All answers about images; see `export_names.py` for what goes in and out."""
         features, coarse_features = self.network.features(images.permute(0, 3, 1, 2))
         plain = self.network.of_features(features, coarse_features)

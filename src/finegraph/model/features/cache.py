@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.files.durable import reason_of, remove_stale
@@ -97,8 +98,8 @@ class FeatureCache:
             self.notes.append(f"{path}: stored features cannot be read ({reason_of(error)}); they are computed again")
         return None
 
-    def get(self, key: bytes) -> Row | None:
-        """The row of a photo; None if there is none."""
+    def get(self, key: bytes) -> Float[Row, " ..."] | None:
+        """The row of a photo; None where there is none."""
         with self._lock:
             row = self._new.get(key)
             place = self._place.get(key) if row is None else None
@@ -117,7 +118,7 @@ class FeatureCache:
             raise DamagedShardError("it does not hold features of this network")
         return rows
 
-    def put(self, key: bytes, row: Row) -> None:
+    def put(self, key: bytes, row: Float[Row, " ..."]) -> None:
         """Keep a row; it is on the disk some seconds later, or after `flush`."""
         if self.folder is None:
             return

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,7 +34,9 @@ _CLOSE = 1e-3
 class Engine(Protocol):
     """Pixels in, features out. Any thread may call it."""
 
-    def __call__(self, pixels: UInt8[Tensor, "batch channel height width"]) -> NDArray[np.float32]:
+    def __call__(
+        self, pixels: UInt8[Tensor, "batch channel height width"]
+    ) -> Float[NDArray[np.float32], "batch feature"]:
         """The features of some photos."""
 
 
@@ -47,7 +49,9 @@ class TorchEngine:
         self._backbone = own.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._turn = threading.Lock()
 
-    def __call__(self, pixels: UInt8[Tensor, "batch channel height width"]) -> NDArray[np.float32]:
+    def __call__(
+        self, pixels: UInt8[Tensor, "batch channel height width"]
+    ) -> Float[NDArray[np.float32], "batch feature"]:
         """The features of some photos; on a GPU, which is quick only when it is not shared, one call at a time."""
         if self._device.type == "cpu":
             return self._compute(pixels)
@@ -90,13 +94,15 @@ class OnnxEngine:
         self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self._compare(own, size)
 
-    def __call__(self, pixels: UInt8[Tensor, "batch channel height width"]) -> NDArray[np.float32]:
+    def __call__(
+        self, pixels: UInt8[Tensor, "batch channel height width"]
+    ) -> Float[NDArray[np.float32], "batch feature"]:
         """The features of some photos."""
         features: NDArray[np.float32] = self._session.run(None, {"pixels": pixels.contiguous().numpy()})[0]
         return features
 
     def _compare(self, backbone: Backbone, size: int) -> None:
-        """Raise if the answers are not those of torch."""
+        """Raise where the answers are not those of torch."""
         chance = torch.Generator().manual_seed(1)
         pixels = torch.randint(256, (2, 3, size, size), dtype=torch.uint8, generator=chance)
         with torch.inference_mode():
@@ -109,7 +115,7 @@ class OnnxEngine:
 
 
 def check_engine(name: str, backbone: Backbone) -> None:
-    """Raise if an engine that is asked for by name cannot be had."""
+    """Raise where an engine that is asked for by name cannot be had."""
     if name not in ENGINES:
         raise InputError(f"engine: expected 'auto', 'onnx' or 'torch', got {name!r}")
     if name == "onnx":

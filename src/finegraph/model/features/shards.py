@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save
@@ -30,7 +31,7 @@ class DamagedShardError(Exception):
     """A shard that is not as it was written."""
 
 
-def write_shard(folder: Path, keys: list[bytes], features: NDArray[np.float32]) -> Path:
+def write_shard(folder: Path, keys: list[bytes], features: Float[NDArray[np.float32], " ..."]) -> Path:
     """Write rows to a new shard of a folder.
 
     Raises:
@@ -58,7 +59,7 @@ def read_keys(path: Path) -> list[bytes]:
     return [content[start : start + KEY_SIZE] for start in range(0, len(content), KEY_SIZE)]
 
 
-def read_features(path: Path) -> NDArray[np.float32]:
+def read_features(path: Path) -> Float[NDArray[np.float32], " ..."]:
     """The features of a shard, row by row, after its checksum was found right.
 
     Raises:

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from finegraph.data.photo_decoding import decode_photo, read_photo
@@ -59,7 +59,7 @@ class Source:
         self._engine: Engine | None = None
         self._lock = threading.Lock()
 
-    def compute(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Row:
+    def compute(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Float[Row, " ..."]:
         """A row for each photo."""
         with self._lock:
             if self._engine is None:
@@ -82,7 +82,7 @@ class Outcome:
 
     sample: Sample
     key: bytes
-    rows: list[Row | None]
+    rows: list[Float[Row, " ..."] | None]
     computed: list[bool]
     error: PhotoFileError | None = None
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-TensorFold = tuple[Int[Tensor, " kept"], Int[Tensor, " held"]]
+TensorFold = tuple[Int[Tensor, " _"], Int[Tensor, " _"]]
 """The samples that stay and those that are held out."""
 
 

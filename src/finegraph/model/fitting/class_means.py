@@ -87,7 +87,7 @@ class Links:
             known[torch.from_numpy(fine)] = 1.0
             self.unknown[kind] = 1.0 - known
 
-    def down(self, coarse: dict[str, Tensor]) -> Float[Tensor, "fine feature"]:
+    def down(self, coarse: dict[str, Float[Tensor, "_ feature"]]) -> Float[Tensor, "fine feature"]:
         """The sum over kinds of what the parents of each fine label have."""
         parts = [torch.sparse.mm(self.matrices[kind], coarse[kind]) for kind in self.kinds]
         return torch.stack(parts).sum(dim=0)

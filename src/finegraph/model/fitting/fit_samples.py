@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
@@ -46,7 +46,10 @@ class Samples(NamedTuple):
 
 
 def sample_weights(
-    features: Tensor, targets: Tensor, kind_targets: Mapping[str, Tensor], sample_weight: Tensor | None
+    features: Shaped[Tensor, " ..."],
+    targets: Shaped[Tensor, " ..."],
+    kind_targets: Mapping[str, Shaped[Tensor, " ..."]],
+    sample_weight: Shaped[Tensor, " ..."] | None,
 ) -> Float[Tensor, " batch"]:
     """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises where samples are amiss."""
     check_features("features", features)
@@ -67,7 +70,7 @@ def sample_weights(
     return weight / total
 
 
-def check_features(what: str, features: Tensor) -> None:
+def check_features(what: str, features: Shaped[Tensor, " ..."]) -> None:
     """Raise where features are no matrix of finite numbers."""
     if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
         raise ShapeError(
@@ -84,7 +87,7 @@ def check_features(what: str, features: Tensor) -> None:
         )
 
 
-def check_coarse_features(coarse_features: Tensor, features: Tensor) -> None:
+def check_coarse_features(coarse_features: Shaped[Tensor, " ..."], features: Shaped[Tensor, " ..."]) -> None:
     """Raise where the features of coarse labels do not go with those of fine labels."""
     check_features("coarse features", coarse_features)
     if len(coarse_features) != len(features) or coarse_features.dtype != features.dtype:
@@ -94,7 +97,7 @@ def check_coarse_features(coarse_features: Tensor, features: Tensor) -> None:
         )
 
 
-def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Tensor]) -> None:
+def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Shaped[Tensor, " ..."]]) -> None:
     """Raise where labels seen on samples would be ignored."""
     for name in kind_targets:
         if name not in kind_weights:
@@ -106,7 +109,7 @@ def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Ten
             )
 
 
-def check_fine(seen: Tensor, graph: LabelGraph) -> None:
+def check_fine(seen: Bool[Tensor, " fine"], graph: LabelGraph) -> None:
     """Raise where a target is no fine label of the graph."""
     wrong = seen[((seen < 0) | (seen >= len(graph))) & (seen != NOT_OBSERVED)]
     if len(wrong):

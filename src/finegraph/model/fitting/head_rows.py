@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from finegraph.graph import LabelGraph
@@ -11,7 +12,7 @@ from finegraph.model.fitting.span import Span
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
 
-def with_unseen(rows: Blocks, graph: LabelGraph, seen: Tensor, strengths: Strengths) -> Blocks:
+def with_unseen(rows: Blocks, graph: LabelGraph, seen: Bool[Tensor, " fine"], strengths: Strengths) -> Blocks:
     """The rows of a whole graph from those fitted to a part of its fine labels: the others get what the priors expect.
 
     With plain L2 that is 0, so that the parents alone speak; the Laplacian draws them towards their parents.
@@ -32,7 +33,9 @@ def with_unseen(rows: Blocks, graph: LabelGraph, seen: Tensor, strengths: Streng
     return (fine, coarse) if len(rows) == 2 else (torch.cat([fine, coarse]),)
 
 
-def rows_of_head(head: BipartiteHead | SoftmaxHead, seen: Tensor | None, spans: tuple[Span, ...]) -> Blocks:
+def rows_of_head(
+    head: BipartiteHead | SoftmaxHead, seen: Bool[Tensor, " fine"] | None, spans: tuple[Span, ...]
+) -> Blocks:
     """The rows of a head, of some fine labels only where `seen` says so."""
     chosen = slice(None) if seen is None else seen
     layers = [(head.fine.weight.detach()[chosen], head.fine.bias.detach()[chosen])]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int, Shaped
 from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import GraphError, InputError, ShapeError
@@ -27,20 +28,20 @@ class Classes(NamedTuple):
         targets: the fine label of each sample, -100 where it was not observed.
     """
 
-    names: NDArray[np.generic]
+    names: Shaped[NDArray[np.generic], " fine"]
     graph: LabelGraph
-    order: NDArray[np.int64]
-    targets: NDArray[np.int64]
+    order: Int[NDArray[np.int64], " fine"]
+    targets: Int[NDArray[np.int64], " batch"]
 
 
-def classes_of_graph(graph: LabelGraph, labels: NDArray[np.object_]) -> Classes:
+def classes_of_graph(graph: LabelGraph, labels: Shaped[NDArray[np.object_], " batch"]) -> Classes:
     """The fine labels of a graph as classes, and labels as indices of it."""
     names = np.array(graph.fine)
     order = np.argsort(names, kind="stable")
     return Classes(names[order], graph, order, _indices(labels, graph.fine_index))
 
 
-def classes_of_values(labels: NDArray[np.generic]) -> Classes:
+def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> Classes:
     """The distinct values as classes, and a graph of them without kinds.
 
     The fine labels are called like the values; where these cannot all be names, they are called by their number.
@@ -55,7 +56,7 @@ def classes_of_values(labels: NDArray[np.generic]) -> Classes:
 
 def kind_target_indices(
     graph: LabelGraph, kind_targets: Mapping[str, ArrayLike], samples: int
-) -> dict[str, NDArray[np.int64]]:
+) -> dict[str, Int[NDArray[np.int64], " batch"]]:
     """Per kind, the labels seen on samples as indices, -100 where none was."""
     if not isinstance(kind_targets, Mapping):
         raise InputError(f"kind_targets: expected a mapping from kinds to labels, got {type(kind_targets).__name__}")

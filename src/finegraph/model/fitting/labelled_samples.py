@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -36,7 +36,7 @@ class LabelledSamples:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def rows(self, rows: Tensor) -> LabelledSamples:
+    def rows(self, rows: Shaped[Tensor, " row"]) -> LabelledSamples:
         """Some of the samples, by a mask or by numbers."""
         return replace(self, features=self.features[rows], targets=self.targets[rows], weight=self.weight[rows])
 
@@ -46,10 +46,10 @@ class LabelledSamples:
 
 
 def usable_samples(
-    features: Tensor,
-    targets: Tensor,
+    features: Shaped[Tensor, " ..."],
+    targets: Shaped[Tensor, " ..."],
     graph: LabelGraph,
-    sample_weight: Tensor | None,
+    sample_weight: Shaped[Tensor, " ..."] | None,
     block_sizes: tuple[int, ...],
 ) -> LabelledSamples:
     """The samples that say something about class means. Raises where there are none, or features are not finite."""
@@ -87,7 +87,7 @@ def _fingerprints(features: np.ndarray) -> np.ndarray:
         return np.concatenate([(part * factors).sum(axis=1) for part in parts])
 
 
-def standardised(samples: LabelledSamples) -> tuple[LabelledSamples, Tensor, float]:
+def standardised(samples: LabelledSamples) -> tuple[LabelledSamples, Float[Tensor, " feature"], float]:
     """Features around 0 and of about size 1, so that no square of them is too large or too small; mean and size.
 
     Samples are put into an order of their own, so that the one they came in changes nothing.

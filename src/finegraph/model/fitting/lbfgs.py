@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 MEMORY = 12
@@ -27,7 +28,7 @@ _MAX_TRIALS = 30
 _ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-14}
 """Relative differences of values below this say nothing."""
 
-ValueAndGrad = Callable[[Tensor], tuple[float, Tensor]]
+ValueAndGrad = Callable[[Float[Tensor, " number"]], tuple[float, Float[Tensor, " number"]]]
 
 
 class Minimum(NamedTuple):
@@ -40,7 +41,7 @@ class Minimum(NamedTuple):
         converged: whether the value is within the tolerance.
     """
 
-    point: Tensor
+    point: Float[Tensor, " number"]
     value: float
     iterations: int
     converged: bool
@@ -55,7 +56,7 @@ class _Place(NamedTuple):
     slope: float
 
 
-def minimise(function: ValueAndGrad, start: Tensor, *, tolerance: float, max_iter: int) -> Minimum:
+def minimise(function: ValueAndGrad, start: Float[Tensor, " number"], *, tolerance: float, max_iter: int) -> Minimum:
     """Minimise a smooth function.
 
     Args:

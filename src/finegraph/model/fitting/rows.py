@@ -53,8 +53,8 @@ class Block:
         scale: (row) r.
     """
 
-    scores: Tensor
-    prior: Mapping[int, Tensor]
+    scores: Float[Tensor, "row column"]
+    prior: Mapping[int, Float[Tensor, "_ _"]]
     scale: Float[Tensor, " row"]
 
 
@@ -90,7 +90,11 @@ class _Entries(NamedTuple):
 
 
 def rows_of(
-    graph: LabelGraph, kinds: Sequence[str], strengths: Strengths, variances: Sequence[float], like: Tensor
+    graph: LabelGraph,
+    kinds: Sequence[str],
+    strengths: Strengths,
+    variances: Sequence[float],
+    like: Float[Tensor, " ..."],
 ) -> Rows:
     """The rows of a head.
 

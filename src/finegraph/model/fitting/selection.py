@@ -30,7 +30,7 @@ from finegraph.model.fitting.descent import FitSettings, fit_head, graph_of
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_coarse_features
 from finegraph.model.fitting.span import spans_of
 
-Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
+Fold = tuple[Int[NDArray[np.int64], " _"], Int[NDArray[np.int64], " _"]]
 """The training and the held-out samples."""
 Grid = Mapping[str, Sequence[float]]
 
@@ -63,12 +63,12 @@ class Search:
     """
 
     settings: tuple[FitSettings, ...]
-    scores: NDArray[np.float64]
-    sizes: NDArray[np.float64]
+    scores: Float[NDArray[np.float64], "row column"]
+    sizes: Float[NDArray[np.float64], " column"]
     best: int
 
     @property
-    def mean_scores(self) -> NDArray[np.float64]:
+    def mean_scores(self) -> Float[NDArray[np.float64], " row"]:
         """(setting) the mean over all held-out samples."""
         mean: NDArray[np.float64] = self.scores @ self.sizes / self.sizes.sum()
         return mean
@@ -101,7 +101,7 @@ def grid_settings(base: FitSettings, grid: Grid) -> list[FitSettings]:
     return [replace(base, l2=l2, **other) for other in others for l2 in path]
 
 
-def deal_folds(targets: NDArray[np.int64], count: int) -> list[Fold]:
+def deal_folds(targets: Int[NDArray[np.int64], " batch"], count: int) -> list[Fold]:
     """Cut samples into folds, class by class; empty where no class has two samples.
 
     Args:

@@ -53,12 +53,12 @@ class Span:
         inside = self.inside(features)
         return torch.cat([inside, inside.new_full((len(inside), 1), self.constant)], dim=1)
 
-    def rows(self, weight: Tensor, bias: Tensor) -> Float[Tensor, "row column"]:
+    def rows(self, weight: Float[Tensor, "row feature"], bias: Float[Tensor, " row"]) -> Float[Tensor, "row column"]:
         """The rows that act on columns as weights and biases do on features."""
         inside = weight if self.basis is None else weight @ self.basis
         return torch.cat([inside, ((bias + weight @ self.mean) / self.constant).unsqueeze(1)], dim=1)
 
-    def weights(self, rows: Float[Tensor, "row column"]) -> tuple[Tensor, Tensor]:
+    def weights(self, rows: Float[Tensor, "row column"]) -> tuple[Float[Tensor, "row feature"], Float[Tensor, " row"]]:
         """The weights and biases that act on features as the rows do on columns."""
         weight = rows[:, :-1] if self.basis is None else rows[:, :-1] @ self.basis.t()
         return weight, rows[:, -1] * self.constant - weight @ self.mean
@@ -88,7 +88,9 @@ def span_of(
     return Span(mean=mean, basis=basis, constant=math.sqrt(_WIDEST * variance) or 1.0)
 
 
-def spans_of(matrices: Sequence[Tensor], sample_weight: Float[Tensor, " batch"], *, tied: bool) -> tuple[Span, ...]:
+def spans_of(
+    matrices: Sequence[Float[Tensor, "batch _"]], sample_weight: Float[Tensor, " batch"], *, tied: bool
+) -> tuple[Span, ...]:
     """The span of each matrix of features.
 
     Args:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Shaped
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor
@@ -176,14 +177,14 @@ def _set_entry(backbone: Backbone, entry: Mapping[str, Any]) -> None:
 
 
 def format_version(design: NetworkDesign, *, statistics: bool) -> int:
-    """The oldest version of the format that can hold a design, and statistics if there are any."""
+    """The oldest version of the format that can hold a design, and statistics where there are any."""
     if statistics:
         return 3
     joined = any(PLUS in name for name in (design.network, design.coarse_network or ""))
     return 2 if joined or design.scaling == "whitened_blocks" else 1
 
 
-def mismatches(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> list[str]:
+def mismatches(expected: Mapping[str, Shaped[Tensor, " ..."]], got: Mapping[str, Shaped[Tensor, " ..."]]) -> list[str]:
     """How weights differ from what a network has, in at most three sentences with a few names each."""
     missing = [name for name in expected if name not in got]
     foreign = sorted(name for name in got if name not in expected)  # a file lists them in any order

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Shaped
 from safetensors.torch import save as tensor_bytes
 from torch import Tensor
 
@@ -116,7 +117,7 @@ def write_model(
         ) from error
 
 
-def weights_of(network: Network) -> dict[str, Tensor]:
+def weights_of(network: Network) -> dict[str, Shaped[Tensor, " ..."]]:
     """The weights that answers need, on the CPU and in float32; parts that only training needs are left out.
 
     Raises:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -131,7 +131,7 @@ class ClassStatistics:
 
     # ---- as files hold them -----------------------------------------------------------------------------------------
 
-    def to_parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def to_parts(self) -> tuple[dict[str, Shaped[Tensor, " ..."]], dict[str, Any]]:
         """The tensors, and the rest as JSON can hold it."""
         facts = {
             "head": self.head,
@@ -143,7 +143,9 @@ class ClassStatistics:
         return {"counts": self.counts, "sums": self.sums}, facts
 
     @classmethod
-    def from_parts(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], graph: LabelGraph) -> ClassStatistics:
+    def from_parts(
+        cls, tensors: Mapping[str, Shaped[Tensor, " ..."]], facts: Mapping[str, Any], graph: LabelGraph
+    ) -> ClassStatistics:
         """From the form that `to_parts` gives.
 
         Raises:

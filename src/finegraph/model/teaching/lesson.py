@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.errors import InputError
@@ -43,7 +44,7 @@ class TaughtPhoto:
 
     name: str
     sha256: str
-    features: NDArray[np.float32]
+    features: Float[NDArray[np.float32], " ..."]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -52,7 +52,7 @@ class SolvedEffects:
         fine[self.seen] = self.links.own_variance(self.start.variances)[self.seen, None] * self._force
         return Effects(centre=self._centre, fine=fine, coarse=self._coarse)
 
-    def changed(self, links: Links, now: ClassStatistics, labels: Int[Tensor, " changed"]) -> Effects:
+    def changed(self, links: Links, now: ClassStatistics, labels: Int[Tensor, " row"]) -> Effects:
         """The effects of another state.
 
         Args:

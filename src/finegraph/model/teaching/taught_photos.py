@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import PhotoFileError
@@ -41,7 +42,9 @@ def taught_photos(network: Network, views: ViewSettings, photos: Sequence[Photo]
     return [TaughtPhoto(photo_name(item.name), _digest(item.photo), row) for item, row in zip(items, rows, strict=True)]
 
 
-def scaled_features(network: Network, features: torch.Tensor) -> np.ndarray:
+def scaled_features(
+    network: Network, features: Float[torch.Tensor, "batch feature"]
+) -> Float[np.ndarray, "batch feature"]:
     """Features as the head takes them."""
     assert network.scaling is not None
     with torch.no_grad():

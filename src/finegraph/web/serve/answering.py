@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -54,9 +55,9 @@ class Ask:
 class Scores(NamedTuple):
     """What the network says of one photo: its own scores, before temperature and evidence, and the feature."""
 
-    fine: NDArray[np.float32]
-    coarse: NDArray[np.float32] | None
-    feature: NDArray[np.float32] | None = None
+    fine: Float[NDArray[np.float32], " fine"]
+    coarse: Float[NDArray[np.float32], " coarse"] | None
+    feature: Float[NDArray[np.float32], " feature"] | None = None
 
 
 class ServedModel:

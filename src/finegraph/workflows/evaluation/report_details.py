@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Shaped
 from numpy.typing import NDArray
 
 from finegraph._version import __version__
@@ -61,7 +62,7 @@ class FoundDetails:
     """All that is written beside the metrics: JSON values, arrays, and sets of pictures by name."""
 
     about: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, Shaped[NDArray[Any], " ..."]]
     pictures: dict[str, Pack]
 
 
@@ -87,8 +88,8 @@ def gather_details(
         details: what was collected of single photos.
         results: what was answered.
         samples: the photos that were evaluated.
-        settings: of the run; None if the model is in none.
-        features: where the features of training photos come from; None if they are known.
+        settings: of the run; None where the model is in none.
+        features: where the features of training photos come from; None where they are known.
         box: whether photos were cut to their boxes.
         source: where the photos that were evaluated come from.
         threads: how many threads make pictures.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
@@ -32,8 +33,8 @@ Matrix = NDArray[np.float32]
 class Similar(NamedTuple):
     """For each photo the numbers of the nearest training photos, -1 for none, and how far they are."""
 
-    numbers: NDArray[np.int32]
-    distances: Matrix
+    numbers: Int[NDArray[np.int32], " ..."]
+    distances: Float[Matrix, " ..."]
 
 
 class TrainingFeatures(NamedTuple):
@@ -115,7 +116,7 @@ def similar_of_photos(
         settings: where features are stored, and how they are computed.
 
     Returns:
-        None if no photo could be read.
+        None where no photo could be read.
     """
     if not gallery or not len(train):
         return None

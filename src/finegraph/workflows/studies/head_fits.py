@@ -38,14 +38,14 @@ _USUAL = 28
 _STRONGEST, _WEAKEST = 0.3, 0.0003
 _WEAKEST_SOFTMAX = 0.0001
 
-Answer = tuple[Float[Tensor, "batch fine"], dict[str, Tensor]]
+Answer = tuple[Float[Tensor, "batch fine"], dict[str, Int[Tensor, " batch"]]]
 """The log probabilities of the fine labels, and per kind the number of the most probable label."""
 
 
 class Model(Protocol):
     """Something fitted, which answers for photos."""
 
-    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+    def answer(self, features: Float[Tensor, " ..."], coarse: Float[Tensor, " ..."] | None, views: int) -> Answer:
         """The answer to photos; the rows of the views of a photo follow each other."""
 
     def step(self, part: Part) -> tuple[float, float]:

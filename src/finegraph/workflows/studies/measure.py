@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,7 +28,7 @@ TIMES = ("seconds_fit", "ms_forward", "ms_backward")
 LESS_IS_BETTER = ("nll", *TIMES)
 _ROWS = 2048
 
-PerPhoto = dict[str, NDArray[np.float64]]
+PerPhoto = dict[str, Float[NDArray[np.float64], " _"]]
 """By metric, a value for each photo; NaN where it cannot be judged."""
 
 
@@ -44,7 +45,7 @@ def measure(model: Model, part: Part, graph: LabelGraph, views: int) -> PerPhoto
     return joined(found)
 
 
-def judged(answer: Answer, target: Tensor, graph: LabelGraph) -> PerPhoto:
+def judged(answer: Answer, target: Int[Tensor, " batch"], graph: LabelGraph) -> PerPhoto:
     """What of an answer is right."""
     log_probs, labels = answer
     rank = truth_rank(log_probs, target).numpy()
@@ -64,7 +65,7 @@ def joined(parts: Iterable[PerPhoto]) -> PerPhoto:
     return {name: np.concatenate([one[name] for one in listed]) for name in (listed[0] if listed else {})}
 
 
-def means(values: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+def means(values: Mapping[str, Float[NDArray[np.float64], " photo"]]) -> dict[str, float]:
     """The mean of each metric over the photos that can be judged; metrics of no photo are left out."""
     known = {name: own[~np.isnan(own)] for name, own in values.items()}
     return {name: float(own.mean()) for name, own in known.items() if len(own)}

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from finegraph.errors import RunFolderError, SettingsError
@@ -52,7 +53,7 @@ class CellResult:
         chosen: the strengths that were chosen.
         photos: how many photos it was fitted on.
         seconds: how long it took with everything.
-        per_photo: by split, views and metric, a value per photo; kept if there is one draw only.
+        per_photo: by split, views and metric, a value per photo; kept where there is one draw only.
         bad: the photos that could not be read, with the reason of each.
     """
 
@@ -62,7 +63,7 @@ class CellResult:
     chosen: list[dict[str, Any]]
     photos: int
     seconds: float
-    per_photo: dict[tuple[str, int, str], NDArray[np.float64]] = field(default_factory=dict)
+    per_photo: dict[tuple[str, int, str], Float[NDArray[np.float64], " ..."]] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
 
 

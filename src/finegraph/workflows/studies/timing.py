@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,7 +22,7 @@ from finegraph.workflows.studies.photo_sets import Part
 BATCH = 128
 _WARM, _TIMED = 3, 12
 
-Loss = Callable[[], Tensor]
+Loss = Callable[[], Float[Tensor, ""]]
 
 
 def step_milliseconds(heads: Sequence[nn.Module], loss: Loss) -> tuple[float, float]:
@@ -55,12 +56,19 @@ def batch_of(part: Part) -> Part:
     return part.at([number % len(part) for number in range(BATCH)])
 
 
-def head_loss(head: BipartiteHead | SoftmaxHead, features: Tensor, coarse: Tensor | None, target: Tensor) -> Tensor:
+def head_loss(
+    head: BipartiteHead | SoftmaxHead,
+    features: Float[Tensor, "batch feature"],
+    coarse: Float[Tensor, "batch coarse_feature"] | None,
+    target: Int[Tensor, " batch"],
+) -> Float[Tensor, ""]:
     """The loss of all kinds."""
     posterior = head(features) if coarse is None else head(features, coarse)
     return joint_loss(posterior, target)
 
 
-def softmax_loss(head: SoftmaxHead, features: Tensor, target: Tensor) -> Tensor:
+def softmax_loss(
+    head: SoftmaxHead, features: Float[Tensor, "batch feature"], target: Int[Tensor, " batch"]
+) -> Float[Tensor, ""]:
     """The loss of the fine labels alone."""
     return functional.cross_entropy(head.scores(features), target)

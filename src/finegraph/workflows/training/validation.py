@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING, PhotoDataset
@@ -32,7 +33,9 @@ class Tally:
         self.names = ("top1", "nll", *(f"kinds.{kind}" for kind in kinds))
         self.numbers = torch.zeros(len(self.names), 2, dtype=torch.float64)
 
-    def add(self, posterior: Posterior, fine: Tensor, kinds: Mapping[str, Tensor]) -> None:
+    def add(
+        self, posterior: Posterior, fine: Int[Tensor, " batch"], kinds: Mapping[str, Int[Tensor, " batch"]]
+    ) -> None:
         """Count the answers to a batch; labels that are not known are left out."""
         log_probs = posterior.log_probs()
         known = fine != MISSING
