@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Two processes, each with whole files where it can be: files share browsers, servers and trained models.
+SPREAD := -n 2 --dist worksteal
 FAST := not slow and not deep and not browser and not database and not drill
 
 .PHONY: help demo test test-fast test-oldest wheel-test test-all test-cpu check format bench clean
@@ -38,13 +40,14 @@ demo: $(VENV)/.all
 	$(BIN)/finegraph demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest $(SPREAD) -m "not slow"
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "$(FAST)"
+	$(BIN)/python -m pytest $(SPREAD) -m "$(FAST)"
 
 # The oldest versions of dependencies that pyproject.toml allows, in an environment of its own. torch is an exception:
 # its oldest builds for the CPU alone are not on PyPI, and those with CUDA are gigabytes. OLDEST= takes 2.6 all the same.
+# Warnings of old packages about newer ones are not ours, so none is an error here.
 OLDEST ?= torch==2.13.0
 
 test-oldest:
@@ -52,7 +55,7 @@ test-oldest:
 	$(PYTHON) -m venv --clear build/oldest
 	$(PYTHON) tests/oldest_versions.py $(OLDEST) > build/oldest.txt
 	build/oldest/bin/python -m pip install --quiet --editable ".[dev]" --constraint build/oldest.txt
-	build/oldest/bin/python -m pytest -n 2 -m "$(FAST)"
+	build/oldest/bin/python -m pytest $(SPREAD) -W default -m "$(FAST)"
 
 wheel-test: $(BIN)/python
 	rm -rf build/wheel dist
@@ -62,7 +65,7 @@ wheel-test: $(BIN)/python
 	build/wheel/bin/python tests/wheel_smoke.py
 
 test-all: $(VENV)/.dev
-	FINEGRAPH_MALFORMED=5000 $(BIN)/python -m pytest -n 2
+	FINEGRAPH_MALFORMED=5000 $(BIN)/python -m pytest $(SPREAD)
 
 # No test may depend on the processor. These compare fits, posteriors, gradients and exports; each pair is what torch
 # may use of the processor and how many threads. The other libraries of matrices are held to the same.
@@ -81,7 +84,7 @@ test-cpu: $(VENV)/.dev
 	  esac; \
 	  echo "== $$pair"; \
 	  env $$held FINEGRAPH_TEST_THREADS=$${pair#*:} OMP_WAIT_POLICY=PASSIVE \
-	    $(BIN)/python -m pytest -n 2 -m "not slow" $(NUMERICAL); \
+	    $(BIN)/python -m pytest $(SPREAD) -m "not slow" $(NUMERICAL); \
 	done
 
 check: $(VENV)/.dev

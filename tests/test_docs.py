@@ -69,7 +69,7 @@ def test_the_names_of_the_idea_stand_where_it_says(row):
 def axis_words():
     """The axis words that docs/idea.md lists."""
     text = (ROOT / "docs/idea.md").read_text(encoding="utf-8")
-    listed = re.search(r"^Axis words of shapes: (.+?)\n\n", text, flags=re.MULTILINE | re.DOTALL)[1]
+    listed = re.search(r"^Axis words of shapes[^:]*: (.+?)\n\n", text, flags=re.MULTILINE | re.DOTALL)[1]
     return set(re.findall(r"\w+", re.sub(r"\(.*?\)", "", listed, flags=re.DOTALL)))
 
 

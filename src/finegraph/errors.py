@@ -306,7 +306,7 @@ def near_matches(name: str, choices: Iterable[str], max_count: int = 3) -> list[
 
 
 def near_paths(path: str | os.PathLike[str]) -> str:
-    """What may have been meant by a path that is not there, as the end of a sentence; empty where nothing is near."""
+    """What may have been meant by a path that is not there, as the end of a sentence; empty if nothing is near."""
     folder, name = os.path.split(os.fspath(path).rstrip(os.sep))
     try:
         names = os.listdir(folder or ".")
@@ -330,7 +330,7 @@ def unknown_name(what: str, name: object, choices: Sequence[str], where: str = "
 
 
 def refuse_unknown(noun: str, given: Iterable[str], known: Sequence[str], where: str = "") -> None:
-    """Raise where a name that is given is not among those that are known; `noun` and `where` as for `unknown_name`."""
+    """Raise if a name that is given is not among those that are known; `noun` and `where` as for `unknown_name`."""
     for name in given:
         if name not in known:
             raise unknown_name(noun, name, known, where)

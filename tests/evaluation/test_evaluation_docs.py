@@ -49,8 +49,8 @@ def names_after(start):
         ("Each of `bins`:", Bin),
         ("`sure`: for each photo", Sure),
         ("`unknown`:", Unknown),
-        ("photo). Of more than 2,000 photos", Retrieval),
-        ("more than 50 million looks at a link", Asked),
+        ("of each photo). Of more than 2,000 photos", Retrieval),
+        ("their paths. Entry n of a list", Asked),
     ],
 )
 def test_every_name_is_documented(start, kind):

@@ -73,13 +73,15 @@ def test_no_momentum_is_no_look_ahead(network):
     assert optimizer_tensors(network, optimizer) == {}
 
 
-def test_the_state_goes_into_another_optimizer(network):
+@pytest.mark.parametrize(("recipe", "kept"), [("short", ("momentum",)), ("fitted", ("exp_avg", "exp_avg_sq", "step"))])
+def test_the_state_goes_into_another_optimizer(network, recipe, kept):
     torch.manual_seed(0)
     twin = build_network(GRAPH, NetworkDesign(network="tiny_auxiliary")).to(memory_format=torch.channels_last)
-    optimizer, other = make_optimizer(network, SHORT), make_optimizer(twin, SHORT)
+    numbers = replace(RECIPES[recipe], new_rate=1.0)
+    optimizer, other = make_optimizer(network, numbers), make_optimizer(twin, numbers)
     take_steps(network, optimizer, 2)
     saved = {name: tensor.clone() for name, tensor in optimizer_tensors(network, optimizer).items()}
-    assert saved.keys() == {f"optimizer.momentum.{name}" for name, _ in network.named_parameters()}
+    assert saved.keys() == {f"optimizer.{key}.{name}" for name, _ in network.named_parameters() for key in kept}
     twin.load_state_dict(network.state_dict())
     load_optimizer(twin, other, saved)
     for one, of in ((network, optimizer), (twin, other)):

@@ -63,7 +63,7 @@ def test_whole_numbers_will_do_for_numbers_but_not_the_reverse():
 
 
 def test_choices_are_named():
-    with pytest.raises(SettingsError, match=r"^recipe: expected short or paper, got 'long'"):
+    with pytest.raises(SettingsError, match=r"^recipe: expected fitted or short or paper, got 'long'"):
         given(recipe="long")
 
 

@@ -96,7 +96,7 @@ def test_checkpoints_of_something_else(network):
         restore(network, optimizer, tensors, {}, data)
     less = {name: tensor for name, tensor in tensors.items() if "norm.weight" not in name}
     with pytest.raises(CheckpointError, match=r"another network: backbone.norm.weight has no weights .* \(8,\) here$"):
-        load_network(network, less)
+        load_network(network, less, state)
     more = {**tensors, "network.head.fine.bias": torch.zeros(5), "network.odd": torch.zeros(2)}
     with pytest.raises(CheckpointError, match=r"head.fine.bias has shape \(5,\) there .* here, and 1 more differ$"):
-        load_network(network, more)
+        load_network(network, more, state)

@@ -121,7 +121,15 @@ class Tuned:
 
 def settings_for(manifest, **changes):
     """Settings for a run of a few steps, with normalisation and dropout at work."""
-    usual = {"network": "tiny", "weights": "none", "tune": "all", "epochs": 3, "batch_size": 8, "lr": 0.02}
+    usual = {
+        "network": "tiny",
+        "weights": "none",
+        "tune": "all",
+        "recipe": "short",
+        "epochs": 3,
+        "batch_size": 8,
+        "lr": 0.02,
+    }
     places = {"data": os.fspath(manifest), "graph": os.fspath(manifest.parent / "graph.csv")}
     return TrainSettings.from_dict({**places, **usual, **changes})
 
@@ -139,7 +147,10 @@ def tune(manifest, path, *, resume=False, watcher=None, ranks=None, alter=None, 
         RunFolder.create(path).write_config(settings.resolve().to_dict())
     ranks.wait()
     folder = RunFolder.open(path)
-    tuned = tune_all(network, data, make_views(settings, network), settings, ranks, folder, watcher, resume=resume)
+    views = make_views(settings, network)
+    tuned = tune_all(
+        network, data, views, settings, ranks, folder, watcher, resume=resume, progress=lambda name: lambda *_: None
+    )
     return Tuned(network, None if tuned is None else tuned.metrics, folder, watcher)
 
 
@@ -157,7 +168,9 @@ def metrics(path):
     """The rows of `metrics.csv` without times."""
     with RunFolder.open(path).metrics_file.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    return [{name: float(cell) for name, cell in row.items() if name not in ("time", "seconds")} for row in rows]
+    return [
+        {name: float(cell) for name, cell in row.items() if cell and name not in ("time", "seconds")} for row in rows
+    ]
 
 
 def steps_logged(path):

@@ -268,8 +268,12 @@ def test_boxes_that_are_not_there_are_asked_for(manifest, tmp_path):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"tune": "all", "l2": 5.0, "choose": True}, "l2, choose: no effect with tune = all; choose tune = head"),
+        (
+            {"tune": "all", "recipe": "short", "l2": 5.0, "choose": True},
+            "l2, choose: no effect with start = new; choose start = fitted",
+        ),
         ({"dropout": 0.1}, "dropout: no effect with tune = head"),
+        ({"tune": "all", "start": "new", "refit": True}, "refit: no effect with start = new"),
         ({"tune": "all", "drop_every": 3}, "drop_every: no effect with schedule = one_cycle; choose schedule = steps"),
         ({"tune": "all", "recipe": "paper", "warmup": 0.1}, "warmup: no effect with schedule = steps"),
     ],
@@ -299,5 +303,6 @@ def test_settings_of_descent_are_refused_with_class_means(manifest):
         check_used({"fit": "prototypes", "l2": 0.1, "choose": True})
     with pytest.raises(SettingsError, match="coarse_network: class means have one feature"):
         settings(manifest, fit="prototypes", coarse_network="tiny")
-    with pytest.raises(SettingsError, match="fit: no effect with tune = all"):
-        check_used({"fit": "prototypes", "tune": "all"})
+    with pytest.raises(SettingsError, match="fit: no effect with start = new"):
+        check_used({"fit": "prototypes", "tune": "all", "recipe": "paper"})
+    check_used({"fit": "prototypes", "tune": "all"})  # training starts from the fitted head

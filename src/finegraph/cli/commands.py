@@ -35,7 +35,7 @@ class Group(TyperGroup):
     """A group of commands; without a command it shows its help and is wrong usage."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the command apart, or show the help where there is none."""
+        """Take the command apart, or show the help if there is none."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(WRONG_USAGE)

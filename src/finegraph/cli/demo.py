@@ -119,7 +119,7 @@ def _print_comparison(to: Console, one: Comparison) -> None:
 
 
 def _next(to: Console, demo: Demo) -> None:
-    """What to do next, as one types it here."""
+    """What to do next, as people type it here."""
     from shlex import quote
 
     own, run = own_command(), quote(f"{demo.folder}/bipartite")

@@ -143,7 +143,7 @@ def remove(
 def compact(index: IndexFolder, as_json: Json = False) -> None:
     """Merge files and forget removed photos.
 
-    The lists of the approximate search are made anew.
+    The lists of the approximate search are rebuilt.
     """
     from finegraph.workflows.indexing.index_upkeep import compact_index
 

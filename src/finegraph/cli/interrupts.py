@@ -36,7 +36,7 @@ def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
 
 
 def _take_termination() -> signal.Handlers | None:
-    """Let SIGTERM be an interruption; returns what it was, None where it stays as it is."""
+    """Let SIGTERM be an interruption; returns what it was, None if it stays as it is."""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return None  # somebody else has it, or the process was started to ignore it
     try:

@@ -29,11 +29,12 @@ from finegraph.cli.report import report
 from finegraph.cli.search import search
 from finegraph.cli.serve import serve
 from finegraph.cli.study import study
+from finegraph.cli.teach import teach
 from finegraph.cli.train import train
 
 ORDER = (
     "demo", "data", "graph", "train", "evaluate", "predict", "report", "study", "index", "search", "serve", "label",
-    "export", "doctor", "completion",
+    "teach", "export", "doctor", "completion",
 )  # fmt: skip
 """The commands in the order of work."""
 
@@ -59,7 +60,20 @@ app.add_typer(graph_app, name="graph")
 app.add_typer(data_app, name="data")
 app.add_typer(index_app, name="index")
 app.add_typer(label_app, name="label")
-for _command in (demo, train, evaluate, predict, report, study, search, serve, export, doctor, completion.completion):
+for _command in (
+    demo,
+    train,
+    evaluate,
+    predict,
+    report,
+    study,
+    search,
+    serve,
+    teach,
+    export,
+    doctor,
+    completion.completion,
+):
     app.command(cls=Command)(_command)
 
 

@@ -1,4 +1,4 @@
-"""What to do next, as one types it here: the last lines of a command."""
+"""What to do next, as people type it here: the last lines of a command."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def own_command() -> str:
 
 
 def opener() -> str:
-    """What opens a page in a browser on this system, with a space; nothing where there is no such command."""
+    """What opens a page in a browser on this system, with a space; nothing if there is no such command."""
     name = {"darwin": "open", "win32": "start"}.get(sys.platform, "xdg-open")
     return f"{name} " if sys.platform == "win32" or shutil.which(name) else ""
 

@@ -215,7 +215,7 @@ def _print_paragraph(to: Console, text: str) -> None:
 
 
 def _bar(to: Console, answer: Answer) -> str:
-    """A bar as long as a label is probable; none where there is no terminal."""
+    """A bar as long as a label is probable; none if there is no terminal."""
     if not to.is_terminal:
         return ""
     mark = "#" if to.options.ascii_only else "█"

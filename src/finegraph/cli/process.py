@@ -51,7 +51,7 @@ def leave(code: int) -> NoReturn:
 def keep_memory() -> bool:
     """Let the C library keep large blocks of memory rather than return them; whether it was asked to.
 
-    Only glibc is asked, and only where the environment says nothing of memory.
+    Only glibc is asked, and only if the environment says nothing of memory.
     """
     if any(name in os.environ for name in _OF_THE_ALLOCATOR) or not _is_glibc():
         return False
@@ -75,7 +75,7 @@ def usable_cores() -> int:
 
 
 def _quota(cores: int) -> int:
-    """The share of the processor that a container may use, in cores; `cores` where there is no limit."""
+    """The share of the processor that a container may use, in cores; `cores` if there is no limit."""
     try:
         most, period = _CPU_QUOTA.read_text().split()
         return cores if most == "max" else round(int(most) / int(period))

@@ -23,7 +23,7 @@ def sign_in_link(address: str, token: str | None) -> str:
 
     Args:
         address: of the server, with a slash at its end.
-        token: what every request must bring; None where there is none.
+        token: what every request must bring; None if there is none.
     """
     return address if token is None else f"{address}?{urlencode({'token': token})}"
 

@@ -86,14 +86,15 @@ class TrainingDisplay:
             self._steps = self._stack.enter_context(_StepBar(self._to, done - 1))
         self._steps.update(done, total, loss, rate)
 
-    def epoch(self, row: Mapping[str, float]) -> None:
-        """An epoch ended."""
+    def epoch(self, row: Mapping[str, float | None]) -> None:
+        """An epoch ended; epoch 0, before the first step, has no loss."""
+        known = {name: value for name, value in row.items() if value is not None}
         shown = {
-            "epoch": f"{row['epoch']:.0f}",
-            "train loss": f"{row['train_loss']:.4f}",
-            **({"val top-1": f"{row['val_top1']:.1%}"} if "val_top1" in row else {}),
-            **({"val nll": f"{row['val_nll']:.4f}"} if "val_nll" in row else {}),
-            "time": _clock(row["seconds"]),
+            "epoch": f"{known['epoch']:.0f}",
+            "train loss": f"{known['train_loss']:.4f}" if "train_loss" in known else "start",
+            **({"val top-1": f"{known['val_top1']:.1%}"} if "val_top1" in known else {}),
+            **({"val nll": f"{known['val_nll']:.4f}"} if "val_nll" in known else {}),
+            "time": _clock(known["seconds"]),
         }
         if not self._columns:
             self._columns = tuple(shown)

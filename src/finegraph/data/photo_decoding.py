@@ -24,7 +24,7 @@ from finegraph.data.samples import Box
 from finegraph.errors import InputError, PhotoFileError, PhotoTooLargeError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
-"""The formats that are tried, the frequent ones first; the last two only where what reads them is installed."""
+"""The formats that are tried, the frequent ones first; the last two only if what reads them is installed."""
 OpenFile = io.BytesIO | io.BufferedReader
 MAX_PIXELS = 200_000_000
 """Photos with more pixels than this are refused unless the caller allows them."""

@@ -30,8 +30,8 @@ class Sample:
 
     Attributes:
         path: the file; it need not exist.
-        label: the fine label, None where it is not known.
-        split: which part of the data it belongs to, such as `train`; None where the source has no parts.
+        label: the fine label, None if it is not known.
+        split: which part of the data it belongs to, such as `train`; None if the source has no parts.
         box: where the object is; None for the whole photo.
         kinds: labels seen on this photo, by kind. What holds for the whole class belongs to the graph.
     """
@@ -109,7 +109,7 @@ class Samples(Sequence[Sample]):
         return Samples((replace(sample, kinds={}) for sample in self), self.source, self.notes)
 
     def require_boxes(self) -> None:
-        """Raise where photos are to be cut to their boxes and none has one."""
+        """Raise if photos are to be cut to their boxes and none has one."""
         if len(self) and not any(sample.box is not None for sample in self):
             raise DataError(
                 f"{self.source or 'the photos'}: expected boxes to cut photos to, but none has one; leave boxes out, "

@@ -29,8 +29,8 @@ def choose_splits(
     Args:
         samples: all photos of a source.
         train: the split to train on. A source without splits is used whole.
-        val: the split to validate on; None for `val` where there is one.
-        share: the part of each class to hold out of the training photos where there is no such split.
+        val: the split to validate on; None for `val` if there is one.
+        share: the part of each class to hold out of the training photos if there is no such split.
         seed: where the chance of holding out comes from.
 
     Raises:

@@ -2,7 +2,7 @@
 
 A photo is settled once its best fine label has a probability of at least 1 - risk. Until then the question with the
 largest expected gain (`Posterior.questions`) is asked, and answered as the graph says of the true class: the parent,
-"one of these" where there are several, nothing where it is unknown. No question is asked twice. Cost: a pass over the
+"one of these" if there are several, nothing where it is unknown. No question is asked twice. Cost: a pass over the
 edges for each question to each photo, so of many photos, or with large graphs, only some are asked about.
 """
 
@@ -24,7 +24,7 @@ from finegraph.inference.answers import NO_GAIN, rounding_of
 from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
-"""How many photos are asked about at the most, and how many links of them to labels are looked at."""
+"""How many photos are asked about at most, and how many links of them to labels are looked at."""
 
 
 DEFAULT_QUESTIONS = 3
@@ -33,7 +33,7 @@ DEFAULT_QUESTIONS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What asking the best questions does. The entry n of a list is that after n questions at the most.
+    """What asking the best questions does. The entry n of a list is that after n questions at most.
 
     Attributes:
         risk: how often a settled answer may be wrong.
@@ -74,7 +74,7 @@ class QuestionCollector:
     Args:
         graph: the label graph.
         risk: how often a settled answer may be wrong.
-        count: how many questions are asked about a photo at the most.
+        count: how many questions are asked about a photo at most.
         photos: the numbers of the photos to ask about; None for all with a fine label.
     """
 
@@ -144,7 +144,7 @@ class QuestionCollector:
         own[parents.tolist()] = 0.0
 
     def metrics(self) -> Asked | None:
-        """The metrics of all photos so far; None where there were none."""
+        """The metrics of all photos so far; None if there were none."""
         settled, right = np.concatenate(self._settled), np.concatenate(self._right)
         photos = len(settled)
         if not photos:

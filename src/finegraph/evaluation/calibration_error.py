@@ -64,7 +64,7 @@ def calibration(
     Args:
         confidence: the probability of each answer.
         right: whether it is right; those that cannot be judged are left out.
-        max_bins: how many bins there are at the most. Equal confidences are never parted, so the order of the photos
+        max_bins: how many bins there are at most. Equal confidences are never parted, so the order of the photos
             does not matter and bins may differ in size.
     """
     judged = right != UNJUDGED

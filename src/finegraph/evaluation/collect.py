@@ -155,7 +155,7 @@ class Collector:
         )
 
     def _refuse_nan(self, log_probs: Tensor, numbers: Indices) -> None:
-        """Raise where a posterior is no distribution; such a photo has no answer, right or wrong."""
+        """Raise if a posterior is no distribution; such a photo has no answer, right or wrong."""
         amiss = log_probs.isnan().any(dim=1).cpu().numpy()
         if amiss.any():
             raise InputError(
@@ -185,12 +185,12 @@ class Collector:
 
 
 def _check_labels(what: str, labels: Tensor, count: int) -> None:
-    """Raise where a label is not one of `count`."""
+    """Raise if a label is not one of `count`."""
     wrong = labels[((labels < 0) | (labels >= count)) & (labels != MISSING)]
     if len(wrong):
         raise TargetError(f"{what}: got label {int(wrong[0])}, expected 0 to {count - 1}, or {MISSING} for not known")
 
 
 def _columns(columns: Sequence[Tensor], count: int) -> NDArray[Any]:
-    """Tensors side by side, also where there are none."""
+    """Tensors side by side, also if there are none."""
     return torch.stack(list(columns), dim=1).cpu().numpy() if columns else np.zeros((count, 0), dtype=np.float32)

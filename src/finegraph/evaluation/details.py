@@ -56,7 +56,7 @@ class Details:
             one that is answered, or else the heaviest.
         gallery: the numbers of the photos that are explained, in the order in which they were drawn.
         parts: (gallery photo, source) what the fine label itself and then each kind adds to the log odds of the first
-            answer against the second; NaN where there is no second, or with many kinds not explained.
+            answer against the second; NaN if there is no second, or with many kinds not explained.
     """
 
     sample: Int[Indices, " photo"]
@@ -216,7 +216,7 @@ class DetailCollector:
 
 
 def _heaviest(graph: LabelGraph, kind: str) -> Indices:
-    """The parent with the most weight of each fine label, the first among equals; -1 where there is none."""
+    """The parent with the most weight of each fine label, the first among equals; -1 if there is none."""
     fine, coarse, weight = graph.edges(kind)
     found = np.full(len(graph), NOT_KNOWN, dtype=np.int64)
     order = np.lexsort((-coarse, weight, fine))  # the last of each fine label is written last and stays

@@ -1,6 +1,6 @@
 """Whether labels fit the graph, for many samples at once.
 
-Right, wrong and "cannot be told" are three answers, so they are small numbers: 1, 0 and `UNJUDGED`. The cost of each
+Right, wrong and "is unknown" are three answers, so they are small numbers: 1, 0 and `UNJUDGED`. The cost of each
 function is the number of parents of the fine labels that are asked about; nothing is laid out for the whole graph.
 """
 
@@ -46,7 +46,7 @@ def judge_kind(
         kind: the kind.
         label: what was answered.
         fine: the true fine label, `MISSING` where it is not known. Any of its parents is right.
-        seen: the label seen on each photo, `MISSING` where none was; where there is one, it alone is right.
+        seen: the label seen on each photo, `MISSING` where none was; if there is one, it alone is right.
     """
     known = fine != MISSING
     own = fine[known]

@@ -1,6 +1,6 @@
 """The metrics of an evaluation, each a pure function of small arrays with one row per photo.
 
-What is right, wrong or cannot be told comes as 1, 0 and `UNJUDGED`; photos that cannot be judged are left out, and a
+Right is 1, wrong is 0 and unknown is `UNJUDGED`; photos that cannot be judged are left out, and a
 metric over no photo at all is None. Linear in photos x kinds, but for the rank, which looks at every fine label.
 """
 

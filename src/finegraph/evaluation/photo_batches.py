@@ -31,7 +31,7 @@ Cache = str | os.PathLike[str] | Literal[False] | None
 _MAX_FEATURES = 2**25
 """How many features are held at a time: 128 MB of float32."""
 _MAX_SCORES = 2**22
-"""How many scores are in a posterior at the most, so that graphs of any size can be evaluated."""
+"""How many scores are in a posterior at most, so that graphs of any size can be evaluated."""
 _MAX_ROWS = 256
 
 
@@ -56,7 +56,7 @@ class PhotoSettings:
     box: bool | None = None
     """Whether photos are cut to their boxes; None for what the classifier was trained with."""
     batch_size: int = 32
-    """How many photos are in the network at a time at the most."""
+    """How many photos are in the network at a time at most."""
     workers: int | None = None
     """How many threads work on photos; by default as many as torch has threads."""
     on_bad_file: OnBadFile = "error"

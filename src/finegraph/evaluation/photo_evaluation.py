@@ -77,7 +77,7 @@ def evaluate_photos(
         risk: the share of sure answers that may be wrong.
         foreign: photos of none of the classes, to see how many of them are found.
         details: takes in what a report shows of single photos.
-        questions: how many questions to ask about a photo at the most, to see how many settle it; 0 for none.
+        questions: how many questions to ask about a photo at most, to see how many settle it; 0 for none.
         progress: called with the number of photos done and the total.
         known: the features of the centre of each photo, where they were computed already.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
@@ -192,7 +192,7 @@ def foreign_scores(
 
 
 def refuse_known(samples: Samples, classifier: PhotoClassifier) -> None:
-    """Raise where photos of none of the classes are labelled with a class that the classifier knows.
+    """Raise if photos of none of the classes are labelled with a class that the classifier knows.
 
     Raises:
         DataError: naming some of these classes.

@@ -25,7 +25,7 @@ from finegraph.evaluation.metrics import Numbers
 from finegraph.graph import LabelGraph
 
 MAX_QUERIES = 2000
-"""How many photos ask at the most."""
+"""How many photos ask at most."""
 DEPTHS = (1, 10, 50)
 """How many photos the hierarchical precision looks at."""
 _AT_ONCE = 64

@@ -186,5 +186,5 @@ class _Rows:
 
 
 def _number(value: float) -> str:
-    """A number with six digits; nothing where there is none."""
+    """A number with six digits; nothing if there is none."""
     return "" if np.isnan(value) else f"{value:.6g}"

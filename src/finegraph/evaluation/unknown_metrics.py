@@ -27,7 +27,7 @@ class Unknown:
 
     Attributes:
         score: the name of the score.
-        threshold: a photo with a score above it is called unknown; None where none has been chosen.
+        threshold: a photo with a score above it is called unknown; None if none has been chosen.
         kept: the share of known photos that the threshold was chosen to keep.
         known_kept: the share of the evaluated photos, all of known classes, that it keeps.
         photos: how many foreign photos there were.
@@ -86,11 +86,11 @@ def unknown_metrics(
     """The metrics of a rule.
 
     Args:
-        rule: the rule; None where no threshold has been chosen, and then only areas can be given.
-        score: the name of the score, where there is no rule.
-        kept: the share of known photos to keep, where there is no rule.
+        rule: the rule; None if no threshold has been chosen, and then only areas can be given.
+        score: the name of the score, if there is no rule.
+        kept: the share of known photos to keep, if there is no rule.
         known: per score, those of the evaluated photos.
-        foreign: per score, those of photos of none of the classes; None where there are none.
+        foreign: per score, those of photos of none of the classes; None if there are none.
     """
     score, kept = (score, kept) if rule is None else (rule.score, rule.kept)
     own = known[score]

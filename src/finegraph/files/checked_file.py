@@ -50,7 +50,7 @@ def map_file(path: Path) -> mmap.mmap | bytes:
 
 
 def damage_of(data: bytes | mmap.mmap | memoryview, *, size: object, sha256: object) -> str | None:
-    """How bytes differ from those that were written; None where they are the same."""
+    """How bytes differ from those that were written; None if they are the same."""
     if len(data) != size:
         return f"expected {size} bytes, got {len(data)}: the file was cut short or changed"
     if hashlib.sha256(data).hexdigest() != sha256:

@@ -127,7 +127,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def write_over(path: Path, data: bytes) -> None:
-    """Write a file in one step, in the place of an earlier one where there is one.
+    """Write a file in one step, in the place of an earlier one if there is one.
 
     A link stays a link: what it leads to is replaced. The new file has the rights of the earlier one.
 
@@ -156,7 +156,7 @@ def reason_of(error: OSError) -> str:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """How much more the disk of a folder can hold; None where that cannot be known."""
+    """How much more the disk of a folder can hold; None if that cannot be known."""
     for place in (folder, *folder.parents):
         with contextlib.suppress(OSError):
             return shutil.disk_usage(place).free

@@ -105,7 +105,7 @@ class FolderLock:
                 raise self._in_use({"pid": self._process})
 
     def _lock(self, handle: int) -> None:
-        """Take the system's lock, or refuse by what the file says where there are none."""
+        """Take the system's lock, or refuse by what the file says if there are none."""
         if fcntl is not None:
             try:
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,7 +146,7 @@ def _note() -> bytes:
 
 
 def _holder(handle: int) -> dict[str, Any]:
-    """Who holds the lock; empty where the file does not say."""
+    """Who holds the lock; empty if the file does not say."""
     with contextlib.suppress(OSError, ValueError):
         os.lseek(handle, 0, os.SEEK_SET)
         note = json.loads(os.read(handle, 4096))

@@ -127,7 +127,7 @@ class SealedLog:
         self._take([unseal(line)], chain, len(line))
 
     def files(self) -> dict[str, bytes]:
-        """What was read, as the files of another folder; none where there are no entries."""
+        """What was read, as the files of another folder; none if there are no entries."""
         with self._thread:
             if not self.entries:
                 return {}

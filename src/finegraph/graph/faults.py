@@ -50,7 +50,7 @@ class FaultList:
         return len(self.found)
 
     def raise_if_any(self, path: str) -> None:
-        """Raise one error with all faults, in the order of the lines, where there are any."""
+        """Raise one error with all faults, in the order of the lines, if there are any."""
         if self.found:
             faults = sorted(self.found, key=lambda fault: fault.line or 0)
             raise file_error(path, faults, more=self.full)

@@ -159,7 +159,7 @@ class Kind:
         return prior
 
     def matrix(self) -> Float[FloatArray, "fine label"]:
-        """The weights as a matrix (fine x coarse), the paper's G_j; rows of zeros where the parent is unknown."""
+        """The weights as a matrix (fine x coarse), the paper's G_j; rows of zeros if the parent is unknown."""
         dense = np.zeros((self.fine_count, len(self.labels)))
         fine, coarse, weight = self.edges
         dense[fine, coarse] = weight
@@ -191,7 +191,7 @@ class Kind:
 
 
 def _check_names(name: str, labels: Sequence[str]) -> None:
-    """Raise where the name of a kind or of one of its labels cannot be used."""
+    """Raise if the name of a kind or of one of its labels cannot be used."""
     if fault := kind_name_fault(name):
         raise GraphError(f"kind {name!r}: {fault}")
     if not labels:

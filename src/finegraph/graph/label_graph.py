@@ -174,7 +174,7 @@ class LabelGraph:
         return fine.copy(), coarse.copy(), weight.copy()
 
     def matrix(self, kind: str) -> Float[FloatArray, "fine label"]:
-        """The weights of a kind as a matrix (fine x coarse), the paper's G_j; zeros where the parent is unknown."""
+        """The weights of a kind as a matrix (fine x coarse), the paper's G_j; zeros if the parent is unknown."""
         return self.kind(kind).matrix()
 
     @cached_property
@@ -307,7 +307,7 @@ def graph_of_file(path: str, fine: Iterable[str], kinds: Iterable[Kind]) -> Labe
 
 
 def _check_fine(fine: Sequence[str]) -> None:
-    """Raise where a fine label cannot be used."""
+    """Raise if a fine label cannot be used."""
     for number, name in enumerate(fine):
         if fault := name_fault(name):
             raise GraphError(f"fine label number {number}, {name!r}: {fault}")

@@ -53,8 +53,8 @@ def count_photo_labels(
 
     Args:
         graph: the graph whose names are used.
-        fine_labels: the fine label of each photo, None where it is not known; such photos count nowhere.
-        kind_labels: per kind, the label seen on each photo, None where none was; True and False for a binary kind.
+        fine_labels: the fine label of each photo, None if it is not known; such photos count nowhere.
+        kind_labels: per kind, the label seen on each photo, None if none was; True and False for a binary kind.
 
     Example:
         >>> from finegraph.graph import LabelGraph

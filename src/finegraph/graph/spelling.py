@@ -60,7 +60,7 @@ class Suggestions:
         self._left = max_count
 
     def hint(self, name: str, choices: Collection[str]) -> str | None:
-        """The near matches of a name as a question; None where there are none, or too many were asked for."""
+        """The near matches of a name as a question; None if there are none, or too many were asked for."""
         if self._left <= 0 or len(name) > _LONGEST:
             return None
         self._left -= 1

@@ -427,7 +427,7 @@ class LabelStore(StoreReader):
 
 
 def _refuse_other(seen: str | None, digest: str, preview: Callable[[], Preview | ImportPreview]) -> None:
-    """Raise where something else would be done than the preview that a person has seen says."""
+    """Raise if something else would be done than the preview that a person has seen says."""
     if seen is not None and seen != digest:
         conflict = Conflict(what="preview", yours=seen, theirs=preview().to_dict())
         raise ConflictError("something was edited since the preview; look at the new one", [conflict])
@@ -442,7 +442,7 @@ def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[
 
 
 def _meant(numbers: Numbers | None) -> list[Any]:
-    """What a request says of numbers: nothing where there are none, as it always was."""
+    """What a request says of numbers: nothing if there are none, as it always was."""
     return [] if numbers is None else [numbers.to_dict()]
 
 

@@ -187,7 +187,7 @@ class StoreAccess:
             raise damaged(connection, self.place, find_damage(connection, DECIDED_NAMES))
 
     def make_anew(self) -> bool:
-        """Forget suggestions and beliefs where they are damaged, since they can be made anew; whether they were."""
+        """Forget suggestions and beliefs where they are damaged, since they can be rebuilt; whether they were."""
         with self._database.reading() as connection:
             damage = find_damage(connection, DERIVED_NAMES).damage
         if damage:
@@ -242,7 +242,7 @@ class StoreAccess:
 
 
 def _version(database: Database) -> int | None:
-    """The version of the store in a database; None where there is none."""
+    """The version of the store in a database; None if there is none."""
     probe = Database(database.url.render_as_string(hide_password=False), write=False)
     try:
         with probe.reading() as connection:

@@ -124,7 +124,7 @@ class StoreReader(StoreAccess):
             order: as in the graph, by name, or those that need attention first: photos contradict the labels, people
                 disagree, the model doubts, something is unknown; of contradicted ones, the surest first.
             offset: how many to leave out.
-            limit: how many to give at the most.
+            limit: how many to give at most.
             kinds: which cells to give; None for all.
         """
         return self._ask(
@@ -317,10 +317,10 @@ class StoreReader(StoreAccess):
             kind: only of this kind.
             fine: only of this class.
             source: only from `model`, `similar` or `name`.
-            contradicting: only where the cell has another value.
+            contradicting: only if the cell has another value.
             least: only from this score on.
             offset: how many to leave out.
-            limit: how many to give at the most.
+            limit: how many to give at most.
         """
         return self._ask(
             lambda connection, catalogue: read_suggestions(

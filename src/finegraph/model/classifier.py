@@ -78,7 +78,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             two samples for the strengths as given, with a warning; a scikit-learn splitter; or pairs of (train, test)
             indices. None takes the strengths as given.
         grid: the strengths to choose from, per name a list; what is not named stays as given. By default 28 settings.
-        max_iter: how many steps to take at the most.
+        max_iter: how many steps to take at most.
         tolerance: stop when the objective is within this share of its minimum.
 
     Attributes:
@@ -151,9 +151,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: (samples, features).
-            y: the class of each sample; with a graph the name of a fine label, or None where it was not observed.
+            y: the class of each sample; with a graph the name of a fine label, or None if it was not observed.
             sample_weight: how much each sample counts.
-            kind_targets: with a graph, for some kinds the label seen on each sample, None where none was. By default,
+            kind_targets: with a graph, for some kinds the label seen on each sample, None if none was. By default,
                 and for the other kinds, labels are those of the fine label.
         """
         features, classes = self._checked(X, y)

@@ -61,7 +61,7 @@ class PhotoClassifier:
         network: backbones and head.
         views: how photos are cut and scaled for it.
         temperature: what all scores are divided by, so that probabilities are as sure as they ought to be.
-        unknown: when a photo is called unknown; None where no rule was chosen. It judges the posterior without
+        unknown: when a photo is called unknown; None if no rule was chosen. It judges the posterior without
             temperature and evidence, so it holds whatever these are.
         about: facts for the model card, as JSON can hold them: data, sizes, settings, metrics.
         statistics: what the head was fitted from in closed form, so that lessons can be added; None for other heads.
@@ -340,7 +340,7 @@ class PhotoClassifier:
         Args:
             photos: a path, a PIL image or an array (height, width, 3) of uint8; or a list of these.
             given: what is known already, by kind (or `"fine"`): a label; a set, one of which it is; likelihoods; or a
-                list with one of these per photo, None where nothing is known. Conditioning is exact.
+                list with one of these per photo, None if nothing is known. Conditioning is exact.
             views: 1 for the centre of the photo, 10 for the average over the centre, the corners and their mirrors.
             box: the part of the photo that is meant, as x, y, width, height in pixels of the upright picture; or a
                 list with one or None per photo.

@@ -67,7 +67,7 @@ def extended_weights(
 
 
 def _check(old: LabelGraph, new: LabelGraph) -> None:
-    """Raise where a graph does not extend another."""
+    """Raise if a graph does not extend another."""
     if old.kinds != new.kinds:
         raise GraphMismatchError(f"extend needs the same kinds in the same order, {old.kinds}, got {new.kinds}")
     known = set(new.fine)

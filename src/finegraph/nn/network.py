@@ -94,10 +94,10 @@ class Network(nn.Module):
 
         Args:
             design: what the parts are.
-            backbone: the network of the fine labels, and of the coarse ones where there is no other.
+            backbone: the network of the fine labels, and of the coarse ones if there is no other.
             head: takes the features of the backbones.
             coarse_backbone: the network of the coarse labels, for BGL_m.
-            scaling: the step between backbone and head, where there is one.
+            scaling: the step between backbone and head, if there is one.
         """
         super().__init__()
         self.design = design
@@ -117,7 +117,7 @@ class Network(nn.Module):
     def features(
         self, pixels: UInt8[Tensor, "batch channel height width"]
     ) -> tuple[Float[Tensor, "batch feature"], Float[Tensor, "batch coarse_feature"] | None]:
-        """The features of the backbone, and those of the coarse backbone where there is one."""
+        """The features of the backbone, and those of the coarse backbone if there is one."""
         return self.backbone(self._images(self.backbone, pixels)), self._coarse_features(pixels)
 
     def of_features(
@@ -141,6 +141,12 @@ class Network(nn.Module):
         """A network of the same backbones and scaling with another head of the same kind; this one stays as it is."""
         network = Network(self.design, self.backbone, head, self.coarse_backbone, self.scaling)
         return network.train(self.training)
+
+    def expect_scaling(self, name: str | None) -> None:
+        """Make room for a scaling by the name that a design has for it, so that saved weights can be loaded."""
+        scaling = _new_scaling(name, self.backbone)
+        self.scaling = None if scaling is None else scaling.to(self.head.fine.weight.device)
+        self.design = replace(self.design, scaling=name)
 
     def forward(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
         """The posterior of each photo."""

@@ -47,7 +47,7 @@ class Metric:
 
     Attributes:
         name: what it is.
-        values: its mean and interval in each run; None where a run has none.
+        values: its mean and interval in each run; None if a run has none.
         differences: of each run from the baseline, with interval; None for the baseline itself.
         verdicts: whether each difference is better, worse or none.
         percent: whether it is a share.

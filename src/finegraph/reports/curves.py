@@ -30,7 +30,7 @@ class SurePoint:
     Attributes:
         risk: the share of wrong ones that was allowed.
         coverage: the share of photos with an answer.
-        wrong: the share of wrong ones among those that can be judged; None where there are none.
+        wrong: the share of wrong ones among those that can be judged; None if there are none.
         levels: the share of photos answered with the fine label, then with each kind.
     """
 

@@ -17,7 +17,7 @@ from finegraph.evaluation.details import draw_order
 from finegraph.reports.run_results import RunResults
 
 EACH = 6
-"""How many photos of each sort are shown at the most."""
+"""How many photos of each sort are shown at most."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
     """The page as text.
 
     Args:
-        runs: what was evaluated; may be empty where there is a study.
+        runs: what was evaluated; may be empty if there is a study.
         studies: studies.
         title: what stands above; by default the names of the runs or studies.
     """

@@ -46,7 +46,7 @@ class RunResults:
         similar: small pictures of similar training photos, by their place in `about["similar"]`.
         training: pictures of training photos of confused classes, by their place in `about["training_photos"]`.
         settings: of the training, as `config.toml` says; empty for a model folder without a run.
-        starts: what it was trained with, for each time training was started or resumed; empty where it is not known.
+        starts: what it was trained with, for each time training was started or resumed; empty if it is not known.
     """
 
     name: str
@@ -147,7 +147,7 @@ def _of_validation(folder: Path) -> bool:
 
 
 def _run_of(folder: Path) -> Path | None:
-    """The run that an evaluation belongs to; None where it is of a model folder, whatever is beside that."""
+    """The run that an evaluation belongs to; None if it is of a model folder, whatever is beside that."""
     return folder.parent.parent if folder.parent.name == "evaluations" else None
 
 
@@ -200,7 +200,7 @@ def _without_details(folder: Path) -> str:
 
 
 def _check_form(about: Any, folder: Path) -> None:
-    """Raise where `details.json` is not what it should be."""
+    """Raise if `details.json` is not what it should be."""
     if not isinstance(about, dict) or about.get("format") != DETAILS_FORMAT:
         raise InputError(f"{folder / 'details.json'}: expected an object with the format {DETAILS_FORMAT!r}")
     if about.get("version") != DETAILS_VERSION:
@@ -208,7 +208,7 @@ def _check_form(about: Any, folder: Path) -> None:
 
 
 def _check_arrays(folder: Path, arrays: Mapping[str, Array], graph: LabelGraph, photos: int) -> None:
-    """Raise where arrays are missing, or point outside of what they point into."""
+    """Raise if arrays are missing, or point outside of what they point into."""
     count, kinds = len(arrays.get("sample", ())), len(graph.kinds)
     columns = ["sample", "fine", "predicted", "probability", "rank", "log_prob", "inconsistent"]
     columns += [f"sure_{name}" for name in ("level", "label", "probability", "right")]
@@ -240,7 +240,7 @@ def _pictures(arrays: Mapping[str, Array], name: str) -> dict[int, bytes]:
 
 
 def _settings(run: Path) -> dict[str, Any]:
-    """The settings of a run; empty where there is none."""
+    """The settings of a run; empty if there is none."""
     try:
         return tomllib.loads((run / "config.toml").read_text("utf-8"))
     except FileNotFoundError:

@@ -26,7 +26,7 @@ _EARLIER: dict[str, str] = {"no difference": "cannot tell"}
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One row of the summary; a number is None where the cell is empty."""
+    """One row of the summary; a number is None if the cell is empty."""
 
     text: dict[str, str]
     numbers: dict[str, float | None]
@@ -100,7 +100,7 @@ def read_study(folder: str | os.PathLike[str]) -> StudyResults:
 
 
 def _title(path: Path) -> str:
-    """What a study calls itself, or else the photos it is about; empty where its file is not there."""
+    """What a study calls itself, or else the photos it is about; empty if its file is not there."""
     try:
         settings = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:

@@ -126,7 +126,7 @@ def _place(study: StudyResults, place: str) -> dict[str, Any]:
 
 
 def _means_words(intervals: set[str]) -> str:
-    """What means and intervals are over: draws of photos or, where there is one draw, the photos it is judged on."""
+    """What means and intervals are over: draws of photos or, if there is one draw, the photos it is judged on."""
     over_draws, over_photos = "t over draws" in intervals, "bootstrap over photos" in intervals
     if over_photos and not over_draws:
         return "One draw of training photos; 95 % intervals are a bootstrap over the evaluated photos."

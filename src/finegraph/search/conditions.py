@@ -70,7 +70,7 @@ def label_factors(
 
 
 def check_kinds(graph: LabelGraph, same: Sequence[str], other: Sequence[str]) -> None:
-    """Raise where a condition cannot be asked for; see `condition_factors`."""
+    """Raise if a condition cannot be asked for; see `condition_factors`."""
     for name in (*same, *other):
         graph.kind(name)
     if both := set(same) & set(other):

@@ -26,7 +26,7 @@ Where = Mapping[str, str | bool | AbstractSet[str | bool] | tuple[str, ...] | li
 def selection(
     table: Table, where: Where | None, where_not: Where | None, guessed: bool = False
 ) -> Bool[NDArray[np.bool_], " photo"] | None:
-    """The photos that pass; None where there is no filter.
+    """The photos that pass; None if there is no filter.
 
     Args:
         table: the photos.

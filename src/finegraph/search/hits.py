@@ -38,7 +38,7 @@ class StoredPhoto:
 
     Attributes:
         path: where it is.
-        label: its fine label, None where it is not known.
+        label: its fine label, None if it is not known.
         guess: where it has none, the fine label that the model holds it for.
         kinds: the labels of each kind: one, or several one of which it is; kinds that are not known are left out.
     """
@@ -60,7 +60,7 @@ class Hit(StoredPhoto):
     Attributes:
         score: what hits are ordered by.
         similarity: the cosine of its vector and that of the query.
-        probability: that it meets the condition; None where there is no condition.
+        probability: that it meets the condition; None if there is no condition.
     """
 
     score: float
@@ -80,7 +80,7 @@ def stored_photo(table: Table, photo: int) -> StoredPhoto:
 
 
 class Ranked(NamedTuple):
-    """Photos by number, best first, with what they are ordered by; no probabilities where there is no condition."""
+    """Photos by number, best first, with what they are ordered by; no probabilities if there is no condition."""
 
     photos: Int[NDArray[np.int64], " place"]
     scores: Float[Vectors, " place"]
@@ -103,10 +103,10 @@ def rank(
         table: the photos.
         nearest: their vectors.
         query: (1, dimension) of length 1.
-        count: how many photos at the most.
+        count: how many photos at most.
         only: which photos count; None for all.
         factors: (fine) the probability of the condition, by fine label.
-        per_label: how many photos of each fine label at the most.
+        per_label: how many photos of each fine label at most.
     """
     orders = (
         _by_similarity(nearest, query, count, only, per_label)

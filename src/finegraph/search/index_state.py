@@ -3,7 +3,7 @@
     INDEX/index.json                 this: the model, the settings, the files with their checksums, what was removed
           graph.json                 the label graph of the model
           segment-*.safetensors      photos, in the order in which they came; never changed
-          projection-*.safetensors   the projection to fewer dimensions, where there is one
+          projection-*.safetensors   the projection to fewer dimensions, if there is one
           lists-*.safetensors        what the approximate search needs, where it is used
 
 Whatever changes an index writes new files first and then replaces `index.json`; that is the moment at which the change
@@ -155,7 +155,7 @@ class IndexState:
     def is_same(self, other: IndexState) -> bool:
         """Whether this is the very same index, by the checksums of its files and what was removed.
 
-        The generation alone does not tell: an index that was made anew may have had as many changes as the old one.
+        The generation alone does not tell: an index that was rebuilt may have had as many changes as the old one.
         """
         return self.to_dict() == other.to_dict()
 

@@ -47,7 +47,7 @@ from finegraph.search.nearest import Vectors
 from finegraph.search.segments import Columns, Segment, join, write_segment
 
 MERGED_ROWS = 65536
-"""How many photos a merged segment holds at the most."""
+"""How many photos a merged segment holds at most."""
 _FEW = 8
 """So many small segments may stay as they are."""
 _OWN = ("segment-", "lists-", "projection-")
@@ -315,7 +315,7 @@ def _lock(folder: Path) -> FolderLock:
 
 
 def _refuse_taken(path: Path) -> None:
-    """Raise where a folder holds anything but what is left of an index that was never made."""
+    """Raise if a folder holds anything but what is left of an index that was never made."""
     names = {entry.name for entry in os.scandir(path) if not is_temporary(entry.name)} - {LOCK_FILE}
     if STATE in names:
         raise IndexFolderError(f"{path}: there is an index already; add photos to it, or choose another folder")

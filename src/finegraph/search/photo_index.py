@@ -44,7 +44,7 @@ class Index:
         state: what it consists of.
         graph: the label graph of the model that made it.
         table: the labels of the photos.
-        directions: the projection (feature, dimension); None where there is none.
+        directions: the projection (feature, dimension); None if there is none.
     """
 
     def __init__(self, folder: Path, state: IndexState) -> None:
@@ -109,7 +109,7 @@ class Index:
         return True
 
     def refuse_other(self, model: PhotoClassifier, path: str | os.PathLike[str] = "") -> None:
-        """Raise where another model made this index.
+        """Raise if another model made this index.
 
         Args:
             model: the model whose features are to be compared with those of the index.
@@ -138,18 +138,18 @@ class Index:
 
         Args:
             vectors: (batch, feature) features of the model, of any length; one row may come alone.
-            count: how many photos at the most.
+            count: how many photos at most.
             where: what the labels of the photos are to be, such as `{"restaurant": "B"}`; a set means one of these, and
                 `"fine"` is the fine label. Exactly the photos that pass are searched.
             where_not: what their labels are not to be.
-            per_label: how many photos of each fine label at the most.
+            per_label: how many photos of each fine label at most.
             guessed: whether photos without a fine label pass filters by what the model holds them for.
             factors: (batch, fine) from `condition_factors`: photos are ordered by these and their similarity together.
             without: per query, the fingerprint of a photo that is not to be found, see `photo_key`; or those of any
                 part of it; or None.
 
         Returns:
-            For each query the hits, best first; fewer than `count` only where no more photos pass.
+            For each query the hits, best first; fewer than `count` only if no more photos pass.
 
         Raises:
             ShapeError: the vectors are not of this model's size.
@@ -237,7 +237,7 @@ class Index:
 
 
 def state_stamp(folder: Path) -> tuple[int, int, int] | None:
-    """What tells one state file from another without reading it; None where there is none."""
+    """What tells one state file from another without reading it; None if there is none."""
     try:
         status = os.stat(folder / STATE)
     except OSError:
@@ -246,7 +246,7 @@ def state_stamp(folder: Path) -> tuple[int, int, int] | None:
 
 
 def refuse_other_model(folder: Path, state: IndexState, model: ModelEntry) -> None:
-    """Raise where another model made an index; see `Index.refuse_other`."""
+    """Raise if another model made an index; see `Index.refuse_other`."""
     made = state.model
     if made.digest != model.digest:
         raise IndexFolderError(

@@ -17,7 +17,7 @@ from finegraph.errors import InputError
 from finegraph.search.nearest import Vectors, unit_rows
 
 SAMPLE = 6_000
-"""How many photos directions are fitted to at the most."""
+"""How many photos directions are fitted to at most."""
 _NEIGHBOURS = 10
 _QUERIES = 500
 
@@ -41,7 +41,7 @@ def fit_projection(
 
 
 def check_projection(count: int, size: int, dimensions: int) -> None:
-    """Raise where so many photos with features of a size cannot be projected to so many dimensions.
+    """Raise if so many photos with features of a size cannot be projected to so many dimensions.
 
     Raises:
         InputError: too few photos, or not fewer dimensions than the feature has.

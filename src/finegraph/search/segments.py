@@ -38,7 +38,7 @@ class Columns:
         vectors: (photo, dimension) of length 1, in half precision.
         keys: (photo, 16) the fingerprint of the content of the file; see `photo_key`.
         paths: where the photos are; absolute.
-        labels: their fine labels, None where not known.
+        labels: their fine labels, None if not known.
         guess_labels: (photo, guess) numbers of fine labels of the graph, `NONE` for no more.
         guess_probs: (photo, guess) their probabilities.
         kinds: per kind of the graph, the number of the label that was seen on each photo, `NONE` for none; kinds of

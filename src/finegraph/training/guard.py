@@ -107,7 +107,7 @@ def non_finite(step: int, what: str, layer: str | None, photos: Sequence[str]) -
 def check_answers(
     network: Network, pixels: UInt8[Tensor, "batch channel height width"] | None, step: int, photos: Sequence[str]
 ) -> None:
-    """Raise where the network, as it would be used, answers photos with NaN or infinity: finite weights may do so."""
+    """Raise if the network, as it would be used, answers photos with NaN or infinity: finite weights may do so."""
     if pixels is None or not len(pixels):
         return
     training = network.training
@@ -122,7 +122,7 @@ def check_answers(
 
 
 def check_weights(network: nn.Module, step: int, photos: Sequence[str]) -> None:
-    """Raise where a weight or a statistic is NaN or infinite, so that such a network is never saved."""
+    """Raise if a weight or a statistic is NaN or infinite, so that such a network is never saved."""
     for name, tensor in network.state_dict().items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise non_finite(step, f"the weight {name}", None, photos)

@@ -1,7 +1,9 @@
 """The training loop, on one screen.
 
-Each step takes one batch; at the end of an epoch the network is validated, a row of metrics is written, and all is
-saved. It can be stopped at any step and goes on from there as if nothing had happened, to the last bit.
+Each step takes one batch; at the end of an epoch the head may be fitted anew, the network is validated, a row of
+metrics is written, and all is saved. A network that starts with a fitted head is validated before the first step too.
+That is epoch 0, and where no epoch is better, it is the result. Training can be stopped at any step and goes on from
+there as if nothing had happened, to the last bit.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class _Training:
         signals = stop_request(_PATIENCE if run.ranks.size > 1 else 0.0)
         run.network.train()
         with self.log or nullcontext(), closing(batches), signals as request:
-            stopped = self._at_end() and self._end_epoch(request)
+            stopped = (self._at_start() and self._judge_start(request)) or (self._at_end() and self._end_epoch(request))
             saved = clock = monotonic()
             for batch in () if stopped else batches:
                 rate = set_rates(self.optimizer, rate_factor(recipe, progress.step, self.per_epoch))
@@ -112,40 +114,62 @@ class _Training:
                     break
         return progress.epochs == recipe.epochs
 
+    def _at_start(self) -> bool:
+        """Whether there is a fitted head that has not been validated yet."""
+        fitted = self.recipe.start == "fitted" and self.run.validation is not None
+        return fitted and self.progress.step == 0 and self.progress.best_epoch is None
+
+    def _judge_start(self, request: StopRequest) -> bool:
+        """Validate the network before the first step, as epoch 0; returns whether to stop."""
+        judged = self._judge(request)
+        if judged is not None:
+            self._add_row(judged, epoch=0, train_loss=None)
+        return judged is None or self.run.ranks.any(request.asked)
+
+    def _judge(self, request: StopRequest) -> Judgement | None:
+        """The metrics of the network as it is; none without validation photos. None if asked to stop meanwhile."""
+        run = self.run
+        if run.validation is None:
+            return Judgement({})
+        judged = run.validation.judge(run.network, lambda: run.ranks.any(request.asked))
+        run.network.train()
+        if judged is not None:
+            self._name_bad(judged.bad)
+        return judged
+
     def _at_end(self) -> bool:
         """Whether all steps of an epoch were taken that has not ended yet."""
         return self.progress.step == (self.progress.epochs + 1) * self.per_epoch
 
     def _end_epoch(self, request: StopRequest) -> bool:
-        """Validate, write a row of metrics, save; returns whether to stop."""
+        """Fit the head anew, validate, write a row of metrics, save; returns whether to stop."""
         run, progress = self.run, self.progress
         if not progress.loss_count:
             raise DataError(
                 f"epoch {progress.epochs + 1}: none of the {len(run.dataset):,} photos could be used; they cannot be "
                 "read, or have no label"
             )
-        judged: Judgement | None = Judgement({})
-        if run.validation is not None:
-            judged = run.validation.judge(run.network, lambda: run.ranks.any(request.asked))
+        if run.refit is not None:
+            run.refit()
             run.network.train()
+        judged = self._judge(request)
         if judged is None:  # the epoch ends when the run goes on
             self._save(best=False)
             return True
-        self._name_bad(judged.bad)
-        self._add_row(judged)
+        self._add_row(judged, epoch=progress.epochs + 1, train_loss=progress.loss_sum / progress.loss_count)
         return run.ranks.any(request.asked)
 
-    def _add_row(self, judged: Judgement) -> None:
+    def _add_row(self, judged: Judgement, *, epoch: int, train_loss: float | None) -> None:
         """End an epoch with its metrics."""
         run, progress = self.run, self.progress
         for name, value in judged.metrics.items():
             if not math.isfinite(value):
                 raise non_finite(progress.step, f"the validation metric {name}", judged.layer, judged.photos)
-        progress.epochs += 1
-        rate = set_rates(self.optimizer, rate_factor(self.recipe, progress.step - 1, self.per_epoch))
-        row = {"epoch": progress.epochs, "step": progress.step, "train_loss": progress.loss_sum / progress.loss_count}
+        progress.epochs = epoch
+        rate = set_rates(self.optimizer, rate_factor(self.recipe, max(progress.step - 1, 0), self.per_epoch))
         metrics = {f"val_{name}": value for name, value in judged.metrics.items()}
-        row.update(rate=rate, **metrics, seconds=progress.seconds)
+        row = {"epoch": epoch, "step": progress.step, "train_loss": train_loss, "rate": rate, **metrics}
+        row["seconds"] = progress.seconds
         progress.loss_sum, progress.loss_count = 0.0, 0
         best = is_better(judged.metrics, progress.best_figures, run.settings.best_by)
         if best:
@@ -165,7 +189,7 @@ class _Training:
             self.checkpoints.save(self.progress.step, tensors, state, best=best)
 
     def _resume(self) -> Progress:
-        """Go back to the last checkpoint; to the beginning where there is none."""
+        """Go back to the last checkpoint; to the beginning if there is none."""
         run, checkpoint = self.run, self.checkpoints.last()
         progress, notes = Progress(processes=run.ranks.size), []
         if checkpoint is not None:

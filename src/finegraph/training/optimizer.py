@@ -1,4 +1,4 @@
-"""SGD with momentum, and its state as named tensors for a checkpoint."""
+"""SGD with momentum or AdamW, and its state as named tensors for a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from torch import Tensor
 from finegraph.nn import Network
 from finegraph.training.recipes import Recipe
 
-_MOMENTUM = "optimizer.momentum."
+_STATE = {
+    "momentum_buffer": "optimizer.momentum.",
+    "exp_avg": "optimizer.exp_avg.",
+    "exp_avg_sq": "optimizer.exp_avg_sq.",
+    "step": "optimizer.step.",
+}
+"""What torch's optimizers keep of a parameter, and how the names of these tensors begin in a checkpoint."""
+_SECOND_BETA = 0.999
 
 
-def make_optimizer(network: Network, recipe: Recipe) -> torch.optim.SGD:
+def make_optimizer(network: Network, recipe: Recipe) -> torch.optim.Optimizer:
     """The optimizer of a network; each group keeps its full rate as `base`, which the schedule scales.
 
-    Biases and the scales of normalisation layers, which are vectors, decay only where the recipe says so.
+    Biases and the scales of normalisation layers, which are vectors, decay only if the recipe says so.
     """
     groups = []
     for group in network.parameter_groups(recipe.lr, recipe.new_rate, scaled=recipe.scale_rates):
@@ -26,6 +33,8 @@ def make_optimizer(network: Network, recipe: Recipe) -> torch.optim.SGD:
             decay = 0.0 if vectors and not recipe.decay_vectors else recipe.weight_decay
             if weights:
                 groups.append({"params": weights, "lr": group["lr"], "base": group["lr"], "weight_decay": decay})
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(groups, betas=(recipe.momentum, _SECOND_BETA))
     return torch.optim.SGD(groups, momentum=recipe.momentum, nesterov=recipe.nesterov and recipe.momentum > 0)
 
 
@@ -40,9 +49,10 @@ def optimizer_tensors(network: Network, optimizer: torch.optim.Optimizer) -> dic
     """The state of the optimizer by the names of the parameters."""
     found = {}
     for name, parameter in network.named_parameters():
-        momentum = optimizer.state.get(parameter, {}).get("momentum_buffer")
-        if momentum is not None:
-            found[_MOMENTUM + name] = momentum
+        for key, prefix in _STATE.items():
+            kept = optimizer.state.get(parameter, {}).get(key)
+            if kept is not None:
+                found[prefix + name] = kept
     return found
 
 
@@ -51,7 +61,10 @@ def load_optimizer(
 ) -> None:
     """Take back what `optimizer_tensors` gave."""
     for name, parameter in network.named_parameters():
-        if _MOMENTUM + name in tensors:
-            # Cast and laid out as the parameter is, or steps would differ in rounding from those of an unbroken run.
-            momentum = torch.empty_like(parameter).copy_(tensors[_MOMENTUM + name])
-            optimizer.state[parameter]["momentum_buffer"] = momentum
+        for key, prefix in _STATE.items():
+            if prefix + name in tensors:
+                saved = tensors[prefix + name]
+                # Laid out as the parameter is, or steps would differ in rounding from those of an unbroken run. The
+                # count of steps is a single number.
+                kept = saved.clone() if key == "step" else torch.empty_like(parameter).copy_(saved)
+                optimizer.state[parameter][key] = kept

@@ -1,6 +1,7 @@
 """How the whole network is trained, where the settings do not say otherwise.
 
-short   a few epochs of one cycle with label smoothing; the default, chosen on validation photos (docs/training.md)
+fitted  starts from the fitted head, moves the backbone a little, and fits the head anew after each epoch
+short   starts from a new head; a few epochs of one cycle with label smoothing
 paper   what the paper's networks were fine-tuned with: Caffe's rates and steps, kinds with weight 1
 """
 
@@ -29,10 +30,33 @@ class Recipe:
     decay_vectors: bool
     scale_rates: bool
     fixed_statistics: bool
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    start: Literal["fitted", "new"] = "new"
+    refit: bool = False
     kind_weight: float | None = None
 
 
 RECIPES = {
+    "fitted": Recipe(
+        epochs=6,
+        batch_size=16,
+        lr=1e-4,
+        new_rate=0.0,
+        momentum=0.9,
+        weight_decay=0.01,
+        schedule="one_cycle",
+        drop_every=20,
+        warmup=0.1,
+        label_smoothing=0.0,
+        view_share=0.3,
+        nesterov=False,
+        decay_vectors=False,
+        scale_rates=True,
+        fixed_statistics=True,
+        optimizer="adamw",
+        start="fitted",
+        refit=True,
+    ),
     "short": Recipe(
         epochs=8,
         batch_size=32,

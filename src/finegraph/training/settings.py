@@ -50,10 +50,10 @@ class TrainSettings:
     )
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
     train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
-    val_split: str | None = _setting(None, "the split to validate on; by default `val` where there is one")
+    val_split: str | None = _setting(None, "the split to validate on; by default `val` if there is one")
     val_share: float | None = _setting(
         None,
-        "the share of each class to hold out where there is no such split; by default about a fifth of a source "
+        "the share of each class to hold out if there is no such split; by default about a fifth of a source "
         "without splits, and none of others",
         least=0,
         below=1,
@@ -93,6 +93,9 @@ class TrainSettings:
     fit: Literal["descent", "prototypes"] = _setting(
         "descent", "how the head is fitted: by descent, or as class means in closed form, for few photos"
     )
+    train_views: int = _setting(
+        1, "views of each training photo that count as one: the whole, then up to four parts of it", least=1, below=6
+    )
     l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
     coarse_ratio: float | None = _setting(
         None, "the same for the coarse labels, as a multiple of it; by default kinds / 16", least=0
@@ -100,12 +103,14 @@ class TrainSettings:
     choose: bool = _setting(False, "choose the strengths by validation (cross-validation without a val split)")
 
     # Tuning all.
-    recipe: Literal["short", "paper"] = _setting("short", "where the settings below come from where they are not given")
+    recipe: Literal["fitted", "short", "paper"] = _setting(
+        "fitted", "where the settings below come from where they are not given"
+    )
     epochs: int | None = _setting(None, "how often each photo is seen", least=1)
     batch_size: int | None = _setting(None, "photos per step, over all processes", least=1)
     lr: float | None = _setting(None, "the learning rate of pretrained layers", least=0)
     new_rate: float | None = _setting(None, "how many times that new layers get", least=0)
-    momentum: float | None = _setting(None, "the momentum of SGD", least=0, below=1)
+    momentum: float | None = _setting(None, "the momentum of SGD, or the first beta of AdamW", least=0, below=1)
     weight_decay: float | None = _setting(None, "the weight decay", least=0)
     schedule: Literal["one_cycle", "steps"] | None = _setting(None, "how the rate changes")
     drop_every: int | None = _setting(None, "with steps: after so many epochs the rate falls to a tenth", least=1)
@@ -118,7 +123,12 @@ class TrainSettings:
     view_share: float | None = _setting(
         None, "the smallest share of a photo that a random view shows; 1 for the paper's views", least=0.01
     )
-    nesterov: bool | None = _setting(None, "look ahead with the momentum")
+    optimizer: Literal["sgd", "adamw"] | None = _setting(None, "how gradients move the weights")
+    start: Literal["fitted", "new"] | None = _setting(
+        None, "the head to start from: fitted to stored features, or new; a fitted one is validated as epoch 0"
+    )
+    refit: bool | None = _setting(None, "fit the head anew after each epoch")
+    nesterov: bool | None = _setting(None, "with sgd: look ahead with the momentum")
     decay_vectors: bool | None = _setting(None, "let weight decay act on biases and normalisation layers too")
     scale_rates: bool | None = _setting(
         None, "divide the head's rate by kinds + 1, so that it means the same everywhere"
@@ -210,13 +220,13 @@ _OF_ALL = (
     "checkpoint_minutes",
     "tensorboard",
 )
-"""Settings that matter only where the whole network is trained."""
+"""Settings that matter only if the whole network is trained."""
 
 
 _OF_DESCENT = ("l2", "coarse_ratio", "choose", "kind_weight", "laplacian")
-"""Settings that matter only where the last layer is fitted by descent, or the whole network trained."""
-_OF_HEAD = ("fit", "l2", "coarse_ratio", "choose", "cache")
-"""Settings that matter only where the last layer alone is tuned."""
+"""Settings that matter only if the last layer is fitted by descent, or the whole network trained."""
+_OF_HEAD = ("fit", "train_views", "l2", "coarse_ratio", "choose", "cache")
+"""Settings that matter only if the last layer alone is tuned."""
 _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
 
 
@@ -237,16 +247,21 @@ def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_used(given: Mapping[str, Any]) -> None:
-    """Raise where a setting is given that would have no effect, as epochs have none when only the head is tuned."""
+    """Raise if a setting is given that would have no effect, as epochs have none when only the head is tuned."""
     tune = given.get("tune", "head")
+    recipe = RECIPES[given.get("recipe", TrainSettings.recipe)]
+    starts_fitted = given.get("start", recipe.start) == "fitted"
     idle = [name for name in ((*_OF_ALL, "dropout") if tune == "head" else _OF_HEAD) if name in given]
-    if idle:
-        other = "all" if tune == "head" else "head"
-        raise SettingsError(f"{', '.join(idle)}: no effect with tune = {tune}; choose tune = {other}, or leave it out")
+    if idle and tune == "all" and not starts_fitted:
+        raise SettingsError(f"{', '.join(idle)}: no effect with start = new; choose start = fitted, or leave it out")
+    if idle and tune == "head":
+        raise SettingsError(f"{', '.join(idle)}: no effect with tune = head; choose tune = all, or leave it out")
+    if tune == "all" and given.get("refit", recipe.refit) and not starts_fitted:
+        raise SettingsError("refit: no effect with start = new; choose start = fitted, or leave it out")
     idle = [name for name in _OF_DESCENT if name in given and given.get("fit") == "prototypes"]
     if idle:
         raise SettingsError(f"{', '.join(idle)}: no effect with fit = prototypes; use fit = descent, or leave it out")
-    schedule = given.get("schedule") or RECIPES[given.get("recipe", "short")].schedule
+    schedule = given.get("schedule") or recipe.schedule
     for name, needed in _OF_SCHEDULE.items():
         if name in given and schedule != needed:
             raise SettingsError(

@@ -15,6 +15,8 @@ from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 
 Metrics = Mapping[str, float]
+Row = Mapping[str, float | None]
+"""The metrics of an epoch; those that it does not have are None."""
 
 
 class Watcher(Protocol):
@@ -23,7 +25,7 @@ class Watcher(Protocol):
     def step(self, done: int, total: int, loss: float, rate: float) -> None:
         """A step was taken."""
 
-    def epoch(self, row: Metrics) -> None:
+    def epoch(self, row: Row) -> None:
         """An epoch ended with these metrics."""
 
     def note(self, text: str) -> None:
@@ -73,6 +75,8 @@ class Run:
         folder: where to save and to log.
         ranks: this process among the others.
         watcher: receives the progress.
+        refit: fits the head to the network as it is, in place; None where training alone moves it. In a job of several
+            processes all call it at once.
     """
 
     network: Network
@@ -82,6 +86,7 @@ class Run:
     folder: RunFolder
     ranks: Ranks
     watcher: Watcher
+    refit: Callable[[], None] | None = None
 
 
 def is_better(metrics: Metrics, before: Metrics, best_by: Literal["top1", "nll"]) -> bool:

@@ -15,7 +15,7 @@ _NOWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 
 def reachable(host: str, port: int) -> list[str]:
-    """The addresses of a server as one types them, the one for other machines first.
+    """The addresses of a server as people type them, the one for other machines first.
 
     Args:
         host: the address that it listens on.
@@ -43,7 +43,7 @@ def _is_wildcard(host: str) -> bool:
 
 
 def _own_address(family: socket.AddressFamily) -> str | None:
-    """The address that this machine would send from; None where it has no way to others."""
+    """The address that this machine would send from; None if it has no way to others."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as asked:
             asked.connect((_NOWHERE[family], 9))  # without a packet: this only looks up the way

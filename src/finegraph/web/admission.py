@@ -4,7 +4,7 @@ A request is let in, or refused at once with the seconds after which to try agai
 one photo until its photos are known. Beside the bound for all there is one for each client, so that one who sends more
 than its share is told so (429) and leaves room for others; only when all together are too many, the server is full
 (503). A client is an address. This machine itself is bounded only when that is asked for, as a proxy on it may stand
-for many. How long to wait follows from how quickly photos were done lately.
+for many. How long to wait follows from how quickly photos were done recently.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Admission:
         megabytes: how much all their uploads may take together.
         per_client: how many photos of one client may be in it; by default half of all, and for clients on this machine
             all.
-        largest: how many bytes a request may bring at the most.
+        largest: how many bytes a request may bring at most.
 
     Attributes:
         inside: how many photos are in it now.

@@ -104,7 +104,7 @@ class Lane:
         """What a worker answers: some facts, and bytes.
 
         Args:
-            content: the file; empty where the worker is to read it itself.
+            content: the file; empty if the worker is to read it itself.
             name: what it is called in the error.
             job: see `decode_worker.decode` and `decode_worker.read_photo`.
 

@@ -44,7 +44,7 @@ _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """The markers before the size of the picture."""
 _OTHER_MEMORY = 12 << 20
-"""What decoding takes beside the file and the coefficients, in bytes, at the most."""
+"""What decoding takes beside the file and the coefficients, in bytes, at most."""
 _WITHOUT_LENGTH = (_START, 0x01)
 """Markers that stand alone; a length read behind them would lead past others."""
 
@@ -123,7 +123,7 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
     Args:
         job: `path`; `root`, the folder that the file must lie in, wherever links lead; `stamp`, that of the file when
-            it was read last, or None; `side`, the longer side of the JPEG at the most, or None for the file as it is,
+            it was read last, or None; `side`, the longer side of the JPEG at most, or None for the file as it is,
             of at most `max_bytes`; `max_pixels`, `max_jpeg_pixels` and `megabytes` as in `decode`.
 
     Returns:

@@ -10,7 +10,7 @@ NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "segno"
 
 
 def check_extra(needed: tuple[str, ...] = NEEDED, extra: str = "serve") -> None:
-    """Raise where something that the server needs is not installed.
+    """Raise if something that the server needs is not installed.
 
     Raises:
         MissingExtraError: it names what to install.

@@ -92,7 +92,7 @@ def _answer(name: str, detail: str, seconds: str) -> bytes:
 
 
 def plain_size(data: bytes) -> int | None:
-    """The size of a whole request from its beginning; None where it is not plain or its head is not all there."""
+    """The size of a whole request from its beginning; None if it is not plain or its head is not all there."""
     end = data.find(_END)
     if end < 0:
         return None

@@ -56,7 +56,7 @@ class Security:
     port: int = 8000
     """The port to listen on."""
     token: str | None = None
-    """What every request must bring; None where only this machine can reach the server."""
+    """What every request must bring; None if only this machine can reach the server."""
     hosts: tuple[str, ...] = ()
     """Further names under which the server is reached, without ports."""
     max_bytes: int = 32 << 20
@@ -65,7 +65,7 @@ class Security:
     """What needs no token: paths, or their beginnings where they end with a slash."""
 
     def check(self) -> None:
-        """Raise where listening so would let anybody in.
+        """Raise if listening so would let anybody in.
 
         Raises:
             InputError: a public address without a token, or a token that is easily guessed.
@@ -169,7 +169,7 @@ class Guard:
             )
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """None where the request may go on; otherwise what is answered: a cookie for a page, or where to sign in."""
+        """None if the request may go on; otherwise what is answered: a cookie for a page, or where to sign in."""
         security, path = self._security, scope["path"]
         if security.token is None or any(_covers(entry, path) for entry in security.open_paths):
             return None
@@ -197,7 +197,7 @@ def _sign_in(*, wrong: bool) -> Response:
 
 
 def check_length(headers: Headers, max_bytes: int) -> None:
-    """Raise where a request says that it is larger than so many bytes."""
+    """Raise if a request says that it is larger than so many bytes."""
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > max_bytes:
         raise ProblemError("too-large", _too_large(max_bytes))
@@ -227,7 +227,7 @@ def host_name(header: str) -> str:
 
 
 def _place(origin: str) -> str | None:
-    """Host and port of an Origin header; None where it has none, as for pages without a site."""
+    """Host and port of an Origin header; None if it has none, as for pages without a site."""
     try:
         return urlsplit(origin).netloc.lower() or None
     except ValueError:

@@ -26,7 +26,7 @@ class StrictConnection(h11.Connection):
     """The server's side of a connection.
 
     Attributes:
-        problem: why the last request was refused; None where the parser itself refused it.
+        problem: why the last request was refused; None if the parser itself refused it.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class StrictConnection(h11.Connection):
 
 
 def head_problem(data: bytes) -> ProblemError | None:
-    """What is wrong with the head of a request, of which there may be only the beginning; None where nothing is.
+    """What is wrong with the head of a request, of which there may be only the beginning; None if nothing is.
 
     Args:
         data: the head, and what has come after it.

@@ -149,7 +149,7 @@ def _compare(folder: Path, split: str, watcher: TrainWatcher) -> Comparison:
 
 
 def _question(model: PhotoClassifier, evaluation: Path) -> Question:
-    """A photo that the model has wrong until it is told the restaurant; the first one where there is none such."""
+    """A photo that the model has wrong until it is told the restaurant; the first one if there is none such."""
     rows = _rows(evaluation)
     doubtful = [row for row in rows if row["right"] != "yes" and int(row["rank"]) <= _LISTED] or rows
     first = None

@@ -68,7 +68,7 @@ class RunEvaluation:
         trained_on: how many of the photos the model was trained on; the metrics are that much better than they should.
         held_out: whether these are the photos that training held out, where the source has no split of them.
         gone: how many of those are not there any more.
-        fitted_before: what the model's temperature and threshold were fitted on before, as the model says; None where
+        fitted_before: what the model's temperature and threshold were fitted on before, as the model says; None if
             they were not, or were fitted now.
         fitted_on_these: whether that was on these very photos.
     """
@@ -118,7 +118,7 @@ def evaluate_run(
         box: whether photos are cut to their boxes; by default as in training.
         name: of the evaluation; by default made of the split and what is special.
         risk: the share of sure answers that may be wrong.
-        questions: how many questions to ask about a photo at the most, to see how many settle it; 0 for none.
+        questions: how many questions to ask about a photo at most, to see how many settle it; 0 for none.
         calibrate: the split to fit a temperature and a threshold for unknown photos on first. By default those that are
             saved with the model are used.
         save_calibration: whether to save what was fitted with the model.
@@ -275,7 +275,7 @@ def _details(
 
 
 def _refuse_overlap(fitted_on: Samples, evaluated: Samples) -> None:
-    """Raise where a photo would serve both to fit and to judge what was fitted."""
+    """Raise if a photo would serve both to fit and to judge what was fitted."""
     both = {sample.path for sample in fitted_on} & {sample.path for sample in evaluated}
     if both:
         raise InputError(
@@ -300,7 +300,7 @@ def _parts_of(place: _Place, samples: Samples, settings: TrainSettings | None) -
 
 
 def _refuse_changed(classifier: PhotoClassifier, parts: Parts, samples: Samples) -> None:
-    """Raise where it cannot be told any more which photos training held out: earlier versions kept no list of them."""
+    """Raise if it is no longer known which photos training held out: earlier versions kept no list of them."""
     known = classifier.about.get(PHOTOS_DIGEST)
     if not parts.listed and known is not None and known != photos_digest(parts.train):
         raise DataError(
@@ -310,7 +310,7 @@ def _refuse_changed(classifier: PhotoClassifier, parts: Parts, samples: Samples)
 
 
 def _refuse_trained(fitted_on: Samples, trained_on: set[Path]) -> None:
-    """Raise where a calibration would be fitted on photos that the model knows."""
+    """Raise if a calibration would be fitted on photos that the model knows."""
     both = {sample.path for sample in fitted_on} & trained_on
     if both:
         raise InputError(

@@ -33,7 +33,7 @@ from finegraph.workflows.predict import photos_of
 PHOTOS = 32
 """How many photos of the run's data are compared, spread over all of them."""
 DRAWN = 12
-"""How many pictures are drawn where there are no photos."""
+"""How many pictures are drawn if there are no photos."""
 _BATCH = 16
 Progress = Callable[[int, int], None]
 
@@ -52,7 +52,7 @@ class ExportResult:
         checked_on: which photos it was compared on, in words.
         photos: how many these were.
         differences: how far its outputs are from the model's.
-        plain: how far plain preprocessing is from finegraph's; None where pictures were drawn, or none can be read so.
+        plain: how far plain preprocessing is from finegraph's; None if pictures were drawn, or none can be read so.
         plain_left_out: how many photos are not part of that, as plain preprocessing cannot read them.
     """
 
@@ -106,7 +106,7 @@ def export_model(
         run: a run folder or a model folder.
         output: the file: `.onnx` for ONNX, `.pt2` for a program of `torch.export`. An earlier file is replaced.
         check: photos, or folders of photos, to compare the file with the model on; by default some of those that the
-            run was trained with, or drawn pictures where there are none.
+            run was trained with, or drawn pictures if there are none.
         progress: called with the number of photos compared and the total.
 
     Raises:

@@ -28,7 +28,7 @@ class GraphCheck:
 
     Attributes:
         file: the place, as it was given, without a password.
-        fine: the number of fine labels; None where errors keep the graph from being read.
+        fine: the number of fine labels; None if errors keep the graph from being read.
         kinds: the number of kinds; None likewise.
         findings: all errors and warnings, in the order of the file; where there are errors, only warnings about names.
     """

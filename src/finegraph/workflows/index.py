@@ -37,7 +37,7 @@ from finegraph.search.segments import NONE
 from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of, stored_features
 
 PART, FIRST_PART = 2048, 256
-"""How many photos are stored at a time at the most, and at first."""
+"""How many photos are stored at a time at most, and at first."""
 PART_SECONDS = 30.0
 """About how long a part takes: what an interruption can cost."""
 Progress = Callable[[int, int], None]
@@ -59,7 +59,7 @@ class IndexReport:
         bad: the photos that could not be read.
         dimensions: the size of the stored vectors.
         projection_recall: the share of the ten nearest photos that the projection keeps; None without one.
-        approximate_recall: the share of them that the approximate search finds; None where the search is exact.
+        approximate_recall: the share of them that the approximate search finds; None if the search is exact.
         seconds: how long it took.
         feature_seconds: how long of that features were computed.
     """
@@ -337,7 +337,7 @@ class _Job:
 
 
 def _refuse_finished(folder: Path, method: str, project: int | None) -> None:
-    """Raise where an index cannot be gone on with: it is complete, or was begun with other settings."""
+    """Raise if an index cannot be gone on with: it is complete, or was begun with other settings."""
     state: IndexState = read_state(folder)
     if state.complete:
         raise IndexFolderError(f"{folder}: there is an index already; add photos to it, or choose another folder")

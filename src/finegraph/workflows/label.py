@@ -113,7 +113,7 @@ class LabelSession:
         return by_fine[names[fine]] if fine in names else []
 
     def class_of(self, photo: SessionPhoto) -> int | None:
-        """The number of the class that shows a photo; None where it has none."""
+        """The number of the class that shows a photo; None if it has none."""
         for name in (photo.fine, *(rename.new for rename in reversed(self._since()))):
             if name is not None and any(one.key == photo.key for one in self._of_class(name)):
                 with contextlib.suppress(UnknownNameError):

@@ -120,7 +120,7 @@ def search_photos(
         index: an open index.
         model: the model that made it.
         photos: files, pictures or arrays; one, or several.
-        count: how many photos to find at the most, for each.
+        count: how many photos to find at most, for each.
         where: what the labels of the found photos are to be, such as `{"restaurant": {"A", "B"}}`.
         where_not: what they are not to be.
         same: kinds in which the found photo is to have the label of the query, such as `["dish"]`: photos are ranked by
@@ -128,7 +128,7 @@ def search_photos(
         other: kinds in which it is to have another label, such as `["restaurant"]`.
         given: what is known of the queries; see `PhotoClassifier.predict`. It sharpens `same` and `other`; without
             these, labels and sets of labels filter: photos are found that agree with it.
-        per_label: how many photos of each fine label at the most.
+        per_label: how many photos of each fine label at most.
         guessed: whether photos without a fine label pass filters by what the model holds them for.
         without: per query, the fingerprint of a photo that is not to be found; see `Index.search`.
 
@@ -180,13 +180,13 @@ def search_index(
         photos: photos to search by; of a folder, all photos in it.
         labels: fine labels to search by, each by the mean of its photos.
         model: the model that made the index; by default it is looked for where it was.
-        count: how many photos to find at the most, for each query.
+        count: how many photos to find at most, for each query.
         where: filters as text, `kind=label` or `kind!=label`; see `parse_where`.
         same: see `search_photos`, as for the others.
         other: kinds in which labels are to differ.
         given: what is known of the photos as text, `kind=label`; see `parse_given`. It sharpens `same` and `other`;
             without these, photos are found that agree with it.
-        per_label: how many photos of each fine label at the most.
+        per_label: how many photos of each fine label at most.
         guessed: whether photos without a fine label pass filters by what the model holds them for.
         others_only: whether photos with the same content as the query are left out, whatever part of them was looked
             at.

@@ -56,7 +56,7 @@ class StudyOutcome:
         finished: whether all cells are done; if not, running it again goes on.
         cells: how many cells are done.
         total: how many there are.
-        summary: means, intervals and differences; None where it is not finished.
+        summary: means, intervals and differences; None if it is not finished.
         about: what was compared on what.
         plots: the files of the plots.
     """

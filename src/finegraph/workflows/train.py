@@ -69,19 +69,19 @@ class TrainResult:
 
     Attributes:
         run: the run folder.
-        model: the model folder in it; None where training was interrupted.
+        model: the model folder in it; None if training was interrupted.
         finished: whether it came to its end; if not, it can be resumed.
         photos: how many photos were trained on.
-        validated_on: the split to validate on, or `val` for photos that were held out; None where there are none.
-        held_out: how many photos were held out of those to train on, where there is no split to validate on.
-        to_evaluate: a split to evaluate on, `test` or else what was validated on; None where there is none.
-        metrics: on the validation photos, before calibration; empty where there are none.
-        calibration: what was fitted on the validation photos and is saved with the model; None where nothing was.
+        validated_on: the split to validate on, or `val` for photos that were held out; None if there are none.
+        held_out: how many photos were held out of those to train on, if there is no split to validate on.
+        to_evaluate: a split to evaluate on, `test` or else what was validated on; None if there is none.
+        metrics: on the validation photos, before calibration; empty if there are none.
+        calibration: what was fitted on the validation photos and is saved with the model; None if nothing was.
         calibration_fault: why nothing could be fitted, where there are validation photos.
         strengths: what the head was fitted with, where the head alone was tuned.
         bad: photos that could not be read.
         seconds: how long it took.
-        report: the page with the model on its validation photos; None where none was asked for or there are none.
+        report: the page with the model on its validation photos; None if none was asked for or there are none.
         report_fault: why there is no report, where it could not be written.
     """
 
@@ -217,7 +217,8 @@ def _train(
             known, statistics = tuned.known, tuned.statistics
     else:
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
-        trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume)
+        stage = _stages(watcher, ranks)
+        trained = tune_all(network, data, views, settings, ranks, folder, watcher, resume=resume, progress=stage)
         result["finished"] = trained is not None
         if trained is not None:
             result.update(metrics=trained.metrics, bad=list(trained.bad))
@@ -279,7 +280,7 @@ def resume_settings(run: str | os.PathLike[str], given: dict[str, Any]) -> Train
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a setting; `auto` is a GPU where there is one."""
+    """The device of a setting; `auto` is a GPU if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":

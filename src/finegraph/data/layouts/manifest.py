@@ -101,7 +101,7 @@ def _check_names(
 
 
 def _box(cells: Mapping[str, str], line: int, faults: FaultList) -> Box | None:
-    """The box of a row; None where there is none, or where it is wrong."""
+    """The box of a row; None if there is none, or where it is wrong."""
     given = [cells.get(column, "") for column in BOX_COLUMNS]
     if not any(given):
         return None

@@ -91,7 +91,7 @@ def invent_dishes(count: int, pantry: Sequence[str], seed: int) -> list[Dish]:
 
 
 def _invent(random: np.random.Generator, pantry: Sequence[str], must: str) -> Dish | None:
-    """A dish by chance; None where chance leads nowhere, or not to the ingredient it must have."""
+    """A dish by chance; None if chance leads nowhere, or not to the ingredient it must have."""
     weights = np.array([method.weight for method in METHODS])
     method = METHODS[int(random.choice(len(METHODS), p=weights / weights.sum()))]
     mains = [name for name in method.mains if name in pantry]

@@ -1,7 +1,7 @@
 """Label graphs made from what people have already: data sets, folders of photos, manifests.
 
 Each builder reads names and links only, never a photo, and gives a `LabelGraph`. Everything wrong with a source comes
-in one error, with file and line where there is one.
+in one error, with file and line if there is one.
 """
 
 from finegraph.graph.builders.cars import graph_from_cars

@@ -157,7 +157,7 @@ def check_leaves(folders: dict[_Parts, Path], faults: SourceFaults) -> None:
 
 
 def check_clashes(leaves: list[_Parts]) -> None:
-    """Raise where fine labels in several places have one name."""
+    """Raise if fine labels in several places have one name."""
     places: dict[str, list[str]] = {}
     for parts in leaves:
         places.setdefault(parts[-1], []).append("/".join(parts))

@@ -172,7 +172,7 @@ def lay_out(fine: Sequence[str], columns: Sequence[Links]) -> Layout:
 
 
 def _panels(columns: Sequence[Links]) -> list[tuple[_Side, _Side]]:
-    """The kinds spread over the sides of panels: each where there is more room, a new panel where there is none."""
+    """The kinds spread over the sides of panels: each where there is more room, a new panel if there is none."""
     pairs = [(_Side(), _Side())]
     for number, links in enumerate(columns):
         sides = sorted(pairs[-1], key=lambda side: side.box_count)

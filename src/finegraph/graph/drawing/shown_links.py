@@ -76,7 +76,7 @@ def by_size(graph: LabelGraph, columns: Sequence[Column]) -> list[Column]:
 
 
 def _first_parents(graph: LabelGraph, column: Column) -> IntArray:
-    """The first parent of each fine label; the number of labels where there is none."""
+    """The first parent of each fine label; the number of labels if there is none."""
     rows, labels, _ = _edges([graph.kind(name) for name in column.kinds], column.group)
     found = np.full(len(graph), len(column.labels(graph)))
     np.minimum.at(found, rows, labels)

@@ -56,7 +56,7 @@ def text_only(cell: str) -> str:
 
 
 def parse_cell(text: str) -> Cell | None:
-    """What a cell says; None where it is empty, which means unknown.
+    """What a cell says; None if it is empty, which means unknown.
 
     Raises:
         CellError: the text does not follow the syntax.

@@ -53,7 +53,7 @@ class Column:
         name: the name of the kind or group.
         texts: the different texts of its cells with their numbers, in order of appearance.
         codes: the number of the text in each row.
-        declared: what the `#labels` row says of the column, as text; empty where it says nothing.
+        declared: what the `#labels` row says of the column, as text; empty if it says nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -106,7 +106,7 @@ class _Checks:
         self.texts = list(column.texts)
 
     def run(self) -> tuple[list[Cell | None], tuple[str, ...] | None] | None:
-        """The different cells and the declared labels of the column; None where there are faults."""
+        """The different cells and the declared labels of the column; None if there are faults."""
         before = len(self.faults)
         declared = self._declared()
         cells = [self._parse(text, code) for code, text in enumerate(self.texts) if not self.faults.full]
@@ -179,7 +179,7 @@ class _Checks:
             )
 
     def _empty(self, cells: Sequence[Cell | None]) -> None:
-        """Note a column in which nothing is known; where rows were left out, that cannot be told."""
+        """Note a column in which nothing is known, unless rows were left out."""
         if self.context.whole and not any(cells):
             hint = "leave the column out, or list its labels in a #labels row"
             self.faults.add("empty-kind", "unknown for every fine label", line=1, column=self.column.name, hint=hint)

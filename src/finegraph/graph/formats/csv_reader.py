@@ -53,7 +53,7 @@ class _Reader:
         self.rows = rows(text, faults)
         self.columns: list[Column] = []
         self.names: list[str | None] = []
-        """The names of the columns after the first; None where the name is faulty."""
+        """The names of the columns after the first; None if the name is faulty."""
         self.fine: dict[str, int] = {}
         """The fine labels with their lines."""
         self.lines: list[int] = []
@@ -109,7 +109,7 @@ class _Reader:
         return readable
 
     def _kind_name(self, text: str, line: int, number: int) -> str | None:
-        """The name of a column, or None where it cannot be one."""
+        """The name of a column, or None if it cannot be one."""
         if not text:
             self.faults.add("empty-header", f"column {number} has no name", line=line, hint="name or remove the column")
             return None
@@ -146,7 +146,7 @@ class _Reader:
                 column.add(text)
 
     def _fine_name(self, text: str, line: int) -> str | None:
-        """The fine label of a row, or None where it cannot be one."""
+        """The fine label of a row, or None if it cannot be one."""
         if not text:
             self.faults.add("empty-fine", "the fine label is missing", line=line, column=FINE, hint="fill it in")
             return None

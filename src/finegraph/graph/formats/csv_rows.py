@@ -100,7 +100,7 @@ class _Lines:
 
 
 def _cells(line: str, lines: _Lines, width: int, faults: FaultList) -> list[str] | None:
-    """The cells of a line; only the first where there are too many or too few; None where the quotes do not fit."""
+    """The cells of a line; only the first where there are too many or too few; None if the quotes do not fit."""
     number = lines.number
     if '"' not in line:
         count = line.count(",") + 1
@@ -155,7 +155,7 @@ def _wrong_length(count: int, width: int, line: int, faults: FaultList) -> None:
 
 
 def _one_line_end(text: str, faults: FaultList) -> str | None:
-    """The text with LF at the end of its lines; None where the lines cannot be told."""
+    """The text with LF at the end of its lines; None if lines cannot be told apart."""
     if "\r" not in text:
         return text
     if lone := _LONE_CR.search(text):

@@ -1,7 +1,7 @@
 """Writing a graph as CSV, so that reading it gives exactly the same graph.
 
 Neighbouring binary kinds of one group (`ingredient: tofu`, `ingredient: pork`) become one column of all-of cells again
-where that loses nothing. The `#labels` row is written only where the order of appearance would not give the labels.
+where that loses nothing. The `#labels` row is written only if the order of appearance would not give the labels.
 Time is linear in the cells.
 """
 
@@ -130,7 +130,7 @@ def _row(names: Sequence[str], coarse: Sequence[int], weight: Sequence[float]) -
 
 
 def _group_column(group: str, members: Sequence[Kind]) -> _Column | None:
-    """The all-of column of a run of binary kinds; None where it would not read back as the same kinds."""
+    """The all-of column of a run of binary kinds; None if it would not read back as the same kinds."""
     if len(members) < 2 or not all(kind.one_parent for kind in members):
         return None
     parents = np.stack([kind.parents for kind in members], axis=1)

@@ -189,7 +189,7 @@ class _Reader:
     # ---- kinds ------------------------------------------------------------------------------------------------------
 
     def _kind(self, entry: object, place: str, fine_count: int | None) -> Kind | None:
-        """One kind; None where it has faults."""
+        """One kind; None if it has faults."""
         before = len(self.faults)
         if not self._check_keys(entry, place, _KIND_KEYS, required=_KIND_KEYS[:3]):
             return None
@@ -216,7 +216,7 @@ class _Reader:
             return None
 
     def _parents(self, parents: object, place: str, label_count: int | None) -> _Edges | None:
-        """The edges of each fine label; None where there is no list of them."""
+        """The edges of each fine label; None if there is no list of them."""
         if not isinstance(parents, list):
             self._wrong_type(place, "a list with the parent of each fine label", parents)
             return None
@@ -293,12 +293,12 @@ class _Reader:
 
 
 def _length(value: object) -> int | None:
-    """How long a list is; None where it is no list."""
+    """How long a list is; None if it is no list."""
     return len(value) if isinstance(value, list) else None
 
 
 def _one_parent(parents: Sequence[int | None], label_count: int) -> _Edges | None:
-    """The edges where each fine label has one parent or none; None where a number is not that of a label."""
+    """The edges where each fine label has one parent or none; None if a number is not that of a label."""
     known = [parent for parent in parents if parent is not None]
     if known and not 0 <= min(known) <= max(known) < label_count:
         return None

@@ -57,7 +57,7 @@ def _check_status(path: str, status: os.stat_result) -> None:
 
 
 def decode(data: bytes, faults: FaultList) -> str | None:
-    """The text of a file; None where it cannot be read as text at all."""
+    """The text of a file; None if it cannot be read as text at all."""
     if data.startswith(_UTF16_MARKS):
         faults.add("encoding", "the file is UTF-16", line=1, hint="save it as UTF-8 without a byte order mark")
         return None

@@ -176,7 +176,7 @@ def _merge_photos(
 def _merge_group_photos(
     connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
 ) -> None:
-    """Put the photo labels of groups together; as those of cells, they stay only where all groups have one."""
+    """Put the photo labels of groups together; as those of cells, they stay only if all groups have one."""
     query = sa.select(photo_labels).order_by(photo_labels.c.photo)
     own = {row.photo: row for row in connection.execute(query.where(photo_labels.c.kind_id == first.id))}
     said = {photo: [(row, row.value)] for photo, row in own.items() if row.value is not None}

@@ -90,7 +90,7 @@ def _task(task: Mapping[str, Any], number: int, where: str) -> Task:
 
 
 def _objects(holder: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    """A list of JSON objects; empty where there is none."""
+    """A list of JSON objects; empty if there is none."""
     found = holder.get(name)
     if found is None:
         return []

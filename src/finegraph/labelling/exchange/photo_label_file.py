@@ -4,7 +4,7 @@
     1.jpg,ramen @ A,yes,bowl
     2.jpg,,no,
 
-One row per photo that has a label, one column per kind. `fine` is the class, empty where it is not known. Cells follow
+One row per photo that has a label, one column per kind. `fine` is the class, empty if it is not known. Cells follow
 the syntax of graph files. Export then import gives the same labels. Cost: linear in the cells.
 """
 

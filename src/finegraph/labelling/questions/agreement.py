@@ -4,7 +4,7 @@
 
 Cohen: chance is what two people with these frequencies would agree on by luck. Fleiss: chance is that of one common
 frequency; cells may have different numbers of votes, each cell's share of agreeing pairs counts once. Cells that fewer
-than two people decided say nothing, nor do votes for unknown. None where chance alone explains everything (one value).
+than two people decided say nothing, nor do votes for unknown. None if chance alone explains everything (one value).
 Cost: linear in the votes, and in the pairs of people for Cohen's.
 """
 

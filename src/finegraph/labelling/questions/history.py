@@ -101,7 +101,7 @@ def _short(target: str, value: Any) -> str:
 
 
 def readable(catalogue: Catalogue, row: Row[Any], text: str | None) -> Any:
-    """What a snapshot of the log says: the value of a cell, a name, a note; None where there is nothing."""
+    """What a snapshot of the log says: the value of a cell, a name, a note; None if there is nothing."""
     if text is None:
         return None
     snapshot = json.loads(text)

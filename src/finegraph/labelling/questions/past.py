@@ -63,7 +63,7 @@ class Past:
 
 
 def _refuse_inside(connection: Connection, version: int) -> None:
-    """Raise where a version lies inside an action, which is made as a whole."""
+    """Raise if a version lies inside an action, which is made as a whole."""
     of_edit = edits.join(batches, batches.c.number == edits.c.batch)
     action = connection.execute(sa.select(batches).select_from(of_edit).where(edits.c.number == version)).one()
     if version != action.last:

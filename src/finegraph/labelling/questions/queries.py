@@ -38,7 +38,7 @@ Order = Literal["graph", "name", "attention"]
 SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
 ORDERS = ("graph", "name", "attention")
 MAX_ROWS = 1000
-"""How many classes one page has at the most."""
+"""How many classes one page has at most."""
 # The sum keeps the database from going through a whole kind where an index has the few rows that are meant.
 _KIND = cells.c.kind_id + sa.literal_column("0")
 DISAGREES = cells.c.disagreement == sa.literal_column("1")

@@ -1,4 +1,4 @@
-"""What has changed lately, for everybody who looks: each edit is read and put into words once, however many people ask.
+"""Recent changes for all open pages: each edit is read and put into words once, however many people ask.
 
 The last edits and the present state of the cells that they changed are kept in memory, as JSON can hold them. Asking
 costs one small query and, where there is something new, the reading of that. When names change or something is undone,

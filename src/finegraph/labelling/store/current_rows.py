@@ -71,7 +71,7 @@ def _upserting(on_sqlite: bool, table: sa.Table, names: tuple[str, ...], keep: f
 
 
 def check_number(what: str, number: int) -> None:
-    """Raise where a number is larger than any database could hold.
+    """Raise if a number is larger than any database could hold.
 
     Raises:
         InputError: saying what the number is of.

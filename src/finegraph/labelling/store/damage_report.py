@@ -59,7 +59,7 @@ def _whole(found: Check, names: Names) -> str:
 
 
 def _kinds_of(touched: Iterable[Damage]) -> set[int] | None:
-    """The kinds that damage is confined to; None where it concerns classes, or cannot be told."""
+    """The kinds that damage is confined to; None if it concerns classes, or is unknown."""
     found = set()
     for one in touched:
         number = (one.row or {}).get("id" if one.table == "kinds" else "kind_id")

@@ -22,7 +22,7 @@ from finegraph.labelling.store.records import CellValue, Mode
 from finegraph.labelling.store.values import normalised, value_of_cell
 
 Part = tuple[tuple[int, float | None], ...]
-"""The labels of a cell, by place, with their weights, None where it has none."""
+"""The labels of a cell, by place, with their weights, None if it has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Column:
         mode: whether cells name one label or all that hold.
         prior: how unknown parents are distributed.
         labels: the labels in order.
-        cells: per fine label, the labels that the cell names; None where it is unknown.
+        cells: per fine label, the labels that the cell names; None if it is unknown.
     """
 
     name: str
@@ -85,7 +85,7 @@ def _group_of(kind: Kind) -> str | None:
 
 
 def _group_column(group: str, members: Sequence[Kind]) -> Column | None:
-    """The column of a group; None where some class has only a part of the group known."""
+    """The column of a group; None if some class has only a part of the group known."""
     if not all(kind.one_parent for kind in members):
         return None
     parents = np.stack([kind.parents for kind in members], axis=1)

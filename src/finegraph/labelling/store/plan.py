@@ -39,7 +39,7 @@ class Planned:
 
     Attributes:
         key: what it changes.
-        before: the snapshot before; None where there was nothing.
+        before: the snapshot before; None if there was nothing.
         after: the snapshot after.
         undoes: the edit that it undoes, if it is an undo.
         redoes: the edit that is no longer undone thereby.

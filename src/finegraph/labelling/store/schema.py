@@ -34,7 +34,7 @@ def create(connection: Connection) -> None:
 
 
 def version_of(connection: Connection, shown: str) -> int | None:
-    """The version of a store; None where the database has no store.
+    """The version of a store; None if the database has no store.
 
     Raises:
         LabelStoreError: the database holds something else.
@@ -53,7 +53,7 @@ def version_of(connection: Connection, shown: str) -> int | None:
 
 
 def _noted_version(connection: Connection, tables: Collection[str]) -> str | None:
-    """The version as it is noted, checked against its seal where the store has seals; None where it is not whole.
+    """The version as it is noted, checked against its seal where the store has seals; None if it is not whole.
 
     Later versions keep the form of this row, so that their stores can be told from damaged ones.
     """
@@ -72,7 +72,7 @@ def _damaged(shown: str, what: str) -> DamagedStoreError:
 
 
 def refuse_later(version: int, shown: str) -> None:
-    """Raise where a store was made by a later finegraph."""
+    """Raise if a store was made by a later finegraph."""
     if version > SCHEMA_VERSION:
         raise LabelStoreError(
             f"{shown}: this store has version {version}, and this finegraph knows up to {SCHEMA_VERSION}; "

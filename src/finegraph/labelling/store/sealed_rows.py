@@ -79,7 +79,7 @@ def remove_rows(connection: Connection, table: sa.Table, keys: Collection[Key]) 
 
 
 def forget_rows(connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> None:
-    """Delete the rows of which something holds, whether they are whole or not; for what is made anew."""
+    """Delete the rows of which something holds, whether they are whole or not; for what is rebuilt."""
     part = table.c.kind_id if is_by_kind(table) else sa.literal(0)
     counts = sa.select(part.label("part"), sa.func.count(), sa.func.sum(table.c.seal)).where(where).group_by("part")
     changed = {row[0]: (-row[1], -int(row[2] or 0)) for row in connection.execute(counts)}
@@ -88,7 +88,7 @@ def forget_rows(connection: Connection, table: sa.Table, where: sa.ColumnElement
 
 
 def refuse_altered(connection: Connection, table: sa.Table, rows: Iterable[Row[Any]]) -> None:
-    """Raise where a row that was read with all its columns is not as it was written.
+    """Raise if a row that was read with all its columns is not as it was written.
 
     Raises:
         DamagedStoreError: naming the first such row.
@@ -100,7 +100,7 @@ def refuse_altered(connection: Connection, table: sa.Table, rows: Iterable[Row[A
 
 
 def last_action(connection: Connection) -> tuple[int, int, str]:
-    """The numbers of the last action and the last edit, and the seal of the action; zeros where the log is empty."""
+    """The numbers of the last action and the last edit, and the seal of the action; zeros if the log is empty."""
     row = connection.execute(_LAST).first()
     return (0, 0, "") if row is None else (row.number, row.last, row.seal or "")
 

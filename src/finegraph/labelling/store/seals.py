@@ -37,7 +37,7 @@ from finegraph.labelling.store.sql_tables import (
 VIEW = (meta, kinds, labels, fine, notes, cells, votes, photo_labels)
 """The tables of the present state."""
 DERIVED = (beliefs, suggestions)
-"""What follows from photos, models and names, and can be made anew."""
+"""What follows from photos, models and names, and can be rebuilt."""
 LOG = (batches, edits)
 """The chain. What is undone now follows from it, and is sealed like the current state."""
 LOG_ROW = "log"

@@ -85,7 +85,7 @@ def _weighted(content: object, where: str) -> Cell:
 
 
 def normalised(weights: Sequence[float]) -> tuple[float, ...] | None:
-    """Weights that sum to 1; None where they are all equal."""
+    """Weights that sum to 1; None if they are all equal."""
     total = math.fsum(weights)
     scaled = (
         tuple(weights) if abs(total - 1.0) <= _NORMALISED and len(weights) > 1 else tuple(w / total for w in weights)
@@ -107,7 +107,7 @@ def value_of_cell(cell: Cell | None) -> CellValue:
 
 
 def value_text(value: CellValue) -> str:
-    """A value as it stands in the cell of a graph file; empty where it is unknown."""
+    """A value as it stands in the cell of a graph file; empty if it is unknown."""
     mode: Mode = "all" if isinstance(value, dict) and "all_of" in value else "one"
     return format_cell(cell_of_value(value, mode, "value"))
 
@@ -160,7 +160,7 @@ def dump(content: Any) -> str:
 
 
 def parts_of(encoded: str) -> list[tuple[int, float | None]]:
-    """The labels of a kept value with their weights, None where it has none."""
+    """The labels of a kept value with their weights, None if it has none."""
     return [(part, None) if isinstance(part, int) else (part[0], part[1]) for part in json.loads(encoded)]
 
 

@@ -57,7 +57,7 @@ class Place:
     words: tuple[int, int | None] | None = None
 
     def find(self, name: str) -> str | None:
-        """What stands at this place of a name; None where there is nothing."""
+        """What stands at this place of a name; None if there is nothing."""
         parts = _parts(name, self.separator)
         if not -len(parts) <= self.part < len(parts):
             return None

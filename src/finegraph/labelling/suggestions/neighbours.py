@@ -33,7 +33,7 @@ def nearest(
     Args:
         unit: rows of length 1.
         wanted: the rows whose neighbours are looked for.
-        count: how many neighbours at the most.
+        count: how many neighbours at most.
         exact: up to so many rows, all are compared.
 
     Yields:

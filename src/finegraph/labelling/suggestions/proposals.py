@@ -120,7 +120,7 @@ def from_similar(
     Args:
         fine: the classes.
         columns: the kinds with their present cells.
-        features: the mean features of the photos of each class (fine x feature); rows of NaN where there are none.
+        features: the mean features of the photos of each class (fine x feature); rows of NaN if there are none.
     """
     given = np.asarray(features, dtype=np.float32)
     seen = np.flatnonzero(np.isfinite(given).all(axis=1))

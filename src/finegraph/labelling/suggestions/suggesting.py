@@ -1,6 +1,6 @@
 """Suggestions in the store: kept beside the cells, listed with the present state, accepted as one action.
 
-They follow from photos, models and names and can be made anew, so they are not part of the log; accepting them is. A
+They follow from photos, models and names and can be rebuilt, so they are not part of the log; accepting them is. A
 suggestion that the cell already follows is not listed. Contradictions come first. One that is made again keeps its
 number, and no other ever gets it. Accepting may add labels that a kind does not have yet, in the same action.
 """

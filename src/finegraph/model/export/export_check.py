@@ -1,6 +1,6 @@
 """Whether an exported file answers as the model does, on photos, with and without evidence.
 
-Probabilities may differ by 1e-4 at the most, all of them. Logarithms of probabilities may differ by as much where the
+Probabilities may differ by 1e-4 at most, all of them. Logarithms of probabilities may differ by as much where the
 probability is at least 1e-4: below, a difference of logarithms says little, and rounding in a network of float32 alone
 makes it larger. What the model rules out, the file must rule out too, and nothing may be NaN. The photos come in
 batches of 1, 3 and 8, so that the batch is seen to be free; each has evidence of its own in a second turn.
@@ -85,7 +85,7 @@ def compare(
 
 
 def refuse_differences(differences: list[Difference]) -> None:
-    """Raise where a difference is too large.
+    """Raise if a difference is too large.
 
     Raises:
         ExportError: it names the output, the photo and the difference.

@@ -30,7 +30,7 @@ from finegraph.nn.scaling import BlockScaling, Scaling
 _FILE_VERSION = 8
 """All releases of ONNX Runtime of recent years read it."""
 LARGEST = 2**31 - 2**20
-"""Bytes of one ONNX file at the most, with a little room for names."""
+"""Bytes of one ONNX file at most, with a little room for names."""
 
 
 def onnx_bytes(classifier: PhotoClassifier) -> bytes:
@@ -71,7 +71,7 @@ def _add_embedding(to: Writer, features: str) -> None:
 
 
 def _scaled(to: Writer, features: str, scaling: Scaling) -> str:
-    """Features centred, whitened and of one length, block by block where there are several."""
+    """Features centred, whitened and of one length, block by block if there are several."""
     if isinstance(scaling, BlockScaling):
         blocks, start = [], 0
         for part, factor in zip(scaling.parts, scaling.factors, strict=True):

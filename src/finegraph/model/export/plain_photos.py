@@ -1,4 +1,4 @@
-"""How far plain Pillow and finegraph differ in preparing photos; and pictures to draw where there are no photos.
+"""How far plain Pillow and finegraph differ in preparing photos; and pictures to draw if there are no photos.
 
 Resizing and cutting stay outside of an exported file. Whoever runs it does them with a library of their own, and
 finegraph itself decodes large JPEGs at a fraction of their size, which is quicker and gives slightly other pixels. How

@@ -50,7 +50,7 @@ def add_posterior(
         fine_scores: (batch, fine) the fine scores.
         coarse_scores: (batch, coarse) the coarse scores; None for a softmax head, which has none.
         fine_evidence: (batch or 1, fine) likelihoods of the fine labels.
-        evidence: (batch or 1, coarse) likelihoods of the coarse labels; None where there are no kinds.
+        evidence: (batch or 1, coarse) likelihoods of the coarse labels; None if there are no kinds.
     """
     given = _read_evidence(to, fine_evidence)
     joint = to.node("Add", to.node("Add", to.cast(to.turn(fine_scores), _WIDE), given.log), given.penalty)

@@ -1,7 +1,7 @@
 """Sums over ragged lists in log space, as ONNX operations: gathers and reductions alone.
 
 Each list, such as the children of a coarse label, becomes a line of a table of numbers of items. Lines are padded to
-those of about their length (the next power of two at the most) with the number of an item that is minus infinity, so a
+those of about their length (the next power of two at most) with the number of an item that is minus infinity, so a
 table has at most twice as many places as there are items, whatever their distribution. A log-sum-exp is then one gather
 and one reduction per table. Long tables are cut, so that the memory of a step stays small.
 
@@ -23,7 +23,7 @@ Indices = NDArray[np.int64]
 LONG_LIST = 32
 """Lists with more places than this are summed in float64."""
 MAX_PLACES = 2**17
-"""Places of a table at the most, unless a single list is longer: 128 MB of float32 for 256 photos."""
+"""Places of a table at most, unless a single list is longer: 128 MB of float32 for 256 photos."""
 
 
 class Tables(NamedTuple):

@@ -124,7 +124,7 @@ def _by_kind(columns: dict[str, slice], given: Likelihoods) -> dict[str, object]
 
 
 def check_onnx() -> None:
-    """Raise where ONNX files cannot be made or compared.
+    """Raise if ONNX files cannot be made or compared.
 
     Raises:
         MissingExtraError: a package is not installed.

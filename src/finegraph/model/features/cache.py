@@ -99,7 +99,7 @@ class FeatureCache:
         return None
 
     def get(self, key: bytes) -> Float[Row, " ..."] | None:
-        """The row of a photo; None where there is none."""
+        """The row of a photo; None if there is none."""
         with self._lock:
             row = self._new.get(key)
             place = self._place.get(key) if row is None else None

@@ -102,7 +102,7 @@ class OnnxEngine:
         return features
 
     def _compare(self, backbone: Backbone, size: int) -> None:
-        """Raise where the answers are not those of torch."""
+        """Raise if the answers are not those of torch."""
         chance = torch.Generator().manual_seed(1)
         pixels = torch.randint(256, (2, 3, size, size), dtype=torch.uint8, generator=chance)
         with torch.inference_mode():
@@ -115,7 +115,7 @@ class OnnxEngine:
 
 
 def check_engine(name: str, backbone: Backbone) -> None:
-    """Raise where an engine that is asked for by name cannot be had."""
+    """Raise if an engine that is asked for by name cannot be had."""
     if name not in ENGINES:
         raise InputError(f"engine: expected 'auto', 'onnx' or 'torch', got {name!r}")
     if name == "onnx":

@@ -37,7 +37,7 @@ class Features:
 
     Attributes:
         fine: one row per photo, of the backbone of the fine labels; with ten views (photo, view, feature).
-        coarse: the same of the backbone of the coarse labels, where there is one (BGL_m).
+        coarse: the same of the backbone of the coarse labels, if there is one (BGL_m).
         samples: the photos that could be read, in the order of the rows.
         keys: the fingerprint of the content of each of them; see `photo_key`.
         bad: what was wrong with the others.
@@ -75,11 +75,11 @@ def extract_features(
         samples: the photos.
         views: how photos are cut and scaled.
         view: "centre" for one view of each photo, "ten" for the centre, the corners and their mirrors.
-        coarse: whether the backbone of the coarse labels is asked too, where there is one.
+        coarse: whether the backbone of the coarse labels is asked too, if there is one.
         cache: the folder where features are stored and looked for; by default that of the user, see
             `default_cache_folder`. False for none.
         threads: how many photos are worked on at the same time; by default as many as torch has threads.
-        batch_size: how many photos are in the network at a time at the most, in all threads together. On the CPU each
+        batch_size: how many photos are in the network at a time at most, in all threads together. On the CPU each
             thread takes a few at a time whatever this is.
         on_bad_file: "error" raises on the first photo that cannot be read, "skip" goes on without it.
         engine: "onnx", "torch", or "auto" for ONNX Runtime where it is installed and can run the network. Their

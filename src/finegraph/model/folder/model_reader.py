@@ -177,7 +177,7 @@ def _set_entry(backbone: Backbone, entry: Mapping[str, Any]) -> None:
 
 
 def format_version(design: NetworkDesign, *, statistics: bool) -> int:
-    """The oldest version of the format that can hold a design, and statistics where there are any."""
+    """The oldest version of the format that can hold a design, and statistics if there are any."""
     if statistics:
         return 3
     joined = any(PLUS in name for name in (design.network, design.coarse_network or ""))

@@ -117,7 +117,7 @@ def _interest(runs: Sequence[RunResults], row: int, kind: str) -> tuple[int, flo
 
 
 def _explanation(run: RunResults, row: int) -> dict[str, Any] | None:
-    """The exact log odds of the first answer against the second, split; None where it was not kept."""
+    """The exact log odds of the first answer against the second, split; None if it was not kept."""
     places = np.flatnonzero(run.arrays["gallery"] == run.arrays["sample"][row])
     if not len(places):
         return None

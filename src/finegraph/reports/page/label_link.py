@@ -24,8 +24,8 @@ def label_link(run: RunResults) -> dict[str, Any]:
     """What the page needs to lead into labelling.
 
     Returns:
-        `command` (None where it is not known what the run is of), `address`, `folder`: what stands before the short
-        names of photos in the labelling page (None where that is not known), and `advice` on the class of a photo.
+        `command` (None if it is not known what the run is of), `address`, `folder`: what stands before the short
+        names of photos in the labelling page (None if that is not known), and `advice` on the class of a photo.
     """
     source = run.result.data or run.settings.get("data")
     return {
@@ -37,7 +37,7 @@ def label_link(run: RunResults) -> dict[str, Any]:
 
 
 def _command(run: RunResults, source: str) -> str:
-    """The command, after one that copies the graph of the run where there is no graph file yet."""
+    """The command, after one that copies the graph of the run if there is no graph file yet."""
     graph = run.settings.get("graph")
     if graph:
         place, _, version = str(graph).rpartition("@")

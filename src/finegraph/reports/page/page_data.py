@@ -164,7 +164,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def shared_folder(paths: Sequence[str]) -> str:
-    """The folder that all paths share; empty where they are not all absolute."""
+    """The folder that all paths share; empty if they are not all absolute."""
     folders = [os.path.dirname(path) for path in paths]
     return os.path.commonpath(folders) if folders and all(os.path.isabs(each) for each in folders) else ""
 

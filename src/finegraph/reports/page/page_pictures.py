@@ -28,7 +28,7 @@ def data_address(picture: bytes | None) -> str | None:
 
 
 def page_pictures(runs: Sequence[RunResults], other: int) -> list[str]:
-    """The address of a picture of each photo; empty where none was kept.
+    """The address of a picture of each photo; empty if none was kept.
 
     Args:
         runs: on the same photos.

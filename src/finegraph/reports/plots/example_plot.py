@@ -53,7 +53,7 @@ class _Sheet:
 
 
 def example_plot(found: Compared) -> Any:
-    """Two photos of each sort; None where there are none."""
+    """Two photos of each sort; None if there are none."""
     base, other = found.runs[found.baseline], found.runs[found.other]
     shown = [other] if base is other else [base, other]
     rows = [

@@ -26,7 +26,7 @@ _PREFERRED = (
 _UNFIT = ("Last Resort", "LastResort", "Emoji", "STIX", "cmex10", "cmsy10", "cmmi10")
 """Parts of names of fonts that draw boxes, colours or formulas rather than names."""
 _MAX_FONTS = 600
-"""How many fonts are looked into at the most."""
+"""How many fonts are looked into at most."""
 _EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "FULLWIDTH")
 
 
@@ -44,7 +44,7 @@ class Fonts:
 
     @property
     def note(self) -> str | None:
-        """What to tell people; None where every character has a font."""
+        """What to tell people; None if every character has a font."""
         if not self.missing:
             return None
         shown = ", ".join(f"{letter} (U+{ord(letter):04X})" for letter in self.missing[:3])

@@ -46,7 +46,7 @@ def has_matplotlib() -> bool:
 
 
 def need_matplotlib() -> None:
-    """Raise where no plots can be drawn.
+    """Raise if no plots can be drawn.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -107,12 +107,12 @@ def plain(text: object) -> str:
 
 
 def short(text: object, width: float, size: float, bold: bool = False) -> str:
-    """A name in so many points at the most."""
+    """A name in so many points at most."""
     return plain(shorten(str(text), width, size, bold=bold))
 
 
 def run_name(run: RunResults, width: float) -> str:
-    """The name of a run, in so many points at the most."""
+    """The name of a run, in so many points at most."""
     return short(run.name, width, 8)
 
 

@@ -135,7 +135,7 @@ def _accuracy(rows: Sequence[Row], title: str) -> Any:
 
 
 def _sets(rows: Sequence[Row]) -> list[str]:
-    """The sets of kinds, in the order of the head that has most of them; one without a name where there are none."""
+    """The sets of kinds, in the order of the head that has most of them; one without a name if there are none."""
     by_head: dict[str, list[str]] = {}
     for row in rows:
         own = by_head.setdefault(row["head"], [])
@@ -269,7 +269,7 @@ def _time(rows: Sequence[Row], title: str) -> Any:
 
 
 def _reach(rows: Sequence[Row], middle: str, low: str, high: str) -> tuple[list[float], list[float]]:
-    """How far intervals reach below and above, in percent; 0 where there is none."""
+    """How far intervals reach below and above, in percent; 0 if there is none."""
     ends = [(row[middle], row[low], row[high]) if row[low] is not None else (0.0, 0.0, 0.0) for row in rows]
     return [max(0.0, 100 * (mid - one)) for mid, one, _ in ends], [max(0.0, 100 * (two - mid)) for mid, _, two in ends]
 

@@ -77,7 +77,7 @@ def capture(
     """The tensors and the JSON of a checkpoint."""
     tensors = {_NETWORK + name: tensor for name, tensor in network.state_dict().items()}
     tensors.update(optimizer_tensors(network, optimizer))
-    return tensors, {"progress": asdict(progress), "data": dict(data)}
+    return tensors, {"progress": asdict(progress), "data": dict(data), "scaling": network.design.scaling}
 
 
 def restore(
@@ -103,17 +103,24 @@ def restore(
             f"data: {' and '.join(changed)} changed since this run began, so it cannot go on exactly; restore what it "
             "began with, or start a new run"
         )
-    load_network(network, tensors)
+    load_network(network, tensors, state)
     load_optimizer(network, optimizer, tensors)
     return progress
 
 
-def load_network(network: Network, tensors: Mapping[str, Shaped[Tensor, " ..."]]) -> None:
+def load_network(network: Network, tensors: Mapping[str, Shaped[Tensor, " ..."]], state: Mapping[str, Any]) -> None:
     """Take the weights of a checkpoint into a network.
+
+    Args:
+        network: the network, as it was built; a scaling that was fitted since is added.
+        tensors: the tensors of the checkpoint.
+        state: its JSON.
 
     Raises:
         CheckpointError: they are of another network.
     """
+    if state.get("scaling") != network.design.scaling:
+        network.expect_scaling(state.get("scaling"))
     saved = {name.removeprefix(_NETWORK): tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)}
     own = network.state_dict()
     differ = [name for name in {**own, **saved} if _shape(own.get(name)) != _shape(saved.get(name))]

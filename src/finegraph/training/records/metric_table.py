@@ -34,7 +34,7 @@ class MetricTable:
         self.path = path
         self._header, rows = _read(path)  # before anything is cut off: it may be somebody else's table
         cut_lines(path, lambda line: _judge(line, None))
-        self._last_step = max((int(row[1]) for row in rows), default=0)
+        self._last_step = max((int(row[1]) for row in rows), default=-1)
         self._lines = LineFile(path)
 
     def add(self, epoch: int, step: int, time: str, metrics: Mapping[str, float | int | str | None]) -> None:
@@ -68,7 +68,7 @@ class MetricTable:
     def rewind(self, step: int, epochs: int | None = None) -> int:
         """Drop the rows after a step, and those of later epochs; returns how many."""
         dropped = cut_lines(self.path, lambda line: _judge(line, step, epochs))
-        self._last_step = max((int(row[1]) for row in _read(self.path)[1]), default=0)
+        self._last_step = max((int(row[1]) for row in _read(self.path)[1]), default=-1)
         return dropped
 
     def sync(self) -> None:
@@ -113,7 +113,7 @@ def _header(metrics: Mapping[str, object]) -> list[str]:
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The header and the whole rows; both empty where there is no file yet, or nothing in it."""
+    """The header and the whole rows; both empty if there is no file yet, or nothing in it."""
     try:
         text = path.read_bytes().decode("utf-8", "replace")
     except FileNotFoundError:

@@ -271,7 +271,7 @@ def write_kept(path: Path, form: Mapping[str, object], content: Mapping[str, obj
 
 
 def read_kept(path: Path, form: Mapping[str, object], what: str) -> dict[str, Any] | None:
-    """The content of a file of a run; None where there is none.
+    """The content of a file of a run; None if there is none.
 
     Args:
         path: the file.

@@ -104,7 +104,7 @@ def read_starts(run: RunFolder) -> list[Start]:
 
 
 def folder_commit(folder: Path) -> Commit | None:
-    """The commit of the Git repository that a folder is in; None where there is none, or no git."""
+    """The commit of the Git repository that a folder is in; None if there is none, or no git."""
     names = _git(folder, "rev-parse", "--show-toplevel", "HEAD")
     if names is None or len(names) != 2:
         return None
@@ -113,7 +113,7 @@ def folder_commit(folder: Path) -> Commit | None:
 
 
 def _git(folder: Path, *arguments: str) -> list[str] | None:
-    """The lines that git prints, without taking locks of the repository; None where it fails."""
+    """The lines that git prints, without taking locks of the repository; None if it fails."""
     try:
         done = subprocess.run(
             ["git", "-C", os.fspath(folder), *arguments],
@@ -128,7 +128,7 @@ def _git(folder: Path, *arguments: str) -> list[str] | None:
 
 
 def _parse(line: bytes) -> Start | None:
-    """A line of the file, whatever else a later version has added to it; None where it is damaged."""
+    """A line of the file, whatever else a later version has added to it; None if it is damaged."""
     try:
         found = json.loads(line)
         commits = tuple(_named(Commit, commit) for commit in found["commits"])

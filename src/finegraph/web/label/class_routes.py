@@ -35,7 +35,7 @@ class Listings:
         self._numbers = 0
 
     def find(self, name: str | None, make: Callable[[], array[int]]) -> tuple[str, array[int]]:
-        """A list with its name: the one that is asked for, or a new one where there is none of that name."""
+        """A list with its name: the one that is asked for, or a new one if there is none of that name."""
         with self._gate:
             if name is not None and name in self._kept:
                 self._kept.move_to_end(name)
@@ -54,7 +54,7 @@ class Listings:
 
 
 def first_place(numbers: array[int], wanted: Sequence[int]) -> int | None:
-    """Where the first of some classes is that a list has; None where it has none of them."""
+    """Where the first of some classes is that a list has; None if it has none of them."""
     for number in wanted:
         try:
             return numbers.index(number)

@@ -85,7 +85,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
 
     @app.get("/health/ready")
     def ready() -> dict[str, str]:
-        """Whether the store can be worked in: it is as it was written, as far as it was checked lately."""
+        """Whether the store can be worked in: it is as it was written, as far as it was checked recently."""
         health.refuse_damaged()
         return {"status": "ready"}
 

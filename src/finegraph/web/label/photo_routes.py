@@ -87,7 +87,7 @@ _AT_A_TIME = threading.Semaphore(2)
 
 
 class Thumbnails:
-    """Thumbnails that were made lately, up to a number of bytes."""
+    """Thumbnails that were made recently, up to a number of bytes."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0

@@ -32,7 +32,7 @@ class Job:
         model: the model that it is for, which may be another one for later photos.
         picture: what the network sees.
         name: what the photo is called.
-        ask: what is asked of it; None where only its scores and its feature are wanted.
+        ask: what is asked of it; None if only its scores and its feature are wanted.
     """
 
     model: ServedModel
@@ -54,7 +54,7 @@ class Batcher:
 
     Args:
         threads: how many batches go through the network at once.
-        batch_size: how many photos are in a batch at the most.
+        batch_size: how many photos are in a batch at most.
         on_batch: called with the size of each batch, for statistics.
         first: is called in each thread before its first batch, such as to let the model take the memory it will need.
     """

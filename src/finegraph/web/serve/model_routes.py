@@ -67,7 +67,7 @@ def model_routes(state: ServerState) -> APIRouter:
 
     @router.get("/v1/samples", responses=problem_responses())
     def samples() -> list[SampleBody]:
-        """Photos to try, where there are any."""
+        """Photos to try, if there are any."""
         return [
             SampleBody(
                 name=f"sample {number + 1}", url=f"/v1/samples/{number}", thumbnail=f"/v1/samples/{number}/small"

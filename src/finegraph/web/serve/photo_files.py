@@ -2,8 +2,8 @@
 
 They are read and decoded in a process of their own, one at a time and within the bounds of uploads. So a disk that does
 not answer, or a scan of very many pixels, keeps or breaks that process, which is replaced, and nothing else; no thread
-of the server ever touches the files. Small pictures that were made lately are kept until their file changes. Cost: one
-decoding, or one look at the time of the file.
+of the server ever touches the files. Small pictures that were made recently are kept until their file changes. Cost:
+one decoding, or one look at the time of the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from finegraph.web.problems import ProblemError
 from finegraph.web.serve.pictures import MAX_SAMPLE_BYTES, PhotoPlace
 
 SIDE = 320
-"""The longer side of a small picture at the most."""
+"""The longer side of a small picture at most."""
 MAX_WAITING = 64
 """How many photos may wait to be read; a browser asks for six at a time."""
 MAX_CACHE_BYTES = 16 << 20
@@ -36,7 +36,7 @@ class PhotoFile(NamedTuple):
     tag: str
 
     def response(self, request: Request, media_type: str) -> Response:
-        """The answer to a request; a browser asks each time and is sent the photo again only where it changed."""
+        """The answer to a request; a browser asks each time and is sent the photo again only if it changed."""
         headers = {"etag": self.tag, "cache-control": "private, no-cache"}
         if request.headers.get("if-none-match") == self.tag:
             return Response(status_code=304, headers=headers)
@@ -103,7 +103,7 @@ class PhotoFiles:
         return await self._lane.ask(b"", "photo", job)
 
     def _keep(self, path: str, stamp: list[int], made: bytes) -> None:
-        """Keep a small picture and forget those that nobody asked for lately."""
+        """Keep a small picture and forget those that nobody asked for recently."""
         self._bytes += len(made) - len(self._kept.pop(path, (stamp, b""))[1])
         self._kept[path] = stamp, made
         while self._bytes > MAX_CACHE_BYTES:

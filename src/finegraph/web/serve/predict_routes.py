@@ -198,6 +198,6 @@ def client_of(request: Request) -> str:
 
 
 def body_size(request: Request) -> int | None:
-    """How many bytes a request says it brings; None where it does not, or comes in chunks, whatever it says."""
+    """How many bytes a request says it brings; None if it does not, or comes in chunks, whatever it says."""
     length = request.headers.get("content-length", "")
     return int(length) if length.isdigit() and "transfer-encoding" not in request.headers else None

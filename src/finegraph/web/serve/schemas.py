@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_TOP = 100
-"""How many labels an answer lists at the most."""
+"""How many labels an answer lists at most."""
 MAX_QUESTIONS = 10
-"""How many questions an answer offers at the most."""
+"""How many questions an answer offers at most."""
 Risk = Annotated[float, Field(ge=0.0, lt=1.0, description="How often the sure answer may be wrong.")]
 Top = Annotated[int, Field(ge=1, le=MAX_TOP, description="How many labels to list.")]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -63,7 +63,7 @@ class PhotoIndex:
 
     @classmethod
     def open_for(cls, folder: Path | None, model: ServedModel) -> PhotoIndex | None:
-        """Open an index folder and refuse one of another model; None where there is none to open.
+        """Open an index folder and refuse one of another model; None if there is none to open.
 
         Raises:
             IndexFolderError: it is not there, damaged, or of another model.

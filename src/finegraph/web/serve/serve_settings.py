@@ -30,7 +30,7 @@ class ServeSettings:
     threads: int = 1
     """How many batches go through the network at once, each on one core."""
     batch_size: int = 8
-    """How many photos go through the network together at the most."""
+    """How many photos go through the network together at most."""
     queue: int = 64
     """How many photos may be in the server at once; what comes beyond is refused until some are done."""
     per_client: int | None = None

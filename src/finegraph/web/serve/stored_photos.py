@@ -28,7 +28,7 @@ def stored_contents(state: ServerState, opened: OpenIndex, photos: Sequence[Stor
 
 
 def copies_of(state: ServerState, model: ServedModel, photos: Sequence[Photo]) -> list[list[dict[str, Any]] | None]:
-    """For each photo its copies in the index as JSON; None where there is no index, or none that can be opened now."""
+    """For each photo its copies in the index as JSON; None if there is no index, or none that can be opened now."""
     if state.index is None:
         return [None] * len(photos)
     try:

@@ -32,7 +32,7 @@ _NAME = re.compile(r"\w[\w.+=-]*")
 
 
 def check_name(evaluations: Path, name: str) -> None:
-    """Raise where an evaluation cannot have a name.
+    """Raise if an evaluation cannot have a name.
 
     Raises:
         InputError: it is no name for a folder.

@@ -88,8 +88,8 @@ def gather_details(
         details: what was collected of single photos.
         results: what was answered.
         samples: the photos that were evaluated.
-        settings: of the run; None where the model is in none.
-        features: where the features of training photos come from; None where they are known.
+        settings: of the run; None if the model is in none.
+        features: where the features of training photos come from; None if they are known.
         box: whether photos were cut to their boxes.
         source: where the photos that were evaluated come from.
         threads: how many threads make pictures.

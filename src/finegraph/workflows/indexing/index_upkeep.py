@@ -41,7 +41,7 @@ class IndexFacts:
         method: what was asked for: auto, exact or approximate.
         lists: how many lists the approximate search has; 0 where the search is exact.
         probes: how many of them it looks through.
-        approximate_recall: the share of the ten nearest photos that it finds; None where the search is exact.
+        approximate_recall: the share of the ten nearest photos that it finds; None if the search is exact.
         outside_lists: how many photos came after the lists were made; merging makes new ones.
     """
 

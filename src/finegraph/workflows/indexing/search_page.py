@@ -105,7 +105,7 @@ def _kinds(hit: Hit) -> list[str]:
 
 
 def _picture(path: str) -> str | None:
-    """A small picture as part of the page; None where the photo cannot be read."""
+    """A small picture as part of the page; None if the photo cannot be read."""
     try:
         picture = read_picture(path, at_least=(SIDE, SIDE))
     except PhotoFileError:

@@ -116,7 +116,7 @@ def similar_of_photos(
         settings: where features are stored, and how they are computed.
 
     Returns:
-        None where no photo could be read.
+        None if no photo could be read.
     """
     if not gallery or not len(train):
         return None

@@ -227,7 +227,7 @@ def keep_labels(run: RunFolder, stored: StoredLabels) -> None:
 
 
 def kept_labels(run: RunFolder) -> StoredLabels | None:
-    """What a run was trained from, where it was a store; None where the run has no copy.
+    """What a run was trained from, where it was a store; None if the run has no copy.
 
     Raises:
         RunFolderError: the copy is damaged, or of a later version.

@@ -106,7 +106,7 @@ def make_suggestions(
 
 
 def _means(values: NDArray[np.floating], rows: NDArray[np.int64], photos: NDArray[np.int64]) -> Floats:
-    """The mean over the photos of each class; NaN where there are none."""
+    """The mean over the photos of each class; NaN if there are none."""
     sums: Floats = np.zeros((len(photos), values.shape[1]))
     np.add.at(sums, rows, values)
     with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, which is what is meant
@@ -141,7 +141,7 @@ def _beliefs(
     rows: NDArray[np.int64],
     photos: NDArray[np.int64],
 ) -> Floats | None:
-    """The mean probability of each label of a kind of the store (fine x label); None where the model lacks the kind."""
+    """The mean probability of each label of a kind of the store (fine x label); None if the model lacks the kind."""
     if column.mode == "all":
         names = [column.name + GROUP_SEPARATOR + label for label in column.labels]
         if not all(name in marginals and classifier.graph.kind(name).binary for name in names):

@@ -69,7 +69,7 @@ def fine_tune(
     """Train the network of a cell and measure it.
 
     Returns:
-        The values of each photo by split and views; the seconds of training, None where it was stopped in between; and
+        The values of each photo by split and views; the seconds of training, None if it was stopped in between; and
         the photos that could not be read, with the reason of each.
 
     Raises:
@@ -90,7 +90,17 @@ def fine_tune(
     network.to(choose_device(settings.device), torch.float64 if settings.precision == "float64" else torch.float32)
     began = perf_counter()
     with run.lock():
-        tuned = tune_all(network, photos, views, settings, Ranks(), run, watcher, resume=resume)
+        tuned = tune_all(
+            network,
+            photos,
+            views,
+            settings,
+            Ranks(),
+            run,
+            watcher,
+            resume=resume,
+            progress=lambda name: lambda done, total: stage(name, done, total),
+        )
     if tuned is None:
         raise StoppedError
     seconds = None if resume else perf_counter() - began

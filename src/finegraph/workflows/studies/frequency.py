@@ -2,7 +2,7 @@
 
 Photos of another split may fall on other classes: one that falls on frequent classes looks easier than it is. So heads
 are also compared among classes that are as frequent as each other. That needs a value for every photo, which cells
-keep where there is one draw, such as that of all photos. Cost: linear in the photos.
+keep if there is one draw, such as that of all photos. Cost: linear in the photos.
 """
 
 from __future__ import annotations

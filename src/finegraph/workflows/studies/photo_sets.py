@@ -47,7 +47,7 @@ class Part:
 
     Attributes:
         fine: the features of the first network, a row per photo; with ten views (photo, view, feature).
-        coarse: those of the second network where there is one.
+        coarse: those of the second network if there is one.
         target: the number of the fine label of each photo.
     """
 
@@ -264,7 +264,7 @@ def study_network(study: Study, graph: LabelGraph) -> tuple[Network, ViewSetting
     """The pretrained network or networks of a study, and how photos are cut for them."""
     second = study.second_network if study.two_networks else None
     weights = None if study.weights == "none" else study.weights
-    torch.manual_seed(0)  # where there are no weights to load, the same random ones each time
+    torch.manual_seed(0)  # if there are no weights to load, the same random ones each time
     design = NetworkDesign(network=study.network, coarse_network=second)
     network = build_network(graph, design, weights=weights, coarse_weights=weights, auxiliary=False).eval()
     return network, make_views(TrainSettings(data=study.data, size=study.size), network)

@@ -89,9 +89,9 @@ class Study:
     val_split: str | None = None
     """The split to choose settings on; by default `val`."""
     val_share: float = 0.0
-    """The share of each class to hold out for that where there is no such split."""
+    """The share of each class to hold out for that if there is no such split."""
     test_share: float = 0.0
-    """The share of each class to hold out as `test` where there is no split of that name."""
+    """The share of each class to hold out as `test` if there is no split of that name."""
     on_bad_file: str = "error"
     """What to do about a photo that cannot be read: error or skip."""
     skip: tuple[Mapping[str, tuple[str, ...]], ...] = ()

@@ -53,7 +53,7 @@ class CellResult:
         chosen: the strengths that were chosen.
         photos: how many photos it was fitted on.
         seconds: how long it took with everything.
-        per_photo: by split, views and metric, a value per photo; kept where there is one draw only.
+        per_photo: by split, views and metric, a value per photo; kept if there is one draw only.
         bad: the photos that could not be read, with the reason of each.
     """
 

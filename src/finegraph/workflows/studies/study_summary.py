@@ -57,7 +57,7 @@ class Summary:
 
 @dataclass
 class _Values:
-    """The values of one row of the summary: by seed, and by photo where there is one draw."""
+    """The values of one row of the summary: by seed, and by photo if there is one draw."""
 
     by_seed: dict[int, float] = field(default_factory=dict)
     photos: NDArray[np.float64] | None = None

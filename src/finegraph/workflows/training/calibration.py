@@ -26,9 +26,9 @@ class CalibratedModel:
 
     Attributes:
         classifier: the model, calibrated where that could be done.
-        fit: what was fitted; None where nothing was.
+        fit: what was fitted; None if nothing was.
         fault: why nothing could be fitted, where there are validation photos.
-        judged: the features of the validation photos, as they are; None where there are no such photos.
+        judged: the features of the validation photos, as they are; None if there are no such photos.
     """
 
     classifier: PhotoClassifier
@@ -52,7 +52,7 @@ def calibrate_trained(
         classifier: the new model.
         data: the photos.
         settings: of the training.
-        split: what the validation photos are called; None where there are none.
+        split: what the validation photos are called; None if there are none.
         judged: their features, where they are known.
         device: where the network computes.
         stage: called with the number of photos done and the total, by the name of the stage.

@@ -31,7 +31,7 @@ class Parts:
 
     Attributes:
         train: those to train on.
-        val: those to validate on; None where there are none.
+        val: those to validate on; None if there are none.
         held_out: whether the latter were held out of the photos to train on, rather than being a split of the source.
         listed: whether the run keeps lists of both, so that this is certain whatever was added to the source.
         gone: how many of the photos that were held out are not there any more.
@@ -81,7 +81,7 @@ def parts_of_run(run: Path | None) -> ChooseParts:
     """What chooses the photos of a run that exists: as its own lists say, or without such lists its settings.
 
     Args:
-        run: the run folder; None where there is none.
+        run: the run folder; None if there is none.
 
     Raises:
         RunFolderError: the lists are damaged.

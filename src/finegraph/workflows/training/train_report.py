@@ -38,7 +38,7 @@ class Trained:
     Attributes:
         folder: the run, with the model in it.
         settings: of the training.
-        classifier: the model, where this training made it; None where it was there already when the run was resumed.
+        classifier: the model, where this training made it; None if it was there already when the run was resumed.
         data: the photos.
         split: what the validation photos are called.
         known: the features of the photos, where the head alone was tuned.
@@ -65,7 +65,7 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
         stage: called with the number of photos done and the total, by the name of the stage.
 
     Returns:
-        The page; None where there are no validation photos.
+        The page; None if there are no validation photos.
 
     Raises:
         RunFolderError: the evaluation or the page cannot be written.

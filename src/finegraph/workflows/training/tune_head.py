@@ -30,6 +30,7 @@ from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
 from finegraph.workflows.training.training_data import TrainingData
+from finegraph.workflows.training.training_views import mean_of_views, parts_of
 from finegraph.workflows.training.validation import Tally
 
 Stage = Callable[[str], Callable[[int, int], None]]
@@ -44,12 +45,12 @@ class TunedHead:
 
     Attributes:
         strengths: what the head was fitted with, by name.
-        metrics: on the validation photos; empty where there are none.
+        metrics: on the validation photos; empty if there are none.
         iterations: how many steps the fit took.
         converged: whether it came to a minimum.
         bad: the photos that could not be read.
         notes: what was odd on the way.
-        known: the features of all photos; None where there are no validation photos.
+        known: the features of all photos; None if there are no validation photos.
         statistics: of a fit in closed form, which lessons can be added to.
     """
 
@@ -77,34 +78,38 @@ def tune_head(
     None.
     """
 
-    def features_of(samples: Samples) -> Features:
+    def features_of(samples: Samples, cut: ViewSettings = views, stage: str = "features") -> Features:
         return extract_features(
             network,
             samples,
-            views,
+            cut,
             cache=None if settings.cache is None else Path(settings.cache),
             threads=settings.workers,
             on_bad_file=settings.on_bad_file,
-            progress=progress("features"),
+            progress=progress(stage),
         )
 
+    def training_features(samples: Samples) -> Features:
+        first, of_parts, parts = features_of(samples), replace(views, box=True), []
+        for number, part in enumerate(parts_of(first.samples, settings.train_views, box=views.box), start=2):
+            stage = f"features of view {number} of {settings.train_views}"
+            parts.append((part, features_of(Samples(part, samples.source), of_parts, stage)))
+        return mean_of_views(first, parts)
+
     if ranks.size > 1:
-        for part in (data.train, data.val):
+        for part, compute in ((data.train, training_features), (data.val, features_of)):
             own = None if part is None else Samples([part[number] for number in ranks.share(range(len(part)))])
             if own:
-                features_of(own)
+                compute(own)
         ranks.wait()
         if not ranks.first:
             return None
-    train = features_of(data.train)
+    train = training_features(data.train)
     val = None if data.val is None else features_of(data.val)
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
     scales = FeatureScales.of(train.fine, train.coarse)
-    if settings.fit == "prototypes":
-        fitted = _fit_prototypes(network, train, settings)
-    else:
-        fitted = _fit_by_descent(network, train, val, settings, scales)
+    fitted = fit_to(network, train, val, settings)
     return TunedHead(
         strengths=fitted.strengths,
         metrics={} if val is None else metrics_of(network, val),
@@ -117,7 +122,7 @@ def tune_head(
     )
 
 
-class _Fitted(NamedTuple):
+class FittedHead(NamedTuple):
     """How fitting went; the head is in the network."""
 
     strengths: dict[str, Any]
@@ -126,10 +131,16 @@ class _Fitted(NamedTuple):
     statistics: ClassStatistics | None = None
 
 
-def _fit_by_descent(
-    network: Network, train: Features, val: Features | None, settings: TrainSettings, scales: FeatureScales
-) -> _Fitted:
+def fit_to(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
+    """Fit the head of a network to features, as the settings say; it is put into the network."""
+    if settings.fit == "prototypes":
+        return _fit_prototypes(network, train, settings)
+    return _fit_by_descent(network, train, val, settings)
+
+
+def _fit_by_descent(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
     """Minimise the joint loss."""
+    scales = FeatureScales.of(train.fine, train.coarse)
     train, val = scaled(train, scales), None if val is None else scaled(val, scales)
     chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
     fine, kinds = _targets(train.samples, chosen, network.graph)
@@ -137,10 +148,10 @@ def _fit_by_descent(
     scales.undo(fit.head)
     network.put_head(fit.head)
     strengths = {**asdict(chosen), "kind_weight": chosen.kind_weights(network.graph)}
-    return _Fitted(strengths, fit.iterations, fit.converged)
+    return FittedHead(strengths, fit.iterations, fit.converged)
 
 
-def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> _Fitted:
+def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> FittedHead:
     """Fit class means in closed form. Photo labels take no part."""
     fine, kinds = training_targets(train.samples, network.graph)
     if kinds:
@@ -157,7 +168,7 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
         "variances": asdict(fit.variances),
         "temperature": fit.temperature,
     }
-    return _Fitted(strengths, 1, True, ClassStatistics.of_fit(fit, train.fine, fine))
+    return FittedHead(strengths, 1, True, ClassStatistics.of_fit(fit, train.fine, fine))
 
 
 def scaled(features: Features, scales: FeatureScales) -> Features:

@@ -1,0 +1,108 @@
+"""Several views of a training photo count as one photo."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import finegraph as fg
+from finegraph.data.samples import Box, Sample, Samples
+from finegraph.data.transforms import ViewSettings
+from finegraph.errors import SettingsError
+from finegraph.model.features import extract_features
+from finegraph.nn.network import NetworkDesign, build_network
+from finegraph.training.settings import TrainSettings, check_used
+from finegraph.workflows.train import train_run
+from finegraph.workflows.training.training_views import MAX_VIEWS, mean_of_views, parts_of
+from training import tiny
+from workflows.test_train import Silent
+
+VIEWS = ViewSettings(size=32, resize=36)
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    tiny.register()
+    return tiny.make_photos(tmp_path_factory.mktemp("photos"))
+
+
+def save_photo(path, seed, **options):
+    pixels = np.random.default_rng(seed).integers(0, 256, (6, 10, 3), dtype=np.uint8)
+    Image.fromarray(pixels).resize((80, 48), Image.Resampling.BILINEAR).save(path, **options)
+    return Sample(path, "a")
+
+
+def test_parts_lie_in_the_corners_of_the_upright_photo(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side: 48 x 80 when it is upright
+    samples = Samples([save_photo(tmp_path / "1.png", 1), save_photo(tmp_path / "2.jpg", 2, exif=exif)])
+    found = [[tuple(one.box) for one in part] for part in parts_of(samples, MAX_VIEWS, box=False)]
+    assert found == [
+        [(0, 0, 60, 36), (0, 0, 36, 60)],
+        [(20, 12, 60, 36), (12, 20, 36, 60)],
+        [(20, 0, 60, 36), (12, 0, 36, 60)],
+        [(0, 12, 60, 36), (0, 20, 36, 60)],
+    ]
+    assert parts_of(samples, 1, box=False) == []
+
+
+def test_parts_of_boxes_lie_in_the_boxes(tmp_path):
+    photo = save_photo(tmp_path / "1.png", 1)
+    boxed = Samples([Sample(photo.path, "a", box=Box(-10, 8, 50, 20)), photo])
+    for views, expected in ((2, [(0, 8, 30, 15), (0, 0, 60, 36)]), (3, [(10, 13, 30, 15), (20, 12, 60, 36)])):
+        part = parts_of(boxed, views, box=True)[-1]
+        assert {boxed[number].box: tuple(one.box) for one, number in part.items()} == {
+            Box(-10, 8, 50, 20): expected[0],
+            None: expected[1],
+        }
+    assert {tuple(one.box) for one in parts_of(boxed, 2, box=False)[0]} == {(0, 0, 60, 36)}  # boxes that are not used
+
+
+def test_features_are_the_mean_over_the_views_that_can_be_read(tmp_path):
+    tiny.register()
+    graph = fg.LabelGraph(["a", "b"])
+    network = build_network(graph, NetworkDesign(network="tiny")).eval()
+    samples = Samples([save_photo(tmp_path / f"{number}.png", number) for number in range(3)])
+
+    def features(photos):
+        return extract_features(network, Samples(photos), ViewSettings(size=32, resize=36, box=True), cache=False)
+
+    first, parts = features(samples), parts_of(samples, 3, box=False)
+    pictures = [Image.open(one.path) for one in samples]
+    corners = ((0, 0, 60, 36), (20, 12, 80, 48))
+    cut = [
+        [picture.crop(corner).resize((36, 36), Image.Resampling.BILINEAR) for corner in corners] for picture in pictures
+    ]
+    pixels = torch.from_numpy(np.array([[np.asarray(one)[2:34, 2:34] for one in two] for two in cut]))
+    with torch.no_grad():
+        expected, _ = network.features(pixels.flatten(0, 1).permute(0, 3, 1, 2))
+    expected = (first.fine + expected.reshape(3, 2, -1).sum(dim=1)) / 3
+    found = mean_of_views(first, [(part, features(part)) for part in parts])
+    assert found.samples == samples
+    assert torch.allclose(found.fine, expected, atol=1e-5)
+    read = [one for one, number in parts[0].items() if number != 1]
+    missing = mean_of_views(first, [(parts[0], features(read)), (parts[1], features(parts[1]))])
+    assert torch.allclose(missing.fine[[0, 2]], expected[[0, 2]], atol=1e-5)
+    assert torch.allclose(missing.fine[1], (first.fine[1] + features(parts[1]).fine[1]) / 2, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["tiny", "tiny+tiny_auxiliary"])
+def test_training_with_views(manifest, tmp_path, monkeypatch, network):
+    given = {"data": str(manifest), "network": network, "weights": "none", "photo_labels": "ignore"}
+    runs = {}
+    for views in (1, 3):
+        settings = TrainSettings(**given, fit="prototypes", train_views=views)
+        runs[views] = train_run(settings, Silent(), run=tmp_path / str(views))
+    one, three = (fg.load(tmp_path / str(views)).network.head.fine.weight for views in (1, 3))
+    assert not torch.allclose(one, three)
+    assert fg.load(tmp_path / "3").about["settings"]["train_views"] == 3
+    monkeypatch.setattr(tiny.Tiny, "forward", None)  # all views are stored
+    again = train_run(TrainSettings(**given, fit="prototypes", train_views=3), Silent(), run=tmp_path / "again")
+    assert again.metrics == runs[3].metrics
+
+
+def test_views_are_those_of_the_last_layer_alone():
+    with pytest.raises(SettingsError, match="train_views: no effect with tune = all"):
+        check_used({"tune": "all", "train_views": 3})
+    with pytest.raises(SettingsError, match="train_views: expected a finite number of at least 1 and below 6, got 6"):
+        TrainSettings(train_views=6)
