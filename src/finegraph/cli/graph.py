@@ -209,7 +209,7 @@ def _children(column: ColumnSummary) -> str:
 
 
 def _frequent(column: ColumnSummary, limit: int, room: int | None = None) -> str:
-    """The labels with the most children: so many, but no more than there is room for, and at least one."""
+    """The labels with the most children, at least one and at most as many as fit."""
     shown = [f"{entry.label} ({entry.fine:,})" for entry in column.most_frequent[:limit]]
     while room is not None and len(shown) > 1 and len(", ".join(shown)) > room:
         shown.pop()

@@ -33,7 +33,7 @@ class _OpenByDefault(DefaultGroup):
     default = OPEN
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the command apart; a flag that is a command by now is named as such."""
+        """Parse the arguments; a former flag that is now a command is named as such."""
         if args and args[0] not in self.commands:
             for word in args:
                 flag = word.partition("=")[0]
@@ -73,7 +73,7 @@ def open_page(
 ) -> None:
     """Open the page; the word open may be left out.
 
-    Ctrl-C stops it. Every decision is on the disk by then.
+    Ctrl-C stops it. Every decision is on the disk.
     """
     sys.setswitchinterval(SECONDS_PER_TURN)
     from finegraph.web.label import serve_label
@@ -86,7 +86,7 @@ def open_page(
     def on_ready(address: str) -> None:
         if as_json:
             print_json({"address": address, "store": session.store.place, "process": os.getpid()})
-            sys.stdout.flush()  # whoever started it may be waiting for this
+            sys.stdout.flush()  # a calling program may wait for this
         else:
             print_address(address)
 

@@ -138,7 +138,7 @@ def _report(error: BaseException, debug: bool) -> None:
 
 
 def _flush(code: int) -> int:
-    """Write out what is left; the exit code, which is another if nobody reads it any more."""
+    """Flush the output; returns the exit code, which differs if the reader is gone."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -35,11 +35,11 @@ _MAX_IN_LINE = 4
 
 
 def print_prediction(to: Console, prediction: Prediction, given: Mapping[str, Sequence[str]]) -> None:
-    """Print what is said of one photo.
+    """Print the prediction of one photo.
 
     Args:
         to: where it is printed.
-        prediction: what is said.
+        prediction: the prediction.
         given: what was known beside the photo.
     """
     from rich.text import Text
@@ -74,7 +74,7 @@ def print_prediction(to: Console, prediction: Prediction, given: Mapping[str, Se
 
 
 def kind_lines(kinds: Mapping[str, Sequence[Answer]]) -> list[tuple[str, str]]:
-    """A line for each kind, and one for each group of yes-or-no kinds: its name and what is said of it."""
+    """A line for each kind, and one for each group of yes-or-no kinds: its name and its answer."""
     groups: dict[str, dict[str, float]] = {}
     lines: dict[str, str] = {}
     for name, answers in kinds.items():
@@ -100,7 +100,7 @@ def _yes(answers: Sequence[Answer]) -> float | None:
 
 
 def _group_words(parts: Mapping[str, float]) -> str:
-    """What is said of a group: what is probably there, and what perhaps is."""
+    """The answer of a group: labels that probably hold, and labels that may."""
     ordered = sorted(parts.items(), key=lambda pair: -pair[1])
     there = [pair for pair in ordered if pair[1] >= 0.5]
     perhaps = [pair for pair in ordered if _PERHAPS <= pair[1] < 0.5]

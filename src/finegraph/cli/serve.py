@@ -82,6 +82,6 @@ def serve(
                 console().print(f"also at {', '.join(others)}; other names of it need --allow-host NAME")
             if not is_loopback(host) and print_qr_code(console(), sign_in_link(address, token)):
                 console().print("Scan it with a phone in the same network. It holds the token: keep it private.")
-        sys.stdout.flush()  # whoever started it may be waiting for this line
+        sys.stdout.flush()  # a calling program may wait for this line
 
     serve_model(settings, on_ready)

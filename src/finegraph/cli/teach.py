@@ -109,7 +109,7 @@ def _percent(probability: float) -> str:
 
 
 def _login() -> str:
-    """The name of who is logged in; empty where the system does not say."""
+    """The login name; empty if unknown."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

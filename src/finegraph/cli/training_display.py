@@ -195,7 +195,7 @@ def _strengths(strengths: dict[str, Any]) -> str:
 
 
 def _print_calibration(to: Console, result: TrainResult) -> None:
-    """How sure the model is, or why nobody knows."""
+    """The calibration of the model, or why there is none."""
     if result.calibration is not None:
         fit = result.calibration.temperature
         to.print(

@@ -1,6 +1,6 @@
-"""The store of label decisions: who said what of which class, and when.
+"""The store of label decisions: every value of every cell, with its person and time.
 
-`LabelStore` is the way in. Everything else here is what it answers, or a part of it.
+`LabelStore` is the entry point. The other names are what it takes and returns.
 """
 
 from finegraph.errors import MissingExtraError

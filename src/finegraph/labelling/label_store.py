@@ -77,8 +77,8 @@ class _TakenBackError(Exception):
 class LabelStore(StoreReader):
     """Label decisions of several people, in a SQLite file or a PostgreSQL database.
 
-    Make one with `create` or `open`. The arguments of all actions: `person` is the name of who acts, `edit_id` a text
-    that the caller makes once per action and uses again when repeating it.
+    Make one with `create` or `open`. The arguments of all actions: `person` is the name of the acting person, `edit_id`
+    a text that the caller makes once per action and uses again when repeating it.
     """
 
     # ---- cells ------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class LabelStore(StoreReader):
             fine: the class.
             kind: the kind.
             value: what holds; see `records`.
-            person: who decides.
+            person: the name of the person who decides.
             edit_id: see the class.
             seen: the version of the cell that the person looked at. None for a blind vote: it is kept as the person's,
                 and changes no value that somebody else made.
@@ -176,7 +176,7 @@ class LabelStore(StoreReader):
         )
 
     def rehearse(self) -> None:
-        """Ask the usual questions and make a decision that is taken back at once, so that nobody waits for it later.
+        """Warm up: ask the usual questions and roll back one decision, so that the first real ones are fast.
 
         The first of each statement is many times slower than those that follow, and when a server comes back, everybody
         comes back to it at once. Nothing is written.
@@ -215,7 +215,7 @@ class LabelStore(StoreReader):
 
         Args:
             change: what to do.
-            person: who.
+            person: the name of the person.
             edit_id: see the class.
             digest: that of the preview that the person looked at.
 
@@ -271,7 +271,7 @@ class LabelStore(StoreReader):
 
         Args:
             numbers: the suggestions, at most one for each cell.
-            person: who accepts.
+            person: the name of the person who accepts.
             edit_id: see the class.
             seen: by suggestion, the version of the cell that was looked at; by default the present one.
             named: labels that were suggested from the names of classes; those that their kinds do not have are added.
@@ -304,7 +304,7 @@ class LabelStore(StoreReader):
 
         Args:
             graph: what to hold.
-            person: who imports.
+            person: the name of the person who imports.
             edit_id: see the class.
             digest: that of the preview that the person looked at.
 

@@ -128,7 +128,7 @@ class StoreAccess:
     def one_state(self) -> Iterator[None]:
         """All questions that this thread asks in the block are answered from one state of the store.
 
-        Edits that are made meanwhile, by this thread too, are seen after the block. What is counted once for everybody
+        Edits made during the block, also by this thread, are seen after it. What is counted once for everybody
         who asks (`changes`, `progress`) may be of a later state.
         """
         if getattr(self._local, "state", None) is not None:
@@ -171,7 +171,7 @@ class StoreAccess:
         """See that the store is as it was written; linear in its rows.
 
         Args:
-            of: `all` that people decided, the `labels` of now, or the `history`.
+            of: `all` decisions, the current `labels`, or the `history`.
 
         Raises:
             DamagedStoreError: it is not; says what is damaged, what is whole, and what to do.
@@ -221,7 +221,7 @@ class StoreAccess:
 
         Args:
             action: its name in the log.
-            person: who acts.
+            person: the name of the person who acts.
             edit_id: what a repeated call is known by.
             request: what is asked for, as JSON can hold it; a repeated call must ask for the same.
             planning: makes the plan, in the transaction of the writer.

@@ -64,7 +64,7 @@ from finegraph.labelling.suggestions.suggesting import best_suggestions, has_bel
 Format = Literal["csv", "json", "label-studio", "photos"]
 FORMATS = ("csv", "json", "label-studio", "photos")
 _FRESH, _FRESH_TIMES = 0.1, 10.0
-"""Progress is not counted again for so many seconds, or for ten times as long as it took to count."""
+"""The seconds for which progress is not counted again; at least ten times as long as counting took."""
 
 
 class StoreReader(StoreAccess):
@@ -97,7 +97,7 @@ class StoreReader(StoreAccess):
         return self._ask(lambda connection, catalogue: label_counts(connection, catalogue.kind(kind)))
 
     def people(self) -> tuple[str, ...]:
-        """Everybody who has edited."""
+        """All people who have edited."""
         query = sa.select(batches.c.person).distinct().order_by(batches.c.person)
         return self._ask(lambda connection, _: tuple(connection.scalars(query)))
 
@@ -189,7 +189,7 @@ class StoreReader(StoreAccess):
         return self._ask(lambda connection, catalogue: photo_cells(connection, catalogue, photos))
 
     def photo_labels(self, version: int | None = None) -> list[PhotoLabel]:
-        """All photo labels, of now or of an earlier version, in the order of the photos."""
+        """All photo labels, now or at an earlier version, in the order of the photos."""
         return self._ask(lambda connection, catalogue: read_photo_labels(connection, catalogue, version))
 
     def parse_photos(self, text: str, path: str = "photos.csv") -> list[PhotoLabel]:
@@ -287,7 +287,7 @@ class StoreReader(StoreAccess):
         return self._ask(question)
 
     def graph(self, version: int | None = None) -> LabelGraph:
-        """The label graph, of now or of an earlier version, checked against its seals.
+        """The label graph, now or at an earlier version, checked against its seals.
 
         Raises:
             DamagedStoreError: it is not what people decided.
@@ -297,7 +297,7 @@ class StoreReader(StoreAccess):
             return self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
 
     def columns(self, version: int | None = None) -> tuple[tuple[str, ...], list[Column]]:
-        """The classes, and the kinds with their cells; all in order, of now or of an earlier version."""
+        """The classes, and the kinds with their cells; all in order, now or at an earlier version."""
         return self._ask(lambda connection, catalogue: read_columns(connection, catalogue, version))
 
     def suggestions(

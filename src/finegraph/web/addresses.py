@@ -30,7 +30,7 @@ def reachable(host: str, port: int) -> list[str]:
 
 
 def own_names() -> set[str]:
-    """The names of this machine: that of its own, and the one it has without a name server, `NAME.local`."""
+    """The names of this machine: its host name, and `NAME.local`."""
     name = socket.gethostname().lower()
     return {name, f"{name.partition('.')[0]}.local"}
 

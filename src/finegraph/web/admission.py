@@ -129,7 +129,7 @@ class Ticket:
         """Say how many photos the request holds, once that is known.
 
         Raises:
-            ProblemError: there is no room for so many now.
+            ProblemError: there is no room for them now.
         """
         self._admission._more(self, photos)
 

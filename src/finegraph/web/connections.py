@@ -82,7 +82,7 @@ class BoundedConnection(H11Protocol):
         self.follow()
 
     def on_response_complete(self) -> None:
-        """See what is to come, such as the rest of a body that nobody reads."""
+        """Watch for missing data, such as the rest of a body that no route reads."""
         super().on_response_complete()
         self.follow()
         self._bound_closing()
@@ -102,7 +102,7 @@ class BoundedConnection(H11Protocol):
         self._enter(self.awaited())
 
     def awaited(self) -> str | None:
-        """What is still to come of a request."""
+        """The missing part of a request."""
         if self.conn.their_state is h11.SEND_BODY:
             return BODY
         return HEAD if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0] else None

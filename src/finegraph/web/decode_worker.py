@@ -177,7 +177,7 @@ def _picture(file: OpenFile, side: int, job: dict[str, Any]) -> Image:
 
 
 def jpeg_scans(content: bytes) -> tuple[int, int]:
-    """How often a JPEG goes over its pixels, and how many bytes it keeps meanwhile; 0 and 0 for other formats.
+    """The number of scans of a JPEG, and the bytes it needs for them; 0 and 0 for other formats.
 
     The number is more than `MAX_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers
     of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.

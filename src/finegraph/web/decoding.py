@@ -1,4 +1,4 @@
-"""Decoding uploads in two lanes of worker processes, so that nobody waits behind a photo that takes long.
+"""Decoding uploads in two lanes of worker processes, so that no photo waits behind a slow one.
 
 Every photo first comes to a quick worker, which looks at its header. Nearly all are decoded there, in some hundredths
 of a second; a JPEG is decoded smaller, so also one of a large camera. What would take longer, such as a PNG of twenty
@@ -27,9 +27,9 @@ class DecodingSettings:
     computing: float = 2.0
     """A photo whose decoding computes for longer is given up and its worker killed, in seconds."""
     seconds: float = 10.0
-    """A worker that has not answered after so many seconds is killed, whatever it does."""
+    """The seconds after which a worker that has not answered is killed."""
     queueing: float = 30.0
-    """A photo that no worker became free for in so many seconds is refused."""
+    """The seconds after which a photo that no worker took is refused."""
     megabytes: int = 64
     """How much memory a worker may take beyond what it needs when idle; what needs more is a large photo."""
     large_megabytes: int = 144

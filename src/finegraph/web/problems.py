@@ -2,7 +2,7 @@
 
 Every error answer has the same five fields: `type`, which never changes and is what programs look at, `title`,
 `status`, `detail` (what was expected and what came) and `what_to_do`. All problems stand in one table, so that the
-OpenAPI description and the answers cannot differ. What nobody foresaw becomes `internal`, without any detail of the
+OpenAPI description and the answers cannot differ. An unexpected error becomes `internal`, without any detail of the
 machine. Errors of the library are mapped here and nowhere else.
 """
 
@@ -159,7 +159,7 @@ def _of_status(error: HTTPException) -> ProblemError:
 def install_problems(app: FastAPI, advice: Mapping[str, str] = _NO_ADVICE) -> None:
     """Let every error of an app be answered as a problem, also those of FastAPI.
 
-    What nobody foresaw goes on to the guard (`security.py`), which answers it, so that its headers are there too.
+    An unexpected error is passed on to the guard (`security.py`), which answers it, so that its headers are there too.
 
     Args:
         app: whose errors.

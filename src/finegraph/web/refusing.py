@@ -66,7 +66,7 @@ class QuickRefusal(BoundedConnection):
         super().data_received(data)
 
     def awaited(self) -> str | None:
-        """What is still to come of a request, also of one that was refused."""
+        """The missing part of a request, also of a refused one."""
         return BODY if self._left else super().awaited()
 
     def _stay(self) -> None:

@@ -197,14 +197,14 @@ def _sign_in(*, wrong: bool) -> Response:
 
 
 def check_length(headers: Headers, max_bytes: int) -> None:
-    """Raise if a request says that it is larger than so many bytes."""
+    """Raise if the length of a request is above the limit."""
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > max_bytes:
         raise ProblemError("too-large", _too_large(max_bytes))
 
 
 def limited(receive: Receive, max_bytes: int) -> Receive:
-    """The body, refused as soon as it is larger than so many bytes; it need not say its length beforehand."""
+    """The body, refused as soon as it exceeds the limit, also without a length in the head."""
     left = max_bytes
 
     async def receive_limited() -> Message:

@@ -31,7 +31,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on an address; taken before the model is loaded, so that a slip shows at once.
 
     Raises:
-        InputError: the address is taken or is none of this machine.
+        InputError: the address is taken, or not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends small answers at once only on sockets that say they are TCP; else each waits 40 ms for the client.

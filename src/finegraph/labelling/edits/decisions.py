@@ -40,7 +40,7 @@ def plan_decisions(
         connection: where the store is.
         catalogue: its kinds.
         decisions: at most one for each cell.
-        person: who decides.
+        person: the name of the person who decides.
         resolve: whether to settle disagreements: the value is then not the person's vote.
 
     Raises:

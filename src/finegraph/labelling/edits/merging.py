@@ -131,7 +131,7 @@ def _keep_unknown(
     times: Counter[tuple[int, str | None]],
     kinds_merged: int,
 ) -> None:
-    """Make unknown what is known in some of the kinds only: nobody said that the labels of the others do not hold."""
+    """Make cells unknown that are known in some of the kinds only: labels of the other kinds may still hold."""
     partly = [number for number, value in values.items() if value is not None and times[number, None] < kinds_merged]
     values.update(dict.fromkeys(partly))
     for number, own in said.items():

@@ -31,7 +31,7 @@ from finegraph.labelling.store.values import value_text
 def plan_import(
     connection: Connection, catalogue: Catalogue, classes: Sequence[str], columns: Sequence[Column], person: str
 ) -> tuple[Plan, dict[str, int], dict[str, KindEntry]]:
-    """The plan after which the store holds exactly these classes and columns; their numbers, and the kinds of then."""
+    """The plan after which the store holds exactly these classes and columns; their numbers, and the kinds after it."""
     plan = Plan("")
     kinds_then: dict[str, KindEntry] = {}
     numbers = _plan_fine(connection, plan, classes)

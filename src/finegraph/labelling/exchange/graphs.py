@@ -1,7 +1,7 @@
 """Graphs in and out of a store.
 
 The first import fills an empty store row by row and is one line of the log. Later ones change only what differs, as
-edits like any others, so they can be looked at and undone. `read_graph` gives the graph of now, or of an earlier
+edits like any others, so they can be looked at and undone. `read_graph` gives the current graph, or that of an earlier
 version (see `past`). Cost: linear in the cells.
 """
 

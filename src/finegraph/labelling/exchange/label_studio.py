@@ -192,7 +192,7 @@ class _Reader:
             for annotation in task.annotations:
                 for choice in annotation.choices:
                     if not choice.labels:
-                        continue  # a control that nobody used is no kind yet
+                        continue  # an unused control is no kind yet
                     new = {"name": choice.kind, "mode": "one", "labels": {}}
                     kind = self.kinds.setdefault(choice.kind, new)
                     kind["labels"].update(dict.fromkeys(choice.labels))
@@ -221,7 +221,7 @@ class _Reader:
             raise self._fault(task, f"there is no kind {choice.kind!r}")
         labels = choice.labels
         if kind["mode"] == "all":
-            # Without the form, no choice at all means that nobody has decided.
+            # Without the form, no choice means undecided.
             return {"all_of": labels} if labels or choice.form == "all_of" else None
         if not labels:
             return None

@@ -1,4 +1,4 @@
-"""The tasks of a Label Studio file, as far as they matter here: who chose which labels.
+"""The tasks of a Label Studio file: which person chose which labels; the rest is ignored.
 
 Only results of `choices` controls are taken. Comments, ratings, boxes and whatever else a project asks for are left
 out, and so are annotations that were skipped. Somebody may have edited the file by hand, so each part is looked at

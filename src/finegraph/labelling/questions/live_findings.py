@@ -44,7 +44,7 @@ def _located(graph: LabelGraph, catalogue: Catalogue, fault: Fault) -> LiveFindi
 
 
 def in_classes(text: str) -> str:
-    """A sentence of the check with the word of those who label: fine labels are classes. Quoted names stay."""
+    """A message of the graph check in the words of the page: fine labels are classes. Quoted names stay."""
     return _QUOTED_OR_FINE.sub(lambda found: found[1] or _CLASSES[found[0]], text)
 
 

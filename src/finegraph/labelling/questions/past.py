@@ -1,7 +1,7 @@
 """The store as it was at an earlier version.
 
 Of each thing that was edited since, the log has the snapshot before its first edit after that version; everything else
-is as it is now. Kinds and labels have the names of then. Cost: linear in the edits since.
+is as it is now. Kinds and labels have the names of that version. Cost: linear in the edits since.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Past:
     """A state of the store.
 
     Attributes:
-        catalogue: the kinds and labels of then.
+        catalogue: the kinds and labels of that version.
         snapshots: what things that were edited since were like; nothing at all is an empty snapshot.
     """
 

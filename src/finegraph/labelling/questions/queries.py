@@ -1,8 +1,8 @@
 """Questions about classes and cells: pages of them, found by words, by state or by label.
 
-All of it is answered by the database, with indexes; nothing grows with the number of classes but the scan of names
-for a search, which is a few milliseconds per 100,000. A page that is cut by its offset moves when the list changes; who
-goes through a list for long asks for the numbers of its classes once, and for the classes by their numbers.
+All of it is answered by the database, with indexes; nothing grows with the number of classes but the scan of names for
+a search, which is a few milliseconds per 100,000. A page that is cut by its offset moves when the list changes; callers
+that goes through a list for long asks for the numbers of its classes once, and for the classes by their numbers.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from finegraph.labelling.store.records import Edit
 from finegraph.labelling.store.sql_tables import fine
 
 MAX_RECENT = 100
-"""How many edits are kept; who asks for more has to look at everything again."""
+"""How many edits are kept; a page that is further behind must reload everything."""
 
 
 @dataclass(frozen=True, kw_only=True)

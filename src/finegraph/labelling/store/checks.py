@@ -147,7 +147,7 @@ def refuse_removed(connection: Connection, catalogue: Catalogue, plan: Plan) -> 
 
 
 def refuse_dead(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
-    """Refuse to bring back a kind whose cells name labels that have gone meanwhile; asked when all is written."""
+    """Refuse to restore a kind whose cells name removed labels; called after all rows are written."""
     for change in plan.of("kind"):
         kind = catalogue.by_id[change.key.kind_id or 0]
         if kind.removed or not (change.before and change.before["removed"]):

@@ -21,7 +21,7 @@ from finegraph.labelling.store.sql_tables import beliefs, cells, fine, kinds, la
 _AT_ONCE = 400
 """How many numbers one question names."""
 _MANY = 4000
-"""From so many rows of a kind on, the whole kind is read."""
+"""From this number of rows of a kind on, the whole kind is read."""
 # Statements of the way that every single decision goes, made once: making them costs more than asking them.
 _ONE_CELL = {
     table: sa.select(table).where(
@@ -39,7 +39,7 @@ _FEW_CELLS = {
 _ONE_FINE = sa.select(fine.c.id).where(fine.c.name == sa.bindparam("the_name"), fine.c.removed == 0)
 _ONE_NAME = sa.select(fine.c.name).where(fine.c.id == sa.bindparam("the_id"))
 _LARGEST = 2**53
-"""The largest number that anybody may ask for; the numbers of the store are far below."""
+"""The largest number accepted in a request; the numbers of the store are far below."""
 _NEAR = 20_000
 """Among how many names near matches of an unknown one are looked for."""
 
@@ -109,7 +109,7 @@ def fine_ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
     """The numbers of fine labels.
 
     Raises:
-        UnknownNameError: one that there is not.
+        UnknownNameError: a name is unknown.
     """
     found: dict[str, int] = {}
     if len(names) == 1:
@@ -126,7 +126,7 @@ def fine_ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
 
 
 def unknown_fine(connection: Connection, name: str) -> UnknownNameError:
-    """The error of a class that there is not, with near matches."""
+    """The error for an unknown class, with near matches."""
     known = sa.select(fine.c.name).where(fine.c.removed == 0).order_by(fine.c.position).limit(_NEAR)
     return unknown_name("class", name, tuple(connection.scalars(known)))
 

@@ -35,7 +35,7 @@ class Damage:
     Attributes:
         table: where it is.
         what: what is wrong with it, as the end of a sentence that begins with its name.
-        row: its sealed columns, as far as they can be read.
+        row: its sealed columns, if they can be read.
         index: whether all rows may be whole and only the order that they are found by is not.
     """
 

@@ -89,7 +89,7 @@ def _restoring(found: Check, shown: str) -> str:
 
 @dataclass(frozen=True)
 class Names:
-    """What classes and kinds are called, as far as that can be read."""
+    """The names of classes and kinds, if they can be read."""
 
     fine: Mapping[int, str]
     kinds: Mapping[int, str]

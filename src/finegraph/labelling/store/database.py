@@ -29,7 +29,7 @@ except ImportError:  # not a POSIX system: two writers then wait for each other 
 WAIT = 30.0
 """Seconds that a connection waits for another process."""
 _SECRET = frozenset({"password", "sslpassword"})
-"""What a URL of PostgreSQL may say after `?` that nobody else should read."""
+"""Parameters of a PostgreSQL URL that are secret."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BROKEN_TEXT = "a text that is no UTF-8"
 _NOT_OURS = ("no such column", "no such table", "Could not decode to UTF-8", _BROKEN_TEXT)
@@ -65,7 +65,7 @@ class Database:
             raise
 
     def _engine(self, *, reads: bool) -> Engine:
-        # More readers than a web server has threads: whoever waits for another thread holds a connection meanwhile.
+        # More readers than a web server has threads: a thread that waits for another holds a connection.
         options: dict[str, Any] = {"pool_size": 8, "max_overflow": 40} if reads else {"pool_size": 1, "max_overflow": 0}
         if self.sqlite:
             options["connect_args"] = {"timeout": WAIT, "check_same_thread": False}
@@ -228,7 +228,7 @@ def _pragmas(connection: Any, *pragmas: str) -> None:
 
 def _prepare_writer(connection: Any, _: object) -> None:
     connection.isolation_level = None  # transactions begin where we say so
-    # The writer moves the WAL itself, after it has answered, so that nobody waits for that.
+    # The writer moves the WAL itself, after it has answered, so that no caller waits for it.
     _pragmas(connection, "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0", "cache_size=-65536")
 
 
@@ -270,7 +270,7 @@ class _WriterLock:
             ) from None
 
     def release(self) -> None:
-        """Let others write; the empty lock file stays, so that nobody can hold a lock on a file that is gone."""
+        """Let others write; the empty lock file stays, so that no process can hold a lock on a deleted file."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

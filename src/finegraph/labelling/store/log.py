@@ -247,7 +247,7 @@ def _write_cells(
             if step and not kind.removed:
                 known.append({"the_fine": number, "step": step})
         write_rows(connection, cells, rows)
-        # Merging a label is no new decision of those who chose it.
+        # Merging a label is no new decision of its voters.
         write_rows(connection, votes, said, keep=("at",) if structural else ())
         remove_rows(connection, votes, unsaid)
         if known and count_known:
@@ -257,7 +257,7 @@ def _write_cells(
 
 
 def disagree(values: Iterable[str | None]) -> bool:
-    """Whether people said different things; who says unknown contradicts nobody."""
+    """Whether votes differ; a vote for unknown contradicts nothing."""
     return len({value for value in values if value is not None}) > 1
 
 

@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of what would happen, whoever does it and whenever."""
+        """A fingerprint of the changes, without person and time."""
         found = hashlib.sha256()
         for key, change in sorted(self.changes.items(), key=lambda item: dump(item[0])):
             found.update(dump([key, compared(change.before), compared(change.after)]).encode())
@@ -103,7 +103,7 @@ class Plan:
 
 
 def compared(snapshot: Snapshot | None) -> Snapshot | None:
-    """The part of a snapshot that says what is there, not who made it and when."""
+    """The part of a snapshot without person and time."""
     if snapshot is None:
         return None
     return {name: value for name, value in sorted(snapshot.items()) if name not in _NOT_COMPARED}

@@ -69,10 +69,10 @@ class CellState(Record):
         value: the current value; see the module.
         text: the value as it stands in graph files.
         version: the number of the last edit; 0 where it was never edited since the first import.
-        by: who made the current value.
+        by: the person who made the current value.
         at: when.
         votes: the decision of each person.
-        disagreement: whether people decided differently and nobody has settled it.
+        disagreement: whether people decided differently and it is not settled.
         resolved: whether a disagreement was settled.
         confidence: the model's mean probability of the current value, where a model was asked.
     """
@@ -122,7 +122,7 @@ class Edit(Record):
         number: its place in the log; the version of what it changed.
         batch: the action that it belongs to.
         action: what was done, such as `decide` or `merge_labels`.
-        person: who.
+        person: the name of the person.
         at: when.
         target: what was changed.
         fine: the fine label, by its present name.
@@ -160,7 +160,7 @@ class Batch(Record):
     Attributes:
         number: its number.
         action: what was done.
-        person: who.
+        person: the name of the person.
         at: when.
         count: how many edits it has.
         text: a sentence.
@@ -192,7 +192,7 @@ class EditResult(Record):
         batch: its number.
         edits: how many things it changed.
         version: the version of the store that it made.
-        person: who.
+        person: the name of the person.
         at: when.
         action: what was done.
         text: a sentence.
@@ -245,7 +245,7 @@ class Decision(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Conflict(Record):
-    """Something that was changed by somebody else: both values, who has changed it, and its present version."""
+    """A change by somebody else: both values, the person, and the current version."""
 
     what: str
     fine: str | None = None

@@ -103,7 +103,7 @@ def _to_2(connection: Connection) -> None:
 
 
 def _to_3(connection: Connection) -> None:
-    """Seals of all that people have decided; what is damaged by then is not sealed."""
+    """Seal all decisions; refuse a store that is damaged already."""
     if connection.dialect.name == "sqlite":
         found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
         if found != ["ok"]:

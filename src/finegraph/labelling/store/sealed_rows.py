@@ -21,7 +21,7 @@ from finegraph.labelling.store.sql_tables import batches, edits, metadata, seals
 
 Key = tuple[Any, ...]
 _MANY = 4000
-"""From so many rows of a kind on, the whole kind is read."""
+"""From this number of rows of a kind on, the whole kind is read."""
 _KEYS = {name: tuple(column.name for column in metadata.tables[name].primary_key) for name in SEALED}
 
 

@@ -153,7 +153,7 @@ class Writer:
                 future.set_exception(failure)
 
     def _checkpoint(self, least: int) -> None:
-        """Move the WAL into the file, as far as readers allow; nobody is waited for.
+        """Move the WAL into the file, as far as readers allow, without waiting.
 
         Whatever hinders it, such as a full disk, loses nothing: what is acknowledged stays in the WAL, and the next one
         will do it. So the thread goes on.

@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
 EXACT = 10_000
-"""Up to so many classes, each is compared with each."""
+"""Up to this number of classes, all pairs are compared."""
 _GROUPS = 16
 """How many groups a class is compared with, its own among them."""
 _BLOCK = 2**23
@@ -34,7 +34,7 @@ def nearest(
         unit: rows of length 1.
         wanted: the rows whose neighbours are looked for.
         count: how many neighbours at most.
-        exact: up to so many rows, all are compared.
+        exact: up to this number of rows, all pairs are compared.
 
     Yields:
         A row, the rows nearest to it, and their cosines.
@@ -57,7 +57,7 @@ def nearest(
 
 
 def _blocks(rows: Floats, wide: int) -> Iterator[Floats]:
-    """Rows in blocks, each of which is compared with so many others."""
+    """Rows in blocks, each compared with a given number of others."""
     step = max(1, _BLOCK // max(1, wide))
     for start in range(0, len(rows), step):
         yield rows[start : start + step]

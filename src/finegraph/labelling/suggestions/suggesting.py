@@ -184,7 +184,7 @@ def read_suggestions(
 
 @cache
 def _listing(columns: frozenset[str], contradicting: bool) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """A page of suggestions with given values in some columns, and how many there are; made once for all who ask."""
+    """A page of suggestions with given values in some columns, and their total; built once."""
     differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
     where = [fine.c.removed == 0, kinds.c.removed == 0, differs, suggestions.c.score >= sa.bindparam("least")]
     where += [suggestions.c[name] == sa.bindparam(f"the_{name}") for name in sorted(columns)]
@@ -252,7 +252,7 @@ def accepted(
         seen: the version of the cell of each that was looked at; by default the present one.
 
     Raises:
-        InputError: a suggestion that there is not, or two for one cell.
+        InputError: an unknown suggestion, or two for one cell.
     """
     found: dict[int, Suggestion] = {}
     for number in numbers:

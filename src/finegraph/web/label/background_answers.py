@@ -20,9 +20,9 @@ from finegraph.labelling.suggestions.name_parts import LabelPlace, learn_places
 
 Answer = TypeVar("Answer")
 PATIENCE = 0.1
-"""How long a question that nobody waits for may wait for a newer answer."""
+"""The seconds that a background question waits for a newer answer."""
 _FIRST_WAIT = 1.0
-"""How long the first question waits for an answer; of small stores there is one by then."""
+"""The seconds that the first question waits for an answer; enough for small stores."""
 _LOG = logging.getLogger("finegraph.web")
 
 
@@ -183,7 +183,7 @@ class Agreements:
         Raises:
             UnknownNameError: there is no such kind.
         """
-        with self._lock:  # whoever asks meanwhile waits for the same count
+        with self._lock:  # concurrent callers wait for the same count
             version = self._store.version
             seen, until, found = self._kept.get(kind, (-1, 0.0, {}))
             if seen == version or (seen >= 0 and time.monotonic() < until):

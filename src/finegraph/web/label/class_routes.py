@@ -139,7 +139,7 @@ def reading_routes(session: LabelSession, names: LiveNames) -> APIRouter:
 
     @router.get("/class")
     def one_class(fine: str, number: Annotated[int | None, Query(ge=0)] = None, photo: str | None = None) -> Json:
-        """One class by its name, or by its number if it was renamed meanwhile; a photo that is named is listed too."""
+        """One class by its name, or by its number if it was renamed; a named photo is always listed."""
         with store.one_state():
             found = store.one_class(fine, number=number)
             row, fine = found.to_dict(), found.fine

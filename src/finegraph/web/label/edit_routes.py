@@ -125,7 +125,7 @@ def _meant(numbers: bodies.Numbers | None) -> Numbers | None:
 
 
 def _versions(photos: PhotoNumbers, edits: Iterable[Edit]) -> Json:
-    """The versions that edits gave to photo labels and to notes; whoever made them may go on from there."""
+    """The versions that edits gave to photo labels and notes, for the next edit of the same person."""
     labels, notes = [], []
     for edit in edits:
         if edit.target == "note":
@@ -142,7 +142,7 @@ def _answer(done: EditResult, *, names: bool = False) -> Json:
 
 
 MAX_CONFLICTS = 100
-"""How many conflicts of one action are told; nobody chooses more often than that in a row."""
+"""How many conflicts of one action are listed."""
 
 
 def install_conflicts(app: FastAPI, session: LabelSession) -> None:
@@ -163,7 +163,7 @@ def _complete(session: LabelSession, photos: PhotoNumbers, conflict: Conflict) -
     found: Json = conflict.to_dict()
     if conflict.what == "preview" and "changes" in conflict.theirs:
         found["theirs"] = listed(conflict.theirs)
-    with suppress(UnknownNameError):  # gone meanwhile: there is nothing to choose any more
+    with suppress(UnknownNameError):  # removed: there is nothing left to choose
         if conflict.what == "photo" and conflict.photo is not None and conflict.kind is not None:
             now = session.store.photo_cells([conflict.photo]).get(conflict.photo, {}).get(conflict.kind)
             found |= _present(now) | {"number": photos.number(conflict.photo)}
@@ -182,6 +182,6 @@ def _present(cell: CellState | None) -> Json:
 
 
 def _present_note(session: LabelSession, fine: str) -> Json:
-    """What the note of a class is now; who wrote it is told by the store."""
+    """The current note of a class; the conflict has its author."""
     row = session.store.one_class(fine)
     return {"theirs": row.note, "version": row.note_version}

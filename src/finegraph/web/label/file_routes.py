@@ -1,6 +1,6 @@
 """Files in and out. An import is previewed as the list of what would change, then taken over as one action.
 
-It is bound to its preview: what would do something else by then is answered 409 with the preview of now.
+An import is bound to its preview: if it would now change something else, the answer is 409 with a new preview.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Conten
 
 
 def _is_list(text: str) -> bool:
-    """Whether a JSON text holds a list; faults are left to whoever reads it in full."""
+    """Whether a JSON text holds a list; faults are left to the full reader."""
     try:
         return isinstance(json.loads(text), list)
     except (ValueError, RecursionError):

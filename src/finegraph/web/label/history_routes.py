@@ -1,4 +1,4 @@
-"""The routes that look back: who did what, how far things are, how well people agree, what is doubtful."""
+"""The routes of history, progress, agreement and findings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def looking_back_routes(session: LabelSession, names: LiveNames) -> APIRouter:
     def findings(fine: str | None = None) -> Json:
         """What the graph check finds, of one class or of all; `version` is the state that was checked.
 
-        Of one class, also what its name suggests by now.
+        For one class, also the suggestions from its name.
         """
         version, found = check.findings() if fine is None else check.of_class(fine)
         answer: Json = {"findings": [finding.to_dict() for finding in found], "version": version}

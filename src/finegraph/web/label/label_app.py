@@ -1,7 +1,7 @@
 """The web app of the labelling page: its routes, its files, and whether its store is whole.
 
 Every route is a thin door to one method of the store; what the page shows is what the store says. Blocking calls run
-in the thread pool of the server. Checks of who asks stand before all routes, in `finegraph.web.security`.
+in the thread pool of the server. Access is checked before all routes, in `finegraph.web.security`.
 
 The store was checked when it was opened. What is read after that is not compared with its seals, which would cost too
 much. So `/health/ready` starts a check of the whole store every ten minutes, in a thread of its own, and waits at most
@@ -54,7 +54,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
 
     Args:
         session: what is labelled; it stays open as long as the app is used, and is closed by its owner.
-        security: who may ask; by default this machine only.
+        security: the access rules; by default this machine only.
     """
     app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
     install_problems(app, ADVICE)
@@ -85,7 +85,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
 
     @app.get("/health/ready")
     def ready() -> dict[str, str]:
-        """Whether the store can be worked in: it is as it was written, as far as it was checked recently."""
+        """Whether the store is whole, by its last check."""
         health.refuse_damaged()
         return {"status": "ready"}
 
@@ -96,7 +96,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
 
 
 def _store_problem(store: LabelStore, error: LabelStoreError) -> ProblemError:
-    """The problem that an error of the store is. Where the database is does not concern those who ask."""
+    """The problem for an error of the store, without the place of the database."""
     problem = problem_of(error)
     if isinstance(error, DamagedStoreError):
         _LOG.error("%s", error)
@@ -108,7 +108,7 @@ def _store_problem(store: LabelStore, error: LabelStoreError) -> ProblemError:
 _BETWEEN_CHECKS = 600.0
 """Seconds from one check to the next."""
 _CHECK_WAIT = 1.0
-"""How long a question waits for the check that it began; small stores are checked by then."""
+"""The seconds that a request waits for the check that it started; enough for small stores."""
 
 
 class StoreHealth:

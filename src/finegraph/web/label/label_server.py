@@ -23,7 +23,7 @@ _STOP_SECONDS = 5
 
 def print_address(address: str) -> None:
     """Say where the page is."""
-    print(f"The page is at {address}   (Ctrl-C stops)", flush=True)  # whoever started it may wait for this line
+    print(f"The page is at {address}   (Ctrl-C stops)", flush=True)  # a calling program may wait for this line
 
 
 def serve_label(
@@ -66,7 +66,7 @@ def serve_label(
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
         gc.collect()
-        gc.freeze()  # a sweep over what is loaded by now, all of it needed, would let an edit wait 150 ms at times
+        gc.freeze()  # collecting the loaded modules, which all stay, would delay an edit by up to 150 ms
         asyncio.run(run_until_stopped(Server(config), listener, on_ready))
     finally:
         gc.unfreeze()

@@ -40,7 +40,7 @@ class Edit(Body):
 
 
 class Numbers(Body):
-    """What the names of an edit meant on the page; somebody may have renamed something meanwhile."""
+    """The numbers behind the names of an edit, which hold after a rename."""
 
     fine: Number | None = None
     kind: Number | None = None

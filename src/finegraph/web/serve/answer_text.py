@@ -1,9 +1,9 @@
-"""A prediction as a sentence, for the page and for whoever asks over HTTP.
+"""A prediction as a sentence, for the page and the API.
 
     Mapo tofu at Lei Garden, 83 %; surely mapo tofu, 97 %
 
 First the most probable fine label, then the most exact statement that is sure enough, unless it is the same or was
-given. Where what was given contradicts the photo, nothing is said to be sure:
+given. If the evidence contradicts the photo, nothing is called sure:
 
     If it is Pear, then Anjou, 99 %; but the photo alone gave that 1 in 4,000
 
@@ -31,7 +31,7 @@ def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
     """The answer in words.
 
     Args:
-        prediction: what is said of a photo.
+        prediction: the prediction of a photo.
         given: what was known beside the photo, by kind.
     """
     best = prediction.top[0]

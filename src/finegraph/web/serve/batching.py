@@ -1,9 +1,9 @@
 """Photos of many requests through the network together, in as many threads as there are cores for it.
 
-Whoever is first takes its share of what is waiting, up to a batch; nobody waits for a batch to fill. Each thread has a
-core of its own, which keeps cores busy better than all cores on one batch, and does not fall apart when others use the
-machine too. Photos that are asked the same are answered together. The answer to a photo is its own alone: it belongs to
-the job, not to a place in a batch.
+The first free thread takes its share of the waiting photos, up to a batch; no photo waits for a batch to fill. Each
+thread has a core of its own, which keeps cores busy better than all cores on one batch, and does not fall apart when
+others use the machine too. Photos that are asked the same are answered together. The answer to a photo is its own
+alone: it belongs to the job, not to a place in a batch.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Batcher:
             await asyncio.to_thread(thread.join)
 
     async def submit(self, job: Job) -> Done:
-        """What becomes of a photo; errors of its own batch are raised here."""
+        """The outcome of a photo; errors of its batch are raised here."""
         assert self._loop is not None
         future: asyncio.Future[Done] = self._loop.create_future()
         with self._changed:
@@ -136,7 +136,7 @@ class Batcher:
 
 
 def _outcomes(jobs: Sequence[Job]) -> list[Done | Exception]:
-    """What becomes of each job of a batch, in order; an error where it has one."""
+    """The outcome of each job of a batch, in order; an error if it failed."""
     try:
         scores = jobs[0].model.scores([job.picture for job in jobs])
     except Exception as error:
@@ -159,7 +159,7 @@ def _outcomes(jobs: Sequence[Job]) -> list[Done | Exception]:
 
 
 def _tell(pairs: Sequence[tuple[asyncio.Future[Done], Done | Exception]]) -> None:
-    """Hand outcomes to who waits for them, if anybody still does."""
+    """Hand outcomes to their callers, if they still wait."""
     for future, outcome in pairs:
         if future.done():
             continue

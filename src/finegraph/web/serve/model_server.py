@@ -1,7 +1,7 @@
 """Serving a model: uvicorn with the limits of this project, reload by SIGHUP, and a stop that finishes its work.
 
 SIGTERM or Ctrl-C: no new connections, open requests are answered, then the workers end. A second Ctrl-C ends at once.
-SIGHUP: the model is loaded again from its folder; no request is dropped meanwhile.
+SIGHUP: the model is loaded again from its folder; no request is dropped.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda addr
 
 
 def allow_files(number: int) -> None:
-    """Let this process have so many files and connections open, as far as the system lets it."""
+    """Raise the limit of open files of this process, as far as the system allows."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has another way, and needs none
         import resource
 

@@ -103,7 +103,7 @@ class PhotoFiles:
         return await self._lane.ask(b"", "photo", job)
 
     def _keep(self, path: str, stamp: list[int], made: bytes) -> None:
-        """Keep a small picture and forget those that nobody asked for recently."""
+        """Keep a small picture and drop the least recently used ones."""
         self._bytes += len(made) - len(self._kept.pop(path, (stamp, b""))[1])
         self._kept[path] = stamp, made
         while self._bytes > MAX_CACHE_BYTES:

@@ -85,7 +85,7 @@ class SamplePhotos:
 
 
 class Thumbnails:
-    """Photos that answers named, by keys that nobody can guess; the oldest are forgotten."""
+    """Photos named in answers, by keys that cannot be guessed; the oldest are dropped."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(16)

@@ -152,7 +152,7 @@ def _again(
 async def look_at_all(
     state: ServerState, photos: Sequence[Photo], model: ServedModel, ask: Ask | None
 ) -> list[Done | PhotoFileError]:
-    """What becomes of each photo of a request, in order; one that cannot be read is its error.
+    """The outcome of each photo of a request, in order; an error for one that cannot be read.
 
     Raises:
         FinegraphError: what is wrong with the request as a whole.

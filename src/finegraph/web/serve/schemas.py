@@ -85,7 +85,7 @@ class QuestionBody(BaseModel):
 
 
 class PredictionBody(BaseModel):
-    """What is said of one photo."""
+    """The prediction of one photo."""
 
     number: int = Field(description="Which photo of the request it is, counted from 0.")
     photo: str = Field(description="The name of the file.")
@@ -122,7 +122,7 @@ class BadPhotoBody(BaseModel):
 
 
 class PredictBody(BaseModel):
-    """What is said of the photos of a request."""
+    """The predictions of the photos of a request."""
 
     model: str = Field(description="The id of the model that answered.")
     given: dict[str, list[str]]
@@ -151,7 +151,7 @@ class GivenRequest(BaseModel):
 
 
 class GivenBody(BaseModel):
-    """What is said of the photo with what is given."""
+    """The prediction of a photo given the evidence."""
 
     model: str
     prediction: PredictionBody

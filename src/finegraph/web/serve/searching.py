@@ -29,7 +29,7 @@ from finegraph.web.serve.pictures import PhotoPlace
 
 _LOG = logging.getLogger("finegraph.web")
 _AGAIN = 30.0
-"""An index that could not be opened is tried again after so many seconds, or as soon as it changes."""
+"""The seconds after which an index that could not be opened is tried again, unless it changes earlier."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class PhotoIndex:
             return False  # opening it says why
 
     def _open_again(self, model: ServedModel, stamp: object) -> None:
-        """Open the index again unless it is current by now; one thread at a time."""
+        """Open the index again unless it is already current; one thread at a time."""
         try:
             if not self._index.is_current():
                 index = Index.open(self._index.folder)
@@ -120,7 +120,7 @@ class PhotoIndex:
 
 
 class OpenIndex:
-    """An index as one request uses it from its filters to its hits, whatever happens to the folder meanwhile.
+    """An index as one request uses it from its filters to its hits, whatever happens to the folder.
 
     Args:
         index: the open index.

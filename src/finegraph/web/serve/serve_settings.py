@@ -22,7 +22,7 @@ class ServeSettings:
     samples: Path | None = None
     """A folder of photos that the page offers to try."""
     security: Security = field(default_factory=Security)
-    """Where it listens and who may ask."""
+    """The address to listen on, and the access rules."""
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     """How uploads are decoded."""
     engine: EngineName = "auto"

@@ -92,7 +92,7 @@ class ServerState:
         self.samples = SamplePhotos(settings.samples)
         self.thumbnails = Thumbnails()
         self.photo_files = PhotoFiles(settings.decoding)
-        # Those who tap what they know wait for nobody who searches.
+        # Requests with new evidence do not wait for searches.
         self.given_threads = ThreadPoolExecutor(settings.threads, "given")
         self.ready = False
         self._reloading = asyncio.Lock()
