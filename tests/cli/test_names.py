@@ -16,7 +16,21 @@ from finegraph.training.settings import TrainSettings
 from finegraph.web.label.label_server import serve_label
 from finegraph.web.security import Security
 from finegraph.web.serve.serve_settings import ServeSettings
-from finegraph.workflows import demo, evaluate, export, graph, index, label, menu, predict, report, search, study, train
+from finegraph.workflows import (
+    demo,
+    evaluate,
+    export,
+    graph,
+    index,
+    label,
+    menu,
+    predict,
+    report,
+    search,
+    study,
+    teach,
+    train,
+)
 from finegraph.workflows.data import check_data
 from finegraph.workflows.doctor import examine
 from finegraph.workflows.indexing import index_upkeep
@@ -27,6 +41,7 @@ PYTHON = {
     "demo": [demo.run_demo],
     "train": [train.train_run, TrainSettings],
     "evaluate": [evaluate.evaluate_run],
+    "teach": [teach.teach_photos],
     "predict": [predict.predict_photos],
     "report": [report.write_report],
     "study": [study.run_study, spec.read_study],
@@ -63,9 +78,11 @@ OTHERWISE = {
     ("study", "list"): "prints the plan instead of carrying it out",
     ("search", "number"): "`count` in Python and over HTTP, both documented; the short flag is -n",
     ("search", "html"): "writes what was found as a page: `write_search_page`",
+    ("teach", "forget"): "another function: `forget_lesson`, which takes the lesson",
+    ("teach", "list"): "another function: `list_lessons`",
     ("index make", "exact"): "`method` in Python: one choice, of which the command has two flags",
     ("index make", "approximate"): "`method` in Python: one choice, of which the command has two flags",
-    ("index remove", "yes"): "`allow_most` in Python: a person is asked instead",
+    ("index remove", "yes"): "`force` in Python: the command says yes to its own question",
     ("serve", "allow-host"): "`hosts` in Python: there it stands among other names of the server",
     ("label open", "allow-host"): "`hosts` in Python: there it stands among other names of the server",
     ("label history", "max"): "`limit` of the public `LabelStore.history`, beside `before`",
@@ -78,6 +95,7 @@ PYTHON_ONLY = {
     "on_ready": "is told when the server listens",
     "engine": "the command takes the fastest that is installed",
     "device": "the command takes a GPU where there is one",
+    "lesson_id": "for a request that is sent again; the command sends one",
     "size": "of the demo: smaller menus are for tests",
 }
 """Parameters with a default that no flag sets, and why."""
