@@ -101,8 +101,8 @@ def test_training_with_views(manifest, tmp_path, monkeypatch, network):
     assert again.metrics == runs[3].metrics
 
 
-def test_views_are_those_of_the_last_layer_alone():
-    with pytest.raises(SettingsError, match="train_views: no effect with tune = all"):
-        check_used({"tune": "all", "train_views": 3})
+def test_views_are_those_of_a_fitted_last_layer():
+    with pytest.raises(SettingsError, match="train_views: no effect with start = new"):
+        check_used({"tune": "all", "start": "new", "train_views": 3})
     with pytest.raises(SettingsError, match="train_views: expected a finite number of at least 1 and below 6, got 6"):
         TrainSettings(train_views=6)
