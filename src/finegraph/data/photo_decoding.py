@@ -87,7 +87,7 @@ def open_photo(path: str | os.PathLike[str]) -> io.BufferedReader:
     """Open the file of a photo: a plain file, as a pipe or a device could keep its reader waiting for ever.
 
     Raises:
-        PhotoFileError: there is no such file, it is none, or it cannot be read.
+        PhotoFileError: the file does not exist, is no regular file, or cannot be read.
     """
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
     try:

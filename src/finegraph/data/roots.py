@@ -31,7 +31,7 @@ class PhotoRoot:
         self._folders: dict[str, str] = {}
 
     def holds(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a path leads to a place inside, as far as links are concerned; the file need not be there."""
+        """Whether a path leads inside the folder after links are followed; the file need not exist."""
         folder, name = os.path.split(os.path.abspath(path))
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
@@ -73,7 +73,7 @@ def root_of(path: str | os.PathLike[str], roots: Iterable[str | os.PathLike[str]
 
 
 def _place_of(descriptor: int, path: str | os.PathLike[str]) -> str:
-    """Where an open file lies, whatever its path leads to by now."""
+    """The place of an open file, whatever its path leads to now."""
     link = f"/proc/self/fd/{descriptor}"
     if os.path.islink(link):
         return os.readlink(link)

@@ -18,7 +18,7 @@ DEFAULT_VAL = "val"
 _FEWEST = 3
 """Classes with fewer photos keep them all, unless a share is named."""
 _SMALL = 100
-"""Of so many photos of a class a fifth is held out by default, of the others a tenth."""
+"""Of this number of photos of a class a fifth is held out by default, of the others a tenth."""
 
 
 def choose_splits(
@@ -117,7 +117,7 @@ def _groups(same: Iterable[Collection[Path]]) -> dict[Path, set[Path]]:
 
 
 def draw_per_label(samples: Samples, count: int, seed: int) -> Samples:
-    """At most so many photos of each fine label; photos without a fine label stay out."""
+    """At most `count` photos of each fine label; photos without a fine label are left out."""
     drawn = {place for places in _by_class(samples, seed).values() for place in places[:count]}
     return _keep(samples, lambda place: place in drawn)
 

@@ -41,7 +41,7 @@ _MAX_EXPLAINED = 2**22
 """How many scores are explained at a time."""
 MANY_KINDS, FEWEST = 16, 24
 """Explaining takes longer the more kinds overlap, up to a fifth of a second per photo with 312 of them. Above this
-number of kinds fewer photos are explained, in proportion, but so many at least."""
+number of kinds fewer photos are explained, in proportion, but at least this number."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from finegraph.errors import InputError, ShapeError
 LEVEL = 0.95
 RESAMPLES = 2000
 _FEW = 16
-"""With at most so many different values a resample is a draw of how often each occurs."""
+"""Up to this number of different values, a resample draws how often each occurs."""
 _MAX_NUMBERS = 1 << 22
 """How many numbers of a bootstrap are held at a time."""
 

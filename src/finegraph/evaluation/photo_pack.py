@@ -46,7 +46,7 @@ _TRIED = 32
 
 
 SMALL = Look(112, 50)
-"""How pictures are where nothing else is said."""
+"""The default look of pictures."""
 Pack = dict[str, Shaped[NDArray[Any], " _"]]
 _EARLIER = "jpeg"
 """What the pictures are called in files of earlier versions."""

@@ -1,7 +1,7 @@
 """Photos of none of the classes: choosing the threshold, and how well it works.
 
 The threshold is chosen on photos of known classes alone, since the foreign photos of tomorrow are not at hand today. So
-the share of known photos that is kept can be promised (as far as tomorrow's are like those it was chosen on), the share
+the share of known photos that is kept can be promised (if future photos are like those it was chosen on), the share
 of foreign photos that is found cannot: it is measured on whatever foreign photos one has, and holds for such photos.
 """
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LARGEST_WRITE = 2**23
-"""Bytes given to the system at once; all systems take so many, and a checksum of them is still in the cache."""
+"""Bytes written at once; all systems take this number, and it fits the cache for a checksum."""
 _TEMPORARY = re.compile(r"\.finegraph-[0-9a-f]{16}\.tmp")
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)

@@ -66,7 +66,7 @@ class FolderLock:
             return
         self._released = True
         del _held[self._key]
-        # Before the lock ends, so that nobody can have taken it over by then. A file that stays locks nothing.
+        # Before the lock ends, so that no other process has it yet. A remaining file locks nothing.
         with contextlib.suppress(OSError):
             self.path.unlink()
         os.close(self._handle)
@@ -156,7 +156,7 @@ def _holder(handle: int) -> dict[str, Any]:
 
 
 def _may_live(holder: dict[str, Any]) -> bool:
-    """Whether the process may be alive; on another machine nobody can tell."""
+    """Whether the process may be alive; on another machine that is unknown."""
     pid = holder.get("pid")
     if holder.get("host") != socket.gethostname() or os.name != "posix" or not isinstance(pid, int):
         return True

@@ -34,7 +34,7 @@ _EXCHANGE = 2
 
 
 def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    """Make `target` a folder of these files; what is there now is gone afterwards.
+    """Make `target` a folder of these files; the existing content is replaced.
 
     Raises:
         OSError: it could not be done; the old folder is as it was.
@@ -42,10 +42,10 @@ def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{target.name}.{secrets.token_hex(8)}.saving")
     with contextlib.ExitStack() as stack:
-        with locked_folder(target.parent):  # nobody takes the folder for rubbish before it is locked itself
+        with locked_folder(target.parent):  # so that no other process removes it as stale before it is locked
             _sweep(target)
             new.mkdir()
-            stack.callback(shutil.rmtree, new, ignore_errors=True)  # by then the old folder, or what a failure left
+            stack.callback(shutil.rmtree, new, ignore_errors=True)  # the old folder, or the leftover of a failure
             stack.enter_context(locked_folder(new))
         for name, data in files.items():
             with synced_file(new / name) as handle:
@@ -100,7 +100,7 @@ def _sweep(target: Path) -> None:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether nobody saves into a hidden folder any more."""
+    """Whether a hidden folder is stale: no process saves into it."""
     if fcntl is None:
         return time.time() - folder.stat(follow_symlinks=False).st_mtime > LEFT_OVER
     try:

@@ -19,7 +19,7 @@ from finegraph.files.durable import reason_of, sync_folder, write_all
 
 
 class Line(Enum):
-    """What a line is to somebody who goes on from a point: before it, after it, or no proper line."""
+    """How a line relates to a point to resume from: before it, after it, or not a valid line."""
 
     BEFORE = "before"
     AFTER = "after"

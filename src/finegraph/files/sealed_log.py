@@ -5,7 +5,7 @@
                    the log belongs to; replaced in one step after each entry
 
 An entry counts once both files are on the disk. What lies behind the acknowledged end is of a process that died: whole
-entries are taken over by the next writer, as nobody was told that they failed, and the rest is cut off. A log that is
+entries are taken over by the next writer, as no caller was told of a failure, and the rest is cut off. A log that is
 shorter than its end, or has another digest, is damaged, and nothing of it is used. Writers take turns by the lock of
 the folder, which ends with its process. Readers need no lock: what is acknowledged never changes.
 
@@ -31,7 +31,7 @@ _START = hashlib.sha256(b"").hexdigest()
 
 
 class SealedLog:
-    """The log of a folder, as far as it was read.
+    """The log of a folder, up to where it was read.
 
     Attributes:
         entries: all entries that were read so far, the oldest first.
@@ -88,7 +88,7 @@ class SealedLog:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep other writers away; everything that they wrote is in `entries` by then.
+        """Lock out other writers; `entries` then holds everything they wrote.
 
         Raises:
             ValueError: the log is damaged, or belongs to something else.

@@ -108,7 +108,7 @@ def read_arrays(data: bytes | mmap.mmap | memoryview) -> tuple[dict[str, Shaped[
 
 
 def _entry(item: Mapping[str, Any], size: int) -> TensorEntry:
-    """One tensor of the header, of a file with so many bytes of data."""
+    """One tensor of the header, in a file with a number of bytes of data."""
     dtype, shape, (start, end) = item["dtype"], item["shape"], item["data_offsets"]
     if not all(type(number) is int and number >= 0 for number in (start, end, *shape)):
         raise TypeError("expected whole numbers, 0 or more")

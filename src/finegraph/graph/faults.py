@@ -22,7 +22,7 @@ class FaultList:
 
     Attributes:
         found: the faults so far.
-        full: whether so many were found that reading should stop.
+        full: whether enough were found to stop reading.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from finegraph.graph.lint import lint
 
 _NAME_RULES = frozenset({"misspelt-label", "alike-names"})
 _MAX_WRONG = 1000
-"""With so many lines that have errors, there is enough to do."""
+"""The number of faulty lines after which doubtful places are not reported."""
 
 
 def graph_from_csv(text: str, path: str, without: Collection[int] = ()) -> tuple[LabelGraph, list[int]]:
@@ -50,7 +50,7 @@ def graph_from_json(text: str, path: str = "graph.json") -> LabelGraph:
 def check_graph_file(path: str | os.PathLike[str]) -> list[Fault]:
     """What is wrong with a graph file: all errors, and what is legal but doubtful.
 
-    Where there are errors, only doubtful names are looked for, in the lines without one: what is said of a whole kind
+    Where there are errors, only doubtful names are looked for, in the lines without one: findings about a whole kind
     could change once the errors are mended.
     """
     name = os.fspath(path)

@@ -37,9 +37,9 @@ _ALIKE = 0.8
 """How much of two names that agree but for vowels must be the same; "resteraunt" is 0.8 of "restaurant"."""
 _SHORT_WORD = 5
 _LONG_WORD = 6
-"""From so many letters on, one letter inside of a word rarely makes another word."""
+"""From this number of letters on, one letter inside a word rarely makes another word."""
 _USUAL_WORD = 3
-"""A word in so many names is no slip."""
+"""A word in this number of names is no misspelling."""
 _SERIES = 20
 """So many names that agree but for a letter are a series, not slips."""
 _FIRST_WORD_SIGN = "\u2e80"

@@ -205,7 +205,7 @@ class PhotoClassifier:
             label: the fine label. It may be new; then say which coarse labels it has.
             photos: what shows it. A new label may do without: what its parents tell is known of it then.
             parents: the coarse labels of a new label by kind, written as for `LabelGraph.from_table`; `{}` for none.
-            person: who teaches.
+            person: the name of the person who teaches.
             lesson_id: tells the lesson from others, so that it can be sent again without being counted twice; by
                 default a new one.
 

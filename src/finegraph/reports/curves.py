@@ -74,7 +74,7 @@ def compatible(graph: LabelGraph, kind: str) -> Int[NDArray[np.int64], " label"]
 
 
 def fine_curve(run: RunResults) -> list[tuple[float, float]]:
-    """Coverage and share of wrong answers when the fine label is said of the surest photos only."""
+    """Coverage and share of wrong answers if only the most confident photos are answered."""
     known = run.arrays["fine"] != MISSING
     order = np.argsort(-run.arrays["probability"][known], kind="stable")
     wrong = np.cumsum(~run.right[known][order])

@@ -27,7 +27,7 @@ from finegraph.reports.words import apart
 from finegraph.training.records.starts import Start
 
 MAX_NAMED = 30
-"""With at most so many labels a distribution names each of them."""
+"""Up to this number of labels, a distribution names each of them."""
 MAX_PANELS = 6
 """How many kinds have a picture of their own; tables have them all."""
 MAX_ROWS = 10

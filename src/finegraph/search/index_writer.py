@@ -274,7 +274,7 @@ class IndexWriter:
         return self.folder / f"{noun}-{secrets.token_hex(8)}{ENDING}"
 
     def _commit(self, **changes: Any) -> None:
-        """Let the next state take the place of this one; then files that nobody needs any more go."""
+        """Replace this state by the next one, then remove files that are no longer needed."""
         state = self.state.next(**changes)
         write_state(self.folder, state)
         self.state = state

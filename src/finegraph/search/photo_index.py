@@ -76,7 +76,7 @@ class Index:
                 index._stamp = stamp
                 return index
             except FileNotFoundError as error:
-                # Between the two readings somebody may have merged segments; then the state is another one by now.
+                # Segments may have been merged between the two reads; then the state has changed.
                 if read_state(path).is_same(state):
                     raise IndexFolderError(f"{error.filename}: the file is missing; {AGAIN}") from error
         raise IndexFolderError(f"{path}: the index changes all the time; try again when nothing writes to it")

@@ -41,7 +41,7 @@ def fit_projection(
 
 
 def check_projection(count: int, size: int, dimensions: int) -> None:
-    """Raise if so many photos with features of a size cannot be projected to so many dimensions.
+    """Raise if features cannot be projected to a number of dimensions.
 
     Raises:
         InputError: too few photos, or not fewer dimensions than the feature has.

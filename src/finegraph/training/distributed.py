@@ -33,7 +33,7 @@ _TIMEOUT = timedelta(minutes=30)
 class Ranks:
     """This process among those of a job; by default the only one.
 
-    What is said to all, or asked of all, every process must say or ask at the same point.
+    Every process must make the same collective call at the same point.
 
     Attributes:
         rank: its number, from 0.

@@ -21,7 +21,7 @@ class StopRequest:
     """Whether somebody asked to stop; `asked` is set by a signal and read in each step.
 
     Args:
-        patience: for so many seconds more signals count as the first one. Whoever starts several processes often passes
+        patience: the seconds in which further signals count as the first one. Launchers of several processes often pass
             on a signal that they got already.
     """
 

@@ -31,7 +31,7 @@ __all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]
 _LOOKED_AT = 4
 """So many photos of the last step are answered before a network is saved, to see that it still can."""
 _PATIENCE = 2.0
-"""In a job of several processes a signal within so many seconds of the first is the same one, passed on."""
+"""In a job of several processes, a signal within these seconds of the first is the same one, passed on."""
 
 
 def train(run: Run, *, resume: bool = False) -> bool:
@@ -127,7 +127,7 @@ class _Training:
         return judged is None or self.run.ranks.any(request.asked)
 
     def _judge(self, request: StopRequest) -> Judgement | None:
-        """The metrics of the network as it is; none without validation photos. None if asked to stop meanwhile."""
+        """The metrics of the current network; empty without validation photos, None if asked to stop."""
         run = self.run
         if run.validation is None:
             return Judgement({})

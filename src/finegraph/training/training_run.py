@@ -1,4 +1,4 @@
-"""What a training run consists of, and who is told of it."""
+"""The parts of a training run, and the watcher of its progress."""
 
 from __future__ import annotations
 

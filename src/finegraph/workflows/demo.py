@@ -59,8 +59,8 @@ class Question:
         photo: the file.
         truth: its fine label.
         known: the label of the kind `KNOWN` that is told.
-        before: what is said of the photo alone.
-        after: what is said given that.
+        before: the prediction from the photo alone.
+        after: the prediction given that.
     """
 
     photo: str

@@ -293,7 +293,7 @@ def _is_source_of(data: str, settings: TrainSettings | None) -> bool:
 
 
 def _parts_of(place: _Place, samples: Samples, settings: TrainSettings | None) -> Parts:
-    """The photos that the model was trained and validated on, as far as they are known."""
+    """The photos that the model was trained and validated on, if known."""
     if settings is None or (samples.splits and settings.train_split not in samples.splits):
         return Parts(train=Samples(()), val=None)
     return parts_of_run(place.model.absolute().parent)(samples, settings)

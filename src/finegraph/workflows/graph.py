@@ -19,7 +19,7 @@ from finegraph.graph.lint import lint
 from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_place
 
 NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-ending"})
-"""Rules that say that there is nothing to check."""
+"""Rules for graphs with nothing to check."""
 
 
 @dataclass(frozen=True, kw_only=True)

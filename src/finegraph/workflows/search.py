@@ -252,7 +252,7 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
 
 
 def parse_labels(index: Index, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Labels from texts like `restaurant=B`; as `parse_where`, for those who say apart what is refused."""
+    """Labels from texts like `restaurant=B`; like `parse_where`, for callers with a separate list of refused labels."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
         kind, label, _ = _parsed(index, text, negatives=False)

@@ -44,7 +44,7 @@ class StudyWatcher(Watcher, Protocol):
         """Some of a stage, such as features, is done."""
 
     def cell(self, text: str, done: int, total: int, seconds_left: float | None) -> None:
-        """A cell begins: so many are done of all, and this much time is left, where that can be told."""
+        """A cell begins: how many are done of all, and the time left, if known."""
 
 
 @dataclass(frozen=True, kw_only=True)

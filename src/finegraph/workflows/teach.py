@@ -58,7 +58,7 @@ def teach_photos(
         photos: files; of a folder, all photos in it are taken. None for a new label without a photo yet.
         parents: the coarse labels of a new label, as `kind=label`; see `parse_parents`.
         new: whether the label may be new although nothing is known of its coarse labels.
-        person: who teaches.
+        person: the name of the person who teaches.
         lesson_id: see `PhotoClassifier.teach`.
 
     Raises:
@@ -83,7 +83,7 @@ def forget_lesson(model: str | os.PathLike[str], lesson_id: str, *, person: str 
     Args:
         model: a model folder or a run folder.
         lesson_id: of the lesson.
-        person: who takes it back.
+        person: the name of the person who takes it back.
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.

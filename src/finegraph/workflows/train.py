@@ -236,7 +236,7 @@ def _train(
 
 
 def _report(trained: Trained, device: torch.device, stage: Stage) -> dict[str, Any]:
-    """Write the report of a run that is complete; what goes wrong now is said, and takes nothing away from it."""
+    """Write the report of a complete run; a failure is reported and leaves the run complete."""
     try:
         return {"report": report_trained(trained, device, stage)}
     except (FinegraphError, OSError) as error:
@@ -252,7 +252,7 @@ def _read_store(
 ) -> tuple[TrainSettings, StoredLabels | None]:
     """What a label store says, where the settings name one, and the settings that name the very edit.
 
-    All processes read the same edit, whoever edits meanwhile. A run that goes on has its own copy. The settings that
+    All processes read the same edit, also during edits. A run that goes on has its own copy. The settings that
     are written down have no password.
     """
     if settings.graph is None or not is_store(settings.graph):

@@ -91,7 +91,7 @@ def fingerprints(
     pool = ThreadPoolExecutor(workers)
     try:
         yield from zip(paths, pool.map(open_one, paths), strict=True)
-    finally:  # whoever stops early does not wait for the others
+    finally:  # do not wait for the others after an early stop
         pool.shutdown(cancel_futures=True)
 
 

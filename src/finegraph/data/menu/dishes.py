@@ -1,4 +1,4 @@
-"""Inventing a menu: dishes with names that say what is in them, and who serves which, each in its own way.
+"""Inventing a menu: dishes with names that list their ingredients, and the version of each restaurant.
 
 All chance comes from the seed, so a menu is the same whenever it is made. Cost: some milliseconds per hundred dishes.
 """
@@ -24,7 +24,7 @@ BEDS = frozenset(one.name for one in INGREDIENTS if one.role == "staple")
 
 @dataclass(frozen=True)
 class Dish:
-    """A dish, whoever serves it: its name, how it is cooked, and what is in it, the most important first."""
+    """A dish in any restaurant: its name, its method, and its ingredients, the most important first."""
 
     name: str
     method: Method
@@ -134,7 +134,7 @@ def serve_dishes(dishes: Sequence[Dish], shared: Mapping[int, int], pantry: Sequ
 
     Args:
         dishes: all dishes.
-        shared: how many dishes are served by so many restaurants; all others by one.
+        shared: how many dishes are served by 2, 3, ... restaurants; all others by one.
         pantry: the names of the ingredients that there are.
         seed: where chance comes from.
 

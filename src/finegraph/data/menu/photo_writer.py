@@ -145,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for done in draw_share(Path(folder), Menu(size, int(seed)), int(workers), int(number)):
             print(done, flush=True)
-    except BrokenPipeError:  # whoever asked for it is gone
+    except BrokenPipeError:  # the reader is gone
         return 0
     except OSError as error:
         print(f"{_FAILED}{reason_of(error)}", flush=True)

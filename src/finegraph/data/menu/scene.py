@@ -34,7 +34,7 @@ class Serving:
     """How one restaurant serves one dish: all that the photos of a fine label have in common.
 
     Attributes:
-        restaurant: who serves it.
+        restaurant: the restaurant.
         portions: what is in it, the most important first.
         sauce: the name of its sauce.
         vessel: what it is served in.

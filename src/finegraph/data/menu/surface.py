@@ -71,7 +71,7 @@ class Canvas:
         self.v: Field = y * cos - x * sin
 
     def noise(self, cells: int) -> Float[Field, "height width"]:
-        """Smooth chance between -1 and 1, with about so many hills along a side."""
+        """Smooth chance between -1 and 1, with about this number of hills along a side."""
         return noise(self.random, self.n, cells)
 
     def soft(self, distance: Float[Field, "height width"]) -> Float[Field, "height width"]:
@@ -84,7 +84,7 @@ class Canvas:
 
 
 def noise(random: np.random.Generator, n: int, cells: int) -> Float[Field, "height width"]:
-    """A square of smooth chance between -1 and 1, with about so many hills along a side."""
+    """A square of smooth chance between -1 and 1, with about this number of hills along a side."""
     coarse = random.integers(0, 256, (cells + 3, cells + 3), dtype=np.uint8)
     picture = Image.fromarray(coarse).resize((n, n), Image.Resampling.BICUBIC, box=(1, 1, cells + 2, cells + 2))
     return np.asarray(picture, dtype=np.float32) / 127.5 - 1

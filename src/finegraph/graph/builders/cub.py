@@ -1,7 +1,7 @@
 """The label graph of CUB-200-2011: 200 bird species and what they look like.
 
 The data set describes each species by 312 attributes in 28 groups ("bill shape": dagger, hooked, ...), each with the
-percentage of people who saw it. Two graphs come of that:
+percentage of people who saw it. It gives two graphs:
 
     "choice"    the paper's: one kind per group, the parent is the choice with the highest percentage
     "percent"   one binary kind per attribute, with the percentage as the weight of `yes`

@@ -1,7 +1,7 @@
-"""Which files in a folder are photos, by their names, and what is said of the others.
+"""Which files in a folder are photos, by their names, and the note about the others.
 
 What can be decoded depends on what is installed, so the endings that count do too. A name is all that is looked at: a
-link that leads nowhere or a pipe with the name of a photo counts as one, and whoever opens it says what is wrong.
+link that leads nowhere or a pipe with the name of a photo counts as one; opening it raises the error.
 """
 
 from __future__ import annotations

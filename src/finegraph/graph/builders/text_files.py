@@ -1,6 +1,6 @@
 """Reading the files of a source, and gathering everything that is wrong with them.
 
-A builder goes on after a fault, as far as it can, so that one error shows all of them: its text names each place as
+A builder continues after a fault, so that one error shows all of them: its text names each place as
 `file:line`, and its `faults` holds them one by one.
 """
 

@@ -35,7 +35,7 @@ COARSE_WIDTH = 210.0
 FINE_WIDTH = 270.0
 """The largest widths of boxes."""
 SIDE_LINKS = 100
-"""One side of a panel has at most so many links, unless a single kind has more."""
+"""The largest number of links on one side of a panel, unless a single kind has more."""
 SIDE_KINDS = 3
 PITCHES = (18.0, 16.0, 14.0, 12.0, 10.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0)
 """How much of the height of a box a link may ask for; the first of these with which everything fits is taken."""

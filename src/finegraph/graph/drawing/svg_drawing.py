@@ -70,9 +70,9 @@ def draw_svg(
         graph: the graph.
         kinds: the kinds or groups to draw, in order; by default the first `max_kinds` of the graph.
         title: what stands above the picture.
-        max_fine: at most so many fine labels are drawn; of more, some of each coarse label, in proportion.
-        max_kinds: at most so many kinds and groups are drawn.
-        max_labels: at most so many labels of a kind get a box of their own.
+        max_fine: the largest number of fine labels; of more, some of each coarse label are drawn, in proportion.
+        max_kinds: the largest number of kinds and groups.
+        max_labels: the largest number of labels of a kind with a box of their own.
 
     Returns:
         The text of an SVG file.
@@ -202,7 +202,7 @@ def _box(box: Box, fill: str, stroke: str, whole: str) -> str:
 
 
 def _legend(layout: Layout) -> tuple[float, str]:
-    """What the looks of links mean, as far as they occur; as (width, SVG)."""
+    """The legend of the styles of links that occur, as (width, SVG)."""
     weights = {curve.weight for panel in layout.panels for section in panel.sections for curve in section.curves}
     entries = []
     if 1.0 in weights:

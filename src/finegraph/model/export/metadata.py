@@ -8,7 +8,7 @@
     temperature               what all scores are divided by, inside the file
     network, head             what the model consists of
 
-With `labels` and `preprocessing` alone a program can use the file; the other texts are for whoever wants more.
+With `labels` and `preprocessing` alone a program can use the file; the other texts are optional.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def plain_view(path: str | os.PathLike[str], views: ViewSettings) -> UInt8[Image
             broken EXIF data.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # not for whoever exports
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # not a warning for the user of export
         with Image.open(path) as file:
             picture = ImageOps.exif_transpose(file).convert("RGB")
     picture = resized(picture, views.resize, keep_shape=views.keep_shape, interpolation=views.interpolation)

@@ -5,7 +5,7 @@ weights it used: convolutions, normalisation, pooling and a dozen more, which is
 That takes a fraction of a second, where the general exporter of torch takes ten. The batch may have any size; height
 and width are those of the pixels. Operations that are not in the table raise `UnknownOperationError`.
 
-What was written down is only as right as the table, so whoever uses the model compares its answers with the network's.
+The translation is only as good as its table, so callers compare its output with the network's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The card of a model: one page for whoever gets the folder and never saw it made.
+"""The model card: one page for people who receive a model folder.
 
 It says what the model recognises, how to use it, how it was trained, how good it is and what it cannot do. Names come
 from label tables, so whatever Markdown or HTML would read as an instruction is escaped. Long lists are cut; the files

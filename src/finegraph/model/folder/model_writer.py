@@ -106,7 +106,7 @@ def write_model(
     lessons = () if teaching is None else teaching.lessons
     files[CARD] = model_card(network, views, temperature, unknown, facts, lessons=lessons).encode()
     try:
-        with locked_folder(target) if target.is_dir() else nullcontext():  # nobody teaches it meanwhile
+        with locked_folder(target) if target.is_dir() else nullcontext():  # no lesson is added during the swap
             _check_lessons(target, lessons)
             replace_folder(target, files | ({} if teaching is None else teaching.files()))
     except OSError as error:

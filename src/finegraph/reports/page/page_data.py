@@ -158,7 +158,7 @@ def packed_shares(values: Shaped[Array, " ..."]) -> dict[str, str]:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Paths without the folders that all of them share: a report may go to people who need not know these."""
+    """Paths without the folders that all of them share: a report may go to other people."""
     shared = shared_folder(paths)
     return [os.path.relpath(path, shared) if shared else path for path in paths]
 

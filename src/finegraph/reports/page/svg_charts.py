@@ -136,7 +136,7 @@ def profile(counts: Sequence[float], alt: str) -> str:
         parts.append(f'<line class="grid" x1="{n(LEFT)}" y1="{n(down)}" x2="{n(wide - RIGHT)}" y2="{n(down)}"/>')
         parts.append(f'<text x="{n(LEFT - 6)}" y="{n(down + 4)}" text-anchor="end">{word}</text>')
     ordered = sorted(counts, reverse=True)
-    # Thousands of bars are one outline: the page stays small, and nobody could see the gaps.
+    # Thousands of bars are one outline: the page stays small, and the gaps would be invisible.
     if step < 3.0:
         path = " ".join(
             f"L{n(LEFT + number * step)},{n(bottom - inner * count / top)}" for number, count in enumerate(ordered)

@@ -1,6 +1,6 @@
 """The paper's figure of examples, for print.
 
-A row per photo: the photo (b), what is said of its coarse labels (c), the first five answers of the baseline and of the
+A row per photo: the photo (b), its coarse predictions (c), the first five answers of the baseline and of the
 other run side by side, the right ones marked (d), and the training photos that are most like it (e). Right answers are
 dark, hatched, bold and have a check mark, so that they can be seen in grey. Cost: a tenth of a second per photo.
 """

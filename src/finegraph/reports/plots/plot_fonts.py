@@ -76,7 +76,7 @@ def fonts_for(texts: Iterable[str]) -> Fonts:
 
 @contextmanager
 def without_glyph_warnings() -> Iterator[None]:
-    """Boxes are said in our own words, once, and not once for each of them."""
+    """Report missing characters once, in our own words, and not once for each."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s)Glyph \d+ .*missing from", category=UserWarning)
         yield

@@ -107,15 +107,15 @@ def plain(text: object) -> str:
 
 
 def short(text: object, width: float, size: float, bold: bool = False) -> str:
-    """A name in so many points at most."""
+    """A name of limited width, in points."""
     return plain(shorten(str(text), width, size, bold=bold))
 
 
 def run_name(run: RunResults, width: float) -> str:
-    """The name of a run, in so many points at most."""
+    """The name of a run, of limited width, in points."""
     return short(run.name, width, 8)
 
 
 def wrapped(text: object, width: int, lines: int) -> str:
-    """A name in at most some lines of so many characters."""
+    """A name in a limited number of lines and characters per line."""
     return plain("\n".join(textwrap.wrap(str(text), width, max_lines=lines, placeholder=" …")))

@@ -45,7 +45,7 @@ from finegraph.reports.study_results import StudyResults
 MAX_MATRIX = 1500
 """A matrix of more labels than this is summed up in blocks."""
 MAX_ACROSS, MAX_UPRIGHT = 8, 30
-"""With at most so many labels each has its name below the axis: in lines, or upright."""
+"""Up to these numbers of labels, each has its name below the axis: in lines, or upright."""
 LONGEST_UPRIGHT = 72.0
 """How long an upright name may be, in points."""
 

@@ -172,7 +172,7 @@ class CheckpointFolder:
                     if not error.damaged:
                         raise
                     if not path.exists():
-                        break  # the process that saves has removed it meanwhile: there are newer ones
+                        break  # the saving process has removed it: there are newer ones
                     notes.append(str(error))
                     self._damaged.add(name)
             else:

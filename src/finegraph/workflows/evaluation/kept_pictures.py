@@ -89,7 +89,7 @@ def training_pictures(
 def _confused_in_turns(results: SampleResults) -> list[int]:
     """The numbers of the photos answered wrongly: one of each confusion, then a second one, and so on.
 
-    Inside of a turn, those whose label was held for least probable come first.
+    Within a turn, photos whose label was least probable come first.
     """
     rows = np.flatnonzero(results.right == 0)
     rows = rows[np.argsort(results.log_prob[rows], kind="stable")]

@@ -202,7 +202,7 @@ def _training_photos(settings: TrainSettings | None, run: Path | None, notes: li
 
 
 def _changed(about: Mapping[str, Any], train: Samples) -> list[str]:
-    """A note where the list of training photos is another one by now."""
+    """A note if the list of training photos has changed."""
     known = about.get(PHOTOS_DIGEST)
     if known == photos_digest(train) or (known is None and about.get("photos", len(train)) == len(train)):
         return []

@@ -86,7 +86,7 @@ def _of_source(source: str) -> Iterable[Sample]:
         return read_samples(source)
     if path.is_dir():
         return _of_folder(path)
-    if not os.path.lexists(path):  # whoever opens a link to nothing says so
+    if not os.path.lexists(path):  # opening a broken link raises the error
         if os.sep in source or path.suffix:
             raise PhotoFileError(source, "there is no such file")
         return read_samples(source)  # whose error says what a source may be

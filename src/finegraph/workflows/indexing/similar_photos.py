@@ -1,4 +1,4 @@
-"""The training photos that are most like a photo: those whose features are nearest to its own.
+"""The most similar training photos of a photo, by their features.
 
 Distances are Euclidean. Features come from the training that has just ended, or from the folder of stored features;
 those that are not there yet are computed once and stored. Cost: one product of the two matrices and one pass over the

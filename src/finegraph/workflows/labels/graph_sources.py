@@ -3,7 +3,7 @@
 A source implies a graph: its folders, the columns of its manifest, or what its layout says of the classes.
 
 A store is a `.db` file or a database URL; `menu.db@120` is the store as it was after edit 120, also in what it said of
-single photos. That is given to the samples; and where photos of a class show what the class excludes, whoever said so,
+single photos. That is given to the samples; and if photos of a class show a label that the class excludes,
 the links of that kind become weights, since training cannot learn from what is impossible.
 
 A run that is trained from a store names the very edit (`at_version`), without any password, and keeps a copy of what it

@@ -54,7 +54,7 @@ def import_into(
     Args:
         graph: a graph file or a store; see `open_store`.
         path: the file to take over.
-        person: who imports.
+        person: the name of the person who imports.
         database: the URL of the database to use in place of the file beside the graph.
 
     Returns:
@@ -79,7 +79,7 @@ def import_file(
     Args:
         store: where to.
         path: the file.
-        person: who imports.
+        person: the name of the person who imports.
         edit_id: what the import is known by when it is repeated.
 
     Raises:

@@ -35,7 +35,7 @@ def open_store(
     Args:
         graph: a graph file or a store.
         database: the URL of the database to use in place of the file beside the graph.
-        write: whether there will be edits; then the store is checked first, so that nobody works on a damaged one.
+        write: whether there will be edits; then the store is checked first.
 
     Raises:
         DamagedStoreError: the store that is there is not as it was written.
@@ -53,7 +53,7 @@ def open_store(
         store = new_store(target, lambda new: _import_first(new, graph_of_file))[0]
         return store, (f"made the store {store.place} from {place}",)
     store, notes = _opened(target, write)
-    if store.version == 0:  # whoever made it was ended before the import
+    if store.version == 0:  # its maker was ended before the import
         store.close()
         return _filled(target, LabelGraph.read(place)), (f"made the store {store.place} from {place}",)
     if os.path.exists(place):

@@ -208,7 +208,7 @@ def _digest(parts: Iterable[Samples]) -> str:
             try:
                 size = sample.path.stat().st_size
             except OSError:
-                size = -1  # whoever opens it says what is wrong
+                size = -1  # opening it raises the error
             box = None if sample.box is None else tuple(sample.box)
             digest.update(repr((sample.path.parts[-2:], sample.label, box, size)).encode("utf-8", "surrogateescape"))
         digest.update(b"\n")

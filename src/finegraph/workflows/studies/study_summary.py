@@ -5,7 +5,7 @@ intervals are Student's t over the draws, with one they are a bootstrap over the
 (`finegraph.evaluation.intervals`); the time of fitting then has none. Intervals of means end where no mean can be:
 below 0, or a share above 1. "better" and "worse" mean that the interval of the difference leaves 0 out. Draws that all
 give the same number, such as draws of all photos there are, do not show their chance: they have no interval, and a
-difference that is the same in all of them no verdict, unless it is none.
+difference that is the same in all of them no verdict, unless it is 0.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Trained:
 def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str | None:
     """Judge a trained model on its validation photos and write the report of that.
 
-    A report that is there is kept where nothing new was trained: it may show more by now.
+    An existing report is kept if nothing new was trained: it may show more.
 
     Args:
         trained: the model.

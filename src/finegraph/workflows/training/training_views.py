@@ -71,7 +71,7 @@ def mean_of_views(first: Features, parts: Sequence[tuple[dict[Sample, int], Feat
 
 
 def _frame(sample: Sample, box: bool) -> Box:
-    """The whole photo, or its own box as far as it lies in the photo."""
+    """The whole photo, or the part of its box inside the photo."""
     with open_photo(sample.path) as file:
         photo = decode_photo(file, sample.path, at_least=_SMALL)
     if not box or sample.box is None:

@@ -34,7 +34,7 @@ from finegraph.workflows.training.training_views import mean_of_views, parts_of
 from finegraph.workflows.training.validation import Tally
 
 Stage = Callable[[str], Callable[[int, int], None]]
-"""Given the name of a stage, such as "features", who is told how far it is."""
+"""Given the name of a stage, such as "features", its progress callback."""
 _TOLERANCE = 1e-3
 """How near to its minimum a fit ends, as a share; ten times nearer takes twice as long and changes no metric."""
 
