@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 import tiny_classifier as tiny
-from finegraph.model.answering.photos import PhotoInput, read_views
+from finegraph.model.features.photos import PhotoInput, read_views
 from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.model.teaching.class_statistics import ClassStatistics
 

@@ -432,14 +432,14 @@ def test_wrong_options_are_found_before_any_photo_is_opened(model, options, word
 
 def test_a_photo_whose_scores_are_no_numbers_is_named(model, photos):
     """The network is whole but for one photo, whose feature it makes infinite."""
-    look = model.network.forward
+    look = model.network.of_features
 
-    def broken(pixels):
-        posterior = look(pixels)
+    def broken(*features):
+        posterior = look(*features)
         posterior.fine_scores[1] = torch.nan
         return posterior
 
-    model.network.forward = broken
+    model.network.of_features = broken
     with pytest.raises(InputError, match=f"{photos[1]}: there is no answer, since its scores are NaN or infinite"):
         model.predict(photos[:3])
 

@@ -9,7 +9,6 @@ from PIL import Image
 
 from finegraph.data.transforms import make_view
 from finegraph.errors import DataError
-from finegraph.evaluation import photo_batches
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.graph import LabelGraph
 from finegraph.labelling import LabelStore
@@ -75,8 +74,8 @@ def test_the_same_as_an_evaluation_afterwards(manifest, tmp_path):
 
 
 def test_no_photo_goes_through_the_network_again(manifest, tmp_path, monkeypatch):
-    for module in (photo_batches, calibration):
-        monkeypatch.setattr(module, "extract_features", None)
+    monkeypatch.setattr(calibration, "extract_features", None)
+    monkeypatch.setattr(PhotoClassifier, "pipeline", None)
     result = train_run(settings(manifest), Quiet(), run=tmp_path / "run", report=True)
     assert result.report is not None
 

@@ -28,6 +28,7 @@ from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.sure import judge_statements
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
+from finegraph.model.answering.predictions import probabilities
 from finegraph.model.answering.unknown import unknown_scores
 
 
@@ -143,11 +144,11 @@ class Collector:
             sample=numbers,
             fine=truth_numbers,
             predicted=predicted_numbers,
-            probability=best.exp().clamp_max(1.0).cpu().numpy(),
+            probability=probabilities(best).float().cpu().numpy(),
             rank=metrics.truth_rank(log_probs, target).cpu().numpy().astype(np.int32),
             log_prob=torch.where(target == MISSING, torch.nan, truth).cpu().numpy(),
             kinds_predicted=labels,
-            kinds_probability=_columns([found.values.exp().clamp_max(1.0) for found in kinds], len(fine)),
+            kinds_probability=_columns([probabilities(found.values).float() for found in kinds], len(fine)),
             kinds_right=right,
             inconsistent=metrics.inconsistent(self.graph, predicted_numbers, labels),
             statements=judge_statements(self.graph, posterior.answer(self.risk), truth_numbers, seen),

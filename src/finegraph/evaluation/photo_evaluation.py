@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Unpack
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
 from finegraph.data.dataset import targets_of
@@ -19,7 +20,7 @@ from finegraph.errors import DataError
 from finegraph.evaluation.asking import QuestionCollector, photos_to_ask
 from finegraph.evaluation.collect import Collector
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, Progress, photo_batches
+from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, photo_batches
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
 from finegraph.evaluation.temperature import TemperatureFit, TemperatureSearch
@@ -27,6 +28,7 @@ from finegraph.evaluation.unknown_metrics import Scores, choose_threshold, unkno
 from finegraph.graph.faults import first_few
 from finegraph.model.answering.unknown import DEFAULT_SCORE, UNKNOWN_SCORES, UnknownRule, unknown_scores
 from finegraph.model.features import Features
+from finegraph.model.features.extract import Progress
 from finegraph.model.photo_classifier import PhotoClassifier
 
 DEFAULT_KEPT = 0.95
@@ -112,7 +114,7 @@ def evaluate_photos(
     bad: list[BadPhoto] = []
     for batch in photo_batches(classifier, samples, settings, bad, joined.part(0), known):
         seen = {name: labels[batch.numbers] for name, labels in kinds.items()}
-        collector.add(batch.posterior, fine[batch.numbers], seen, batch.numbers)
+        collector.add(batch.posterior, fine[batch.numbers], seen, torch.tensor(batch.numbers))
     result = collector.result()
     others = None if foreign is None else foreign_scores(classifier, foreign, settings, bad, joined.part(len(samples)))
     rule = (

@@ -2,8 +2,10 @@
 
 It answers about files, pictures and arrays with everything the posterior knows: the fine labels, every kind, the sure
 answer, an explanation, and whether the photo looks like none of the labels. It is saved as a folder of weights and JSON
-(`folder.py`). Asking never trains: the network is put into evaluation mode and no gradients are kept. The answer to a
-photo does not depend on the other photos that are asked about. Cost: the network, and a little for the graph.
+(`folder.py`). All photos go one way (`answering/pipeline.py`): views, features, posterior, description. Asking never
+trains: features come from a copy of the backbones in evaluation mode, made anew where the weights have changed, and no
+gradients are kept. The answer to a photo does not depend on the other photos that are asked about. Cost: the network,
+one pass over its weights, and a little for the graph.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
@@ -25,9 +27,12 @@ from finegraph.errors import InputError, PhotoFileError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.answering.given import Given
-from finegraph.model.answering.photos import OnBadFile, Photo, ViewBatch, is_one_photo, photo_inputs, view_batches
+from finegraph.model.answering.pipeline import PhotoPipeline
 from finegraph.model.answering.predictions import Prediction, PredictionSettings, UnknownFlag, describe
 from finegraph.model.answering.unknown import UnknownRule
+from finegraph.model.features.engines import EngineName
+from finegraph.model.features.extract import Cache, FeatureExtractor
+from finegraph.model.features.photos import OnBadFile, Photo, Views, is_one_photo, photo_inputs
 from finegraph.model.folder.model_reader import read_model
 from finegraph.model.folder.model_writer import write_model
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -36,21 +41,22 @@ from finegraph.model.teaching.taught_photos import taught_photos
 from finegraph.model.teaching.teaching import Teaching
 from finegraph.nn.network import Network
 
-VIEWS_AT_ONCE = 32
-"""How many views go through the network together, unless the caller says otherwise."""
+_BATCH = 32
+"""How many views are described together, unless the caller says otherwise."""
 
 
 class Options(TypedDict, total=False):
     """The options of `PhotoClassifier.predict` that do not change what it returns; they are explained there."""
 
     given: Mapping[str, object] | None
-    views: Literal[1, 10]
+    views: Views
     box: Sequence[float] | Sequence[Box | None] | None
     top: int
     risk: float
     explain: bool
     questions: int
     batch_size: int | None
+    engine: EngineName
     progress: Callable[[int, int], None] | None
 
 
@@ -92,6 +98,10 @@ class PhotoClassifier:
         self.about = dict(about or {})
         self.statistics = statistics
         self._teaching: Teaching | None = None
+        self._extractors: dict[tuple[Views, EngineName], FeatureExtractor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_extractors": {}}  # engines are made again
 
     @property
     def graph(self) -> LabelGraph:
@@ -223,8 +233,7 @@ class PhotoClassifier:
             raise InputError(f"photos: expected at most {MAX_PHOTOS} in one lesson, got {len(listed)}")
         if all(one.id != name for one in teaching.lessons):
             teaching.check(label, parents, with_photos=bool(listed))  # before the network looks at all photos
-        with self._asking():
-            found = taught_photos(self.network, self.views, listed)
+        found = taught_photos(self.current_pipeline(), listed)
         lesson = teaching.teach(label, found, parents=parents, person=person, lesson_id=name)
         self._follow()
         return lesson
@@ -263,39 +272,62 @@ class PhotoClassifier:
 
     # ---- the posterior ----------------------------------------------------------------------------------------------
 
+    def pipeline(
+        self,
+        *,
+        views: Views = 1,
+        box: bool | None = None,
+        engine: EngineName = "auto",
+        cache: Cache = False,
+        threads: int | None = None,
+        batch_size: int = 32,
+    ) -> PhotoPipeline:
+        """The way from photos to posteriors, with the backbones as they are now.
+
+        Args:
+            views: 1 for the centre of each photo, 10 for the centre, the corners and their mirrors.
+            box: whether photos of data sets are cut to their boxes; None for what it was trained with.
+            engine: what computes features: `onnx`, `torch`, or `auto`. They differ by rounding.
+            cache: where features are stored and looked for; None for the folder of the user, False for nowhere.
+            threads: how many photos are worked on at the same time.
+            batch_size: how many photos are in the network at a time at the most, on a GPU.
+        """
+        settings = self.views if box is None else replace(self.views, box=box)
+        return PhotoPipeline(
+            self.network, settings, views=views, engine=engine, cache=cache, threads=threads, batch_size=batch_size
+        )
+
+    def current_pipeline(self, views: Views = 1, engine: EngineName = "auto") -> PhotoPipeline:
+        """The pipeline that answers questions; its engines are made once, and again if the weights have changed."""
+        pipeline, place = self.pipeline(views=views, engine=engine), (views, engine)
+        kept = self._extractors.get(place)
+        if kept is not None and kept.key == pipeline.extractor.key:
+            pipeline.extractor = kept
+        self._extractors[place] = pipeline.extractor
+        return pipeline
+
     def posterior(self, pixels: UInt8[Tensor, "batch channel height width"]) -> Posterior:
         """The posterior of each view, with the temperature applied and without gradients.
 
         Args:
             pixels: views from 0 to 255, cut as `views` says; on any device.
         """
-        return self._tempered(self._network_posterior(pixels))
+        return self.posterior_of_views(pixels.unsqueeze(1))
 
     def posterior_of_views(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Posterior:
         """The posterior of each photo: the average over its views."""
-        posterior = self.posterior(pixels.flatten(0, 1))
-        return posterior if pixels.shape[1] == 1 else posterior.mean_views(pixels.shape[1])
+        found = self.current_pipeline().of_views(pixels.flatten(0, 1).unsqueeze(1))
+        return self.of_photos(found.posterior, pixels.shape[1])
 
-    def _network_posterior(self, pixels: Tensor) -> Posterior:
-        """The posterior of each view as the network gives it."""
-        with self._asking():
-            posterior: Posterior = self.network(pixels.to(self.device).contiguous(memory_format=torch.channels_last))
-            return posterior
+    def of_photos(self, posterior: Posterior, views: int = 1) -> Posterior:
+        """The posterior of each photo, as sure as it ought to be, from that of the single views.
 
-    def _tempered(self, posterior: Posterior) -> Posterior:
-        return posterior if self.temperature == 1.0 else posterior.tempered(self.temperature)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Evaluation mode without gradients; a network that is in training goes on as it was."""
-        training = [module for module in self.network.modules() if module.training]
-        self.network.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module in training:
-                module.training = True
+        Args:
+            posterior: as the network gives it.
+            views: how many rows in turn are views of one photo; they are averaged.
+        """
+        tempered = posterior if self.temperature == 1.0 else posterior.tempered(self.temperature)
+        return tempered if views == 1 else tempered.mean_views(views)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -325,7 +357,7 @@ class PhotoClassifier:
         photos: Photo | Iterable[Photo],
         *,
         given: Mapping[str, object] | None = None,
-        views: Literal[1, 10] = 1,
+        views: Views = 1,
         box: Sequence[float] | Sequence[Box | None] | None = None,
         top: int = 5,
         risk: float = 0.05,
@@ -333,6 +365,7 @@ class PhotoClassifier:
         questions: int = 3,
         on_bad_file: OnBadFile = "error",
         batch_size: int | None = None,
+        engine: EngineName = "auto",
         progress: Callable[[int, int], None] | None = None,
     ) -> Prediction | PhotoFileError | list[Prediction] | list[Prediction | PhotoFileError]:
         """What is on one photo, or on each of many.
@@ -350,7 +383,9 @@ class PhotoClassifier:
             questions: how many questions to offer that would help most to tell the labels apart; 0 for none.
             on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts its `PhotoFileError` in the
                 place of its prediction.
-            batch_size: how many photos go through the network together.
+            batch_size: how many photos are described together; on a GPU also how many go through the network together.
+            engine: what computes features: "onnx", "torch", or "auto" for ONNX Runtime where it is installed and can
+                run the network. They differ by rounding.
             progress: called with the number of photos done and the total.
 
         Returns:
@@ -364,34 +399,52 @@ class PhotoClassifier:
             raise InputError(f"views: expected 1 or 10, got {views!r}")
         if on_bad_file not in ("error", "skip"):
             raise InputError(f"on_bad_file must be 'error' or 'skip', got {on_bad_file!r}")
-        size = max(1, VIEWS_AT_ONCE // views) if batch_size is None else batch_size
+        size = max(1, _BATCH // views) if batch_size is None else batch_size
         if size < 1:
             raise InputError(f"batch_size: expected at least 1, got {batch_size!r}")
         settings = PredictionSettings(top=top, risk=risk, explain=explain, questions=questions)
         items = photo_inputs([photos] if is_one_photo(photos) else list(photos), box)  # type: ignore[arg-type]
         evidence = Given(self.graph, given, [item.name for item in items])
         found: list[Prediction | PhotoFileError] = []
-        for batch in view_batches(items, self.views, views, batch_size=size, on_bad_file=on_bad_file):
+        for batch in self.current_pipeline(views, engine).posteriors(items, size=size, on_bad_file=on_bad_file):
             names = [items[number].name for number in batch.numbers]
             answers: dict[int, Prediction | PhotoFileError] = {**batch.bad}
-            answers.update(zip(batch.numbers, self._answer(batch, names, evidence, settings), strict=True))
+            said = self.describe(batch.posterior, names, evidence, batch.numbers, settings, views)
+            answers.update(zip(batch.numbers, said, strict=True))
             found.extend(answers[number] for number in sorted(answers))
             if progress is not None:
                 progress(len(found), len(items))
         return found[0] if is_one_photo(photos) else found
 
-    def _answer(
-        self, batch: ViewBatch, names: Sequence[str], evidence: Given, settings: PredictionSettings
+    def describe(
+        self,
+        posterior: Posterior,
+        names: Sequence[str],
+        given: Given,
+        numbers: Sequence[int],
+        settings: PredictionSettings,
+        views: int = 1,
     ) -> list[Prediction]:
-        """The predictions of a batch, for the photos that could be read."""
-        if not batch.numbers:
+        """What is said of photos whose posterior is there.
+
+        Args:
+            posterior: of the single views, as the network gives it.
+            names: what the photos are called.
+            given: what is known beside photos.
+            numbers: which of the photos of `given` these are.
+            settings: what a prediction is to hold.
+            views: how many rows in turn are views of one photo.
+
+        Raises:
+            EvidenceError: the evidence has probability 0.
+        """
+        if not numbers:
             return []
-        views = batch.pixels.shape[1]
-        plain = self._network_posterior(batch.pixels.flatten(0, 1))
-        posterior = self._tempered(plain)
-        posterior = posterior if views == 1 else posterior.mean_views(views)
-        surprise = evidence.surprise(posterior, batch.numbers)
-        return describe(evidence.apply(posterior, batch.numbers), names, settings, self._flags(plain, views), surprise)
+        with torch.no_grad():
+            flags = self._flags(posterior, views)
+            alone = self.of_photos(posterior, views)
+            surprise = given.surprise(alone, numbers)
+            return describe(given.apply(alone, numbers), names, settings, flags, surprise)
 
     def _flags(self, posterior: Posterior, views: int) -> list[UnknownFlag] | None:
         """Whether each photo is unknown, from the network's posterior of its single views."""

@@ -1,7 +1,6 @@
 """Photos to what an index keeps of them: vectors, and what the model holds each for.
 
-Queries are a few photos, in any form; they go straight through the network. Photos to be stored are many, in files;
-their features come from `extract_features`, which is quicker for many and knows those that it has seen before.
+Queries are a few photos, in any form. Photos to be stored are many, in files; their features may be stored already.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
@@ -19,14 +17,15 @@ from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.answering.given import Given
-from finegraph.model.answering.photos import Photo, is_one_photo, photo_inputs, view_batches
+from finegraph.model.answering.pipeline import known_posteriors
+from finegraph.model.answering.predictions import probabilities
 from finegraph.model.features import Features
-from finegraph.model.photo_classifier import VIEWS_AT_ONCE, PhotoClassifier
+from finegraph.model.features.engines import EngineName
+from finegraph.model.features.photos import Photo, is_one_photo, photo_inputs
+from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search.nearest import Vectors
 from finegraph.search.projection import project
 from finegraph.search.segments import GUESSES, NONE, Columns
-
-_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +44,10 @@ class Queries:
 
 
 def embed_photos(
-    model: PhotoClassifier, photos: Photo | Iterable[Photo], given: Mapping[str, object] | None = None
+    model: PhotoClassifier,
+    photos: Photo | Iterable[Photo],
+    given: Mapping[str, object] | None = None,
+    engine: EngineName = "auto",
 ) -> Queries:
     """The features and the posteriors of some photos.
 
@@ -53,6 +55,7 @@ def embed_photos(
         model: the classifier.
         photos: paths, pictures or arrays; one, or several.
         given: what is known of them; see `PhotoClassifier.predict`.
+        engine: what computes features; see `make_engine`.
 
     Raises:
         PhotoFileError: a photo that cannot be read.
@@ -62,20 +65,10 @@ def embed_photos(
     items = photo_inputs(listed, None)
     names = tuple(item.name for item in items)
     evidence = Given(model.graph, given, names)
-    network, rows, posteriors = model.network, [np.zeros((0, model.network.backbone.feature_size), np.float32)], []
-    training = [module for module in network.modules() if module.training]
-    network.eval()
-    try:
-        for batch in view_batches(items, model.views, 1, batch_size=VIEWS_AT_ONCE):
-            with torch.no_grad():
-                pixels = batch.pixels.flatten(0, 1).to(model.device).contiguous(memory_format=torch.channels_last)
-                fine, coarse = network.features(pixels)
-                posterior = network.of_features(fine, coarse).tempered(model.temperature)
-                posteriors.append(evidence.apply(posterior, batch.numbers))
-            rows.append(fine.float().cpu().numpy())
-    finally:
-        for module in training:  # a network that is in training goes on as it was
-            module.training = True
+    rows, posteriors = [np.zeros((0, model.network.backbone.feature_size), np.float32)], []
+    for batch in model.current_pipeline(engine=engine).posteriors(items):
+        posteriors.append(evidence.apply(model.of_photos(batch.posterior), batch.numbers))
+        rows.append(batch.features[:, 0].numpy())
     return Queries(names, np.concatenate(rows), tuple(posteriors))
 
 
@@ -122,14 +115,13 @@ def _beliefs(
     count = min(GUESSES, len(model.graph))
     labels = np.full((len(samples), GUESSES), NONE, np.int32)
     probs = np.zeros((len(samples), GUESSES), np.float32)
-    weight = model.network.head.fine.weight
-    for start in range(0, len(samples), _ROWS):
-        own = slice(start, start + _ROWS)
-        with torch.no_grad():
-            coarse = None if features.coarse is None else features.coarse[own].to(weight)
-            posterior = model.network.of_features(features.fine[own].to(weight), coarse).tempered(model.temperature)
-            best = posterior.probs().topk(count, dim=1)
-        labels[own, :count], probs[own, :count] = best.indices.cpu().numpy(), best.values.float().cpu().numpy()
+    start = 0
+    for batch in known_posteriors(model.network, features):
+        own = slice(start, start + len(batch.numbers))
+        best = model.of_photos(batch.posterior).log_probs().topk(count, dim=1)
+        labels[own, :count] = best.indices.cpu().numpy()
+        probs[own, :count] = probabilities(best.values).cpu().numpy()
+        start = own.stop
     number_of = {name: number for number, name in enumerate(model.graph.fine)}
     for row, sample in enumerate(samples):
         if sample.label is not None:

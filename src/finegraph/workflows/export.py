@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from finegraph.data.sources import read_samples
-from finegraph.errors import DataError, ExportError, FinegraphError
+from finegraph.errors import DataError, ExportError, FinegraphError, PhotoFileError
 from finegraph.files.durable import free_bytes, reason_of, write_over
-from finegraph.model.answering.photos import Photo, photo_inputs, view_batches
 from finegraph.model.export.export_check import LIMIT, TINY, Difference, compare, refuse_differences
 from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION, suffix_of
 from finegraph.model.export.plain_photos import PlainDifference, drawn_pictures, plain_difference, plain_view
 from finegraph.model.export.runners import Images, ModelRunner, OnnxRunner, Runner, TorchRunner, check_onnx
+from finegraph.model.features.photos import Photo, photo_inputs, read_views
 from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.training.records.run_folder import RunFolder
@@ -207,12 +207,13 @@ def _read(classifier: PhotoClassifier, files: list[str], words: str, *, skip: bo
 def _views(classifier: PhotoClassifier, photos: Sequence[Photo], *, skip: bool) -> tuple[Images, list[int]]:
     """The views (batch, height, width, 3) of photos, and which photos they are of."""
     images, numbers = [], []
-    on_bad_file: Any = "skip" if skip else "error"
-    items = photo_inputs(photos, None)
-    for batch in view_batches(items, classifier.views, 1, batch_size=_BATCH, on_bad_file=on_bad_file):
-        if batch.numbers:
-            images.append(batch.pixels[:, 0].permute(0, 2, 3, 1).numpy())
-            numbers += batch.numbers
+    for number, photo in enumerate(photo_inputs(photos, None)):
+        try:
+            images.append(read_views(photo, classifier.views).permute(0, 2, 3, 1).numpy())
+            numbers.append(number)
+        except PhotoFileError:
+            if not skip:
+                raise
     size = classifier.views.size
     return np.concatenate([np.zeros((0, size, size, 3), np.uint8), *images]), numbers
 

@@ -16,8 +16,8 @@ import numpy as np
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import InputError, unknown_name
 from finegraph.inference.evidence import FINE
-from finegraph.model.answering.photos import Photo
 from finegraph.model.features.keys import PhotoKeys
+from finegraph.model.features.photos import Photo
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.search import Hit, Index, StoredPhoto, condition_factors, embed_photos
 from finegraph.search.conditions import check_kinds, label_factors

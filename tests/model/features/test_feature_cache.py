@@ -52,7 +52,7 @@ def test_the_second_time_no_network_is_opened(photos, extract, monkeypatch):
         raise AssertionError("an engine was made")
 
     monkeypatch.setattr(work_module, "make_engine", no_engine)
-    monkeypatch.setattr(work_module, "decode_photo", no_engine)
+    monkeypatch.setattr(work_module, "read_views", no_engine)
     second = extract(photos)
     assert second.cached == len(photos)
     assert torch.equal(second.fine, first.fine)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -132,6 +133,11 @@ class PredictionSettings:
             raise InputError(f"risk: expected a number of at least 0 and below 1, got {self.risk!r}")
 
 
+def probabilities(log_probs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Probabilities in float64 as they are told, stored and compared; sums may come out above 1 by rounding."""
+    return log_probs.double().exp().clamp_max(1.0)
+
+
 def describe(
     posterior: Posterior,
     photos: Sequence[str],
@@ -209,12 +215,11 @@ def _best(log_probs: Tensor, labels: Sequence[Sequence[str]], count: int) -> lis
         count: how many are listed at the most.
     """
     values, index = log_probs.topk(min(count, log_probs.shape[2]), dim=2)
-    rows = zip(values.double().exp().tolist(), values.isneginf().tolist(), index.tolist(), strict=True)
+    rows = zip(probabilities(values).tolist(), values.isneginf().tolist(), index.tolist(), strict=True)
     each = [
         [
             tuple(
-                # Sums of probabilities may come out above 1 by rounding.
-                Answer(names[label], min(probability, 1.0))
+                Answer(names[label], probability)
                 for probability, impossible, label in zip(*found, strict=True)
                 if not impossible
             )

@@ -19,6 +19,7 @@ from torch import Tensor
 from finegraph.errors import MissingExtraError
 from finegraph.inference.evidence import FINE
 from finegraph.model.export import export_names as names
+from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier
 
 Images = NDArray[np.uint8]
@@ -87,11 +88,10 @@ class TorchRunner:
 
 
 class ModelRunner:
-    """The classifier itself: what files are compared with."""
+    """The classifier itself, the way that all photos go: what files are compared with."""
 
-    def __init__(self, classifier: PhotoClassifier) -> None:
-        self._classifier = classifier
-        classifier.network.eval()
+    def __init__(self, classifier: PhotoClassifier, engine: EngineName = "torch") -> None:
+        self._classifier, self._pipeline = classifier, classifier.pipeline(engine=engine)
 
     def __call__(
         self, images: UInt8[Images, "batch height width channel"], given: Likelihoods | None = None
@@ -101,20 +101,18 @@ class ModelRunner:
         Raises:
             EvidenceError: the evidence has probability 0.
         """
-        network, graph = self._classifier.network, self._classifier.graph
-        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).to(self._classifier.device)
+        found = self._pipeline.of_views(torch.from_numpy(images).permute(0, 3, 1, 2).unsqueeze(1))
+        posterior = self._classifier.of_photos(found.posterior)
+        if given is not None:
+            posterior = posterior.given(_by_kind(posterior.tensors.columns, given))
         with torch.no_grad():
-            features, coarse_features = network.features(pixels.contiguous(memory_format=torch.channels_last))
-            posterior = network.of_features(features, coarse_features).tempered(self._classifier.temperature)
-            if given is not None:
-                posterior = posterior.given(_by_kind(posterior.tensors.columns, given))
             fine = posterior.log_probs()
-            kinds = [posterior.kind_log_probs(kind, fine) for kind in graph.kinds]
-            embedding = torch.nn.functional.normalize(features, dim=1, eps=names.SMALLEST_NORM)
-        found = {names.LOG_PROBS: fine, names.EMBEDDING: embedding, names.POSSIBLE: torch.ones(len(fine)).bool()}
+            kinds = [posterior.kind_log_probs(kind, fine) for kind in self._classifier.graph.kinds]
+            embedding = torch.nn.functional.normalize(found.features[:, 0], dim=1, eps=names.SMALLEST_NORM)
+        answers = {names.LOG_PROBS: fine, names.EMBEDDING: embedding, names.POSSIBLE: torch.ones(len(fine)).bool()}
         if kinds:
-            found[names.KIND_LOG_PROBS] = torch.cat(kinds, dim=1)
-        return {name: value.cpu().numpy() for name, value in found.items()}
+            answers[names.KIND_LOG_PROBS] = torch.cat(kinds, dim=1)
+        return {name: value.cpu().numpy() for name, value in answers.items()}
 
 
 def _by_kind(columns: dict[str, slice], given: Likelihoods) -> dict[str, object]:

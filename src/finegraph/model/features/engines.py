@@ -98,7 +98,7 @@ class OnnxEngine:
         self, pixels: UInt8[Tensor, "batch channel height width"]
     ) -> Float[NDArray[np.float32], "batch feature"]:
         """The features of some photos."""
-        features: NDArray[np.float32] = self._session.run(None, {"pixels": pixels.contiguous().numpy()})[0]
+        features: NDArray[np.float32] = self._session.run(None, {"pixels": pixels.cpu().contiguous().numpy()})[0]
         return features
 
     def _compare(self, backbone: Backbone, size: int) -> None:

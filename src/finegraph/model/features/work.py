@@ -9,62 +9,64 @@ ready when the first photo needs it: a list that is stored already costs reading
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from finegraph.data.photo_decoding import decode_photo, read_photo
-from finegraph.data.samples import Sample, Samples
-from finegraph.data.transforms import ViewSettings, make_view
+from finegraph.data.photo_decoding import read_photo
+from finegraph.data.transforms import ViewSettings
 from finegraph.errors import PhotoFileError
 from finegraph.model.features.cache import FeatureCache, Row
-from finegraph.model.features.engines import Engine, make_engine
+from finegraph.model.features.engines import Engine, EngineName, device_of, make_engine
 from finegraph.model.features.keys import features_key, photo_key
+from finegraph.model.features.photos import PhotoInput, Views, read_views
 from finegraph.nn.backbones import Backbone
 
 _AHEAD = 8
 """How many pieces of work per thread may be under way, so that a slow photo does not hold up the others."""
 
-OneOrTen = Literal["centre", "ten"]
-
 
 class Source:
     """A backbone, the features that are stored of it, and its engine, which is made when it is first needed."""
 
-    def __init__(self, backbone: Backbone, views: ViewSettings, view: OneOrTen, root: Path | None, engine: str) -> None:
+    def __init__(
+        self, backbone: Backbone, settings: ViewSettings, views: Views, root: Path | None, engine: EngineName
+    ) -> None:
         """Look for stored features.
 
         Args:
             backbone: the network.
-            views: how photos are cut and scaled.
-            view: one view of each photo or ten.
+            settings: how photos are cut and scaled.
+            views: how many views each photo has.
             root: the cache folder; None for none.
             engine: which engine computes; see `make_engine`.
         """
-        self.key = features_key(backbone, views, view)
-        self.shape = (10, backbone.feature_size) if view == "ten" else (backbone.feature_size,)
+        self.key = features_key(backbone, settings, "ten" if views == 10 else "centre")
+        self.feature_size = backbone.feature_size
         folder = None if root is None else root / "features" / f"{type(backbone).__name__.lower()}-{self.key}"
-        self.cache = FeatureCache(folder, int(np.prod(self.shape)))
+        self.cache = FeatureCache(folder, views * backbone.feature_size)
         self.notes: list[str] = []
-        self._backbone, self._size, self._engine_name = backbone, views.size, engine
+        self._backbone, self._size, self._engine_name = backbone, settings.size, engine
         self._engine: Engine | None = None
         self._lock = threading.Lock()
 
     def compute(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Float[Row, " ..."]:
-        """A row for each photo."""
+        """A row for each photo; on the CPU it does not depend on the other photos, which go through one by one."""
         with self._lock:
             if self._engine is None:
                 self._engine, note = make_engine(self._engine_name, self._backbone, self._size)
                 self.notes += [note] if note else []
+        if device_of(self._backbone).type == "cpu":
+            return np.stack([self._engine(photo).reshape(-1) for photo in pixels])
         return self._engine(pixels.flatten(0, 1)).reshape(len(pixels), -1)
 
 
@@ -73,14 +75,14 @@ class Outcome:
     """What became of a photo.
 
     Attributes:
-        sample: the photo.
-        key: see `photo_key`.
+        number: which photo, counted from 0.
+        key: see `photo_key`; empty for photos that are not in files.
         rows: its row in each source.
         computed: for each source whether the row was computed now.
         error: why there are no rows.
     """
 
-    sample: Sample
+    number: int
     key: bytes
     rows: list[Float[Row, " ..."] | None]
     computed: list[bool]
@@ -91,14 +93,14 @@ class Outcome:
 class Work:
     """A list of photos, and what is to be done with each."""
 
-    samples: Samples
-    views: ViewSettings
-    view: OneOrTen
+    photos: Sequence[PhotoInput]
+    settings: ViewSettings
+    views: Views
     sources: tuple[Source, ...]
 
     def __call__(self, numbers: range) -> list[Outcome]:
         """Do some of the photos."""
-        opened = [self._open(self.samples[number]) for number in numbers]
+        opened = [self._open(number) for number in numbers]
         for place, source in enumerate(self.sources):
             missing = [
                 (outcome, pixels) for outcome, pixels in opened if pixels is not None and outcome.computed[place]
@@ -109,27 +111,21 @@ class Work:
                     outcome.rows[place] = row
         return [outcome for outcome, _ in opened]
 
-    def _open(self, sample: Sample) -> tuple[Outcome, UInt8[Tensor, "view channel height width"] | None]:
+    def _open(self, number: int) -> tuple[Outcome, UInt8[Tensor, "view channel height width"] | None]:
         """The stored rows of a photo, and its views where some are missing."""
-        box = sample.box if self.views.box else None
-        outcome = Outcome(sample, b"", [], [])
+        photo, outcome, content = self.photos[number], Outcome(number, b"", [None] * len(self.sources), []), None
         try:
-            content = read_photo(sample.path)
+            if isinstance(photo.photo, str | os.PathLike):
+                content = read_photo(photo.photo)
+                outcome.key = photo_key(content, photo.box)
+                outcome.rows = [source.cache.get(outcome.key) for source in self.sources]
+            outcome.computed = [row is None for row in outcome.rows]
+            if not any(outcome.computed):
+                return outcome, None
+            return outcome, read_views(photo, self.settings, self.views, content)
         except PhotoFileError as error:
             outcome.error = error
             return outcome, None
-        outcome.key = photo_key(content, box)
-        outcome.rows = [source.cache.get(outcome.key) for source in self.sources]
-        outcome.computed = [row is None for row in outcome.rows]
-        if not any(outcome.computed):
-            return outcome, None
-        try:
-            picture = decode_photo(content, sample.path, box, at_least=(self.views.resize, self.views.resize)).picture
-        except PhotoFileError as error:
-            outcome.error = error
-            return outcome, None
-        pixels = make_view(picture, self.views, self.view)
-        return outcome, pixels if self.view == "ten" else pixels.unsqueeze(0)
 
 
 def run(

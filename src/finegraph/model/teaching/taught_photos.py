@@ -11,22 +11,22 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from finegraph.data.transforms import ViewSettings
 from finegraph.errors import PhotoFileError
 from finegraph.files.durable import reason_of
-from finegraph.model.answering.photos import Photo, photo_inputs, view_batches
+from finegraph.inference.numerics import whole_tiles
+from finegraph.model.answering.pipeline import PhotoPipeline
+from finegraph.model.features.photos import Photo, photo_inputs
 from finegraph.model.teaching.lesson import MAX_NAME, TaughtPhoto
 from finegraph.nn.network import Network
 
 _AT_ONCE = 32
 
 
-def taught_photos(network: Network, views: ViewSettings, photos: Sequence[Photo]) -> list[TaughtPhoto]:
+def taught_photos(pipeline: PhotoPipeline, photos: Sequence[Photo]) -> list[TaughtPhoto]:
     """What lessons keep of photos.
 
     Args:
-        network: in evaluation mode, with a scaling.
-        views: how photos are cut and scaled for it.
+        pipeline: of a network with a scaling.
         photos: paths, pictures or arrays.
 
     Raises:
@@ -34,11 +34,8 @@ def taught_photos(network: Network, views: ViewSettings, photos: Sequence[Photo]
     """
     items = photo_inputs(photos, None)
     rows: list[np.ndarray] = []
-    device = next(network.parameters()).device
-    for batch in view_batches(items, views, 1, batch_size=_AT_ONCE):
-        with torch.no_grad():
-            pixels = batch.pixels.flatten(0, 1).to(device).contiguous(memory_format=torch.channels_last)
-            rows.extend(scaled_features(network, network.features(pixels)[0]))
+    for batch in pipeline.extractor.batches(items, _AT_ONCE):
+        rows.extend(scaled_features(pipeline.network, batch.fine[:, 0]))
     return [TaughtPhoto(photo_name(item.name), _digest(item.photo), row) for item, row in zip(items, rows, strict=True)]
 
 
@@ -48,7 +45,8 @@ def scaled_features(
     """Features as the head takes them."""
     assert network.scaling is not None
     with torch.no_grad():
-        scaled: np.ndarray = network.scaling(features).float().cpu().numpy()
+        rows = whole_tiles(features.to(network.head.fine.weight))
+        scaled: np.ndarray = network.scaling(rows)[: len(features)].float().cpu().numpy()
     return scaled
 
 

@@ -28,8 +28,9 @@ from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.inference import Posterior
 from finegraph.model import PhotoClassifier, Prediction
 from finegraph.model.answering.given import Given
-from finegraph.model.answering.predictions import PredictionSettings, UnknownFlag, describe
-from finegraph.model.features.engines import EngineName, check_engine, make_engine
+from finegraph.model.answering.pipeline import posterior_of
+from finegraph.model.answering.predictions import PredictionSettings
+from finegraph.model.features.engines import EngineName
 from finegraph.web.decode_lane import Pixels
 from finegraph.web.problems import ProblemError
 
@@ -70,17 +71,17 @@ class ServedModel:
 
     Attributes:
         id: a fingerprint of weights, labels and rules; scores of one model are refused by another.
-        note: what is to be said about the engine, if anything.
     """
 
     def __init__(self, model: PhotoClassifier, name: str, engine: EngineName = "torch") -> None:
         self.model, self.name = model, name
         self.id = _fingerprint(model)
-        network, size = model.network, model.views.size
-        check_engine(engine, network.backbone)
-        self._engine, self.note = make_engine(engine, network.backbone, size)
-        coarse = network.coarse_backbone
-        self._coarse_engine = None if coarse is None else make_engine(engine, coarse, size)[0]
+        self._extractor = model.pipeline(engine=engine).extractor
+
+    @property
+    def note(self) -> str | None:
+        """What is to be said about the engine, if anything; known after the first picture."""
+        return "; ".join(self._extractor.notes) or None
 
     @classmethod
     def load(cls, folder: Path, engine: EngineName = "auto") -> ServedModel:
@@ -119,19 +120,15 @@ class ServedModel:
 
     def scores(self, pictures: Sequence[Pixels]) -> list[Scores]:
         """The scores and features of pictures of the size that the network sees."""
-        pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
-        features = self._engine(pixels)
-        with torch.no_grad():
-            coarse_features = None if self._coarse_engine is None else self._tensor(self._coarse_engine(pixels))
-            posterior = self.model.network.of_features(self._tensor(features), coarse_features)
-        fine, coarse = _rows(posterior.fine_scores), _rows(posterior.coarse_scores)
+        pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).unsqueeze(1)
+        found = self._extractor.of_views(pixels)
+        posterior = posterior_of(self.model.network, *found)
+        fine, coarse, features = map(_rows, (posterior.fine_scores, posterior.coarse_scores, found[0][:, 0]))
         assert fine is not None
+        assert features is not None
         return [
             Scores(fine[row], None if coarse is None else coarse[row], features[row]) for row in range(len(pictures))
         ]
-
-    def _tensor(self, features: NDArray[np.float32]) -> Tensor:
-        return torch.from_numpy(features).to(self.model.device, self.model.network.head.fine.weight.dtype)
 
     def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: Ask) -> list[Prediction]:
         """What is said of photos with these scores, all asked the same.
@@ -139,16 +136,11 @@ class ServedModel:
         Raises:
             EvidenceError: the evidence has probability 0.
         """
-        with torch.no_grad():
-            flags = self._flags(self.posterior(scores))
-            alone, numbers = self.tempered(scores), [0] * len(names)
-            surprise = ask.given.surprise(alone, numbers)
-            return describe(ask.given.apply(alone, numbers), names, ask.settings, flags, surprise)
+        return self.model.describe(self.posterior(scores), names, ask.given, [0] * len(names), ask.settings)
 
     def tempered(self, scores: Sequence[Scores]) -> Posterior:
         """The posterior of photos from their scores, as sure as it ought to be."""
-        plain = self.posterior(scores)
-        return plain if self.model.temperature == 1.0 else plain.tempered(self.model.temperature)
+        return self.model.of_photos(self.posterior(scores))
 
     def posterior(self, scores: Sequence[Scores]) -> Posterior:
         """The posterior of photos from their scores, as the network gives it."""
@@ -156,14 +148,6 @@ class ServedModel:
         fine = torch.from_numpy(np.stack([row.fine for row in scores])).to(device)
         columns = [row.coarse for row in scores if row.coarse is not None]
         return Posterior(self.model.graph, fine, torch.from_numpy(np.stack(columns)).to(device) if columns else None)
-
-    def _flags(self, posterior: Posterior) -> list[UnknownFlag] | None:
-        rule = self.model.unknown
-        if rule is None:
-            return None
-        found = rule.scores(posterior)
-        pairs = zip(found.tolist(), rule.is_unknown(found).tolist(), strict=True)
-        return [UnknownFlag(score, rule.threshold, unknown) for score, unknown in pairs]
 
     # ---- scores that a client keeps ---------------------------------------------------------------------------------
 
@@ -201,10 +185,9 @@ class ServedModel:
     @cached_property
     def _coarse_count(self) -> int:
         """How many coarse scores the network gives; a softmax head gives none."""
-        with torch.no_grad():
-            size = self.model.views.size
-            blank = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=self.model.device)
-            scores = self.model.network(blank).coarse_scores
+        size = self.model.views.size
+        blank = torch.zeros(1, 1, 3, size, size, dtype=torch.uint8)
+        scores = posterior_of(self.model.network, *self._extractor.of_views(blank)).coarse_scores
         return 0 if scores is None else int(scores.shape[1])
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
-from finegraph.evaluation.photo_batches import JoinedProgress, numbers_read
+from finegraph.evaluation.photo_batches import JoinedProgress
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier
@@ -134,7 +134,7 @@ def similar_of_photos(
             on_bad_file="skip",
             progress=JoinedProgress(settings.progress, total).part(start),
         )
-        return numbers_read(photos, found.samples).numpy().astype(np.int32), found.fine.numpy()
+        return np.array(found.numbers, dtype=np.int32), found.fine.numpy()
 
     chosen = Samples([samples[number] for number in sorted(gallery)], samples.source)  # which is in this order anyway
     read, own = features(chosen, replace(classifier.views, box=box), 0)

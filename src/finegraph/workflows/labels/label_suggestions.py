@@ -25,13 +25,11 @@ from finegraph.labelling.store.graph_columns import Column
 from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar
 
 if TYPE_CHECKING:  # without a model there is no need of torch, which takes seconds to load
-    import torch
-
     from finegraph.model import PhotoClassifier
+    from finegraph.model.features import Features
 
 Progress = Callable[[int, int], None]
 Floats = NDArray[np.float64]
-_ROWS = 256
 _YES = BINARY_LABELS.index("yes")
 
 
@@ -85,7 +83,7 @@ def make_suggestions(
     rows = np.array([place[sample.label or ""] for sample in found.samples], dtype=np.int64)
     photos = np.bincount(rows, minlength=len(fine))
     similar = store.put_suggestions("similar", from_similar(fine, columns, _means(found.fine.numpy(), rows, photos)))
-    marginals = _marginals(classifier, found.fine, found.coarse)
+    marginals = _marginals(classifier, found)
     beliefs = {
         column.name: table
         for column in columns
@@ -114,23 +112,15 @@ def _means(values: NDArray[np.floating], rows: NDArray[np.int64], photos: NDArra
     return sums
 
 
-def _marginals(
-    classifier: PhotoClassifier, features: torch.Tensor, coarse: torch.Tensor | None
-) -> dict[str, NDArray[np.floating]]:
+def _marginals(classifier: PhotoClassifier, features: Features) -> dict[str, NDArray[np.floating]]:
     """The probability of each label of each kind on each photo."""
-    import torch
+    from finegraph.model.answering.pipeline import known_posteriors
 
     parts: dict[str, list[NDArray[np.floating]]] = {kind: [] for kind in classifier.graph.kinds}
-    weight = classifier.network.head.fine.weight
-    for start in range(0, len(features), _ROWS):
-        own = slice(start, start + _ROWS)
-        with torch.no_grad():
-            second = None if coarse is None else coarse[own].to(weight)
-            posterior = classifier.network.of_features(features[own].to(weight), second)
-            if classifier.temperature != 1.0:
-                posterior = posterior.tempered(classifier.temperature)
-            for kind, found in parts.items():
-                found.append(posterior.probs(kind).float().cpu().numpy())
+    for batch in known_posteriors(classifier.network, features):
+        posterior = classifier.of_photos(batch.posterior)
+        for kind, found in parts.items():
+            found.append(posterior.probs(kind).float().cpu().numpy())
     return {kind: np.concatenate(found) for kind, found in parts.items()}
 
 

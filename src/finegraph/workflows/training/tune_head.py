@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from finegraph.data.dataset import targets_of, training_targets
@@ -19,6 +18,7 @@ from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, PhotoFileError, SettingsError
 from finegraph.graph import LabelGraph
+from finegraph.model.answering.pipeline import known_posteriors
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
@@ -222,7 +222,9 @@ def metrics_of(network: Network, features: Features) -> dict[str, float]:
     """The validation metrics of a network whose features are known."""
     tally = Tally(network.graph.kinds)
     fine, kinds = targets_of(features.samples, network.graph)
-    with torch.inference_mode():
-        posterior = network.of_features(features.fine, features.coarse)
-    tally.add(posterior, fine, kinds)
+    start = 0
+    for batch in known_posteriors(network, features):
+        own = slice(start, start + len(batch.numbers))
+        tally.add(batch.posterior, fine[own], {name: labels[own] for name, labels in kinds.items()})
+        start = own.stop
     return tally.metrics(Ranks())

@@ -1,34 +1,30 @@
-"""Photos as people have them, to batches of views as networks take them.
+"""Photos as people have them, to views as networks take them.
 
 A photo is a file, an open picture or an array of pixels. Each becomes one view or ten, as the classifier was trained.
-The photos of a batch are decoded by a few threads while the network works on the batch before, so that no more than two
-batches are ever in memory. A photo that cannot be read is named; it is never replaced by another one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeGuard
 
 import numpy as np
-import torch
 from jaxtyping import UInt8
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from finegraph.data.photo_decoding import convert_picture, read_picture
-from finegraph.data.samples import Box
+from finegraph.data.photo_decoding import convert_picture, decode_photo, read_photo
+from finegraph.data.samples import Box, Samples
 from finegraph.data.transforms import ViewSettings, make_view
-from finegraph.errors import InputError, PhotoFileError
+from finegraph.errors import InputError
 
 Photo = str | os.PathLike[str] | Image.Image | UInt8[NDArray[np.uint8], "height width channel"]
 """A file, an open picture, or pixels (height, width, 3) from 0 to 255."""
 OnBadFile = Literal["error", "skip"]
-MAX_THREADS = 4
-"""More than this many threads do not decode faster than a network on the same processor can take photos."""
+Views = Literal[1, 10]
+"""1 for the centre, 10 for the centre, the corners and their mirrors."""
 
 
 class PhotoInput(NamedTuple):
@@ -37,20 +33,6 @@ class PhotoInput(NamedTuple):
     name: str
     photo: Photo
     box: Box | None
-
-
-class ViewBatch(NamedTuple):
-    """The views of some photos.
-
-    Attributes:
-        numbers: which photos these are, counted from 0; those that could be read.
-        pixels: (photo, view, channel, height, width).
-        bad: the photos among them that could not be read, by number.
-    """
-
-    numbers: list[int]
-    pixels: UInt8[Tensor, "batch view channel height width"]
-    bad: dict[int, PhotoFileError]
 
 
 def is_one_photo(photos: Photo | Iterable[Photo]) -> TypeGuard[Photo]:
@@ -71,54 +53,34 @@ def photo_inputs(photos: Sequence[Photo], box: Sequence[float] | Sequence[Box | 
     return [PhotoInput(_name(photo, number), photo, boxes[number]) for number, photo in enumerate(photos)]
 
 
-def view_batches(
-    photos: Sequence[PhotoInput],
-    settings: ViewSettings,
-    views: Literal[1, 10],
-    *,
-    batch_size: int,
-    on_bad_file: OnBadFile = "error",
-) -> Iterator[ViewBatch]:
-    """The views of all photos in order, batch after batch.
+def sample_inputs(samples: Samples, *, box: bool) -> list[PhotoInput]:
+    """The photos of a data set.
 
     Args:
-        photos: see `photo_inputs`.
-        settings: the sizes.
-        views: 1 for the centre, 10 for the centre, the corners and their mirrors.
-        batch_size: how many photos are in a batch.
-        on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts it into `bad` of its batch.
-
-    Raises:
-        PhotoFileError: a photo that cannot be read, when that is an error.
+        samples: the photos.
+        box: whether they are cut to their boxes.
     """
-    runs = [range(start, min(start + batch_size, len(photos))) for start in range(0, len(photos), batch_size)]
-    threads = min(MAX_THREADS, os.cpu_count() or 1, max(len(photos), 1))
-    with ThreadPoolExecutor(threads, thread_name_prefix="decode") as pool:
-
-        def submit(run: range) -> list[Future[Tensor]]:
-            return [pool.submit(read_views, photos[number], settings, views) for number in run]
-
-        ahead = submit(runs[0]) if runs else []
-        try:
-            for position, run in enumerate(runs):
-                current = ahead
-                ahead = submit(runs[position + 1]) if position + 1 < len(runs) else []
-                yield _gather(run, current, on_bad_file)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    return [PhotoInput(str(sample.path), sample.path, sample.box if box else None) for sample in samples]
 
 
 def read_views(
-    photo: PhotoInput, settings: ViewSettings, views: Literal[1, 10]
+    photo: PhotoInput, settings: ViewSettings, views: Views = 1, content: bytes | None = None
 ) -> UInt8[Tensor, "view channel height width"]:
     """The views of one photo.
+
+    Args:
+        photo: the photo.
+        settings: the sizes.
+        views: how many.
+        content: what is in its file, if already read.
 
     Raises:
         PhotoFileError: the photo cannot be read.
         InputError: it is no photo at all.
     """
     if isinstance(photo.photo, str | os.PathLike):
-        picture = read_picture(photo.photo, photo.box, at_least=(settings.resize, settings.resize))
+        found = read_photo(photo.photo) if content is None else content
+        picture = decode_photo(found, photo.photo, photo.box, at_least=(settings.resize, settings.resize)).picture
     elif isinstance(photo.photo, Image.Image):
         picture = convert_picture(photo.photo, photo.name, photo.box)
     else:
@@ -139,20 +101,6 @@ def _picture(photo: PhotoInput) -> Image.Image:
             f"255, got shape {array.shape} and type {array.dtype}"
         )
     return Image.fromarray(np.ascontiguousarray(array))
-
-
-def _gather(run: range, futures: Sequence[Future[Tensor]], on_bad_file: OnBadFile) -> ViewBatch:
-    """A batch of what the threads have read."""
-    numbers, views, bad = [], [], {}
-    for number, future in zip(run, futures, strict=True):
-        try:
-            views.append(future.result())
-            numbers.append(number)
-        except PhotoFileError as error:
-            if on_bad_file == "error":
-                raise
-            bad[number] = error
-    return ViewBatch(numbers, torch.stack(views) if views else torch.empty(0, 1, 3, 1, 1, dtype=torch.uint8), bad)
 
 
 def _name(photo: Photo, number: int) -> str:
