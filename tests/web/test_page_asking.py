@@ -138,14 +138,14 @@ def test_evidence_that_contradicts_the_photo_is_said_to_and_nothing_is_sure(requ
     text = page.locator("#answer").inner_text()
     assert "surely" not in text.lower().replace("“surely”", "")
     assert "but the photo alone gave that 1 in " in text.lower()
-    assert "The photo speaks against what you told." in text
+    assert "The photo speaks against what you said." in text
     page.get_by_role("button", name=f"Take back {kind}: {label}").click()
     settle(page)
     assert not page.locator("#alone").is_visible()
     page.locator(f'#kind-list [data-key="{kind}={likely.label}"]').click()
     settle(page)
     words = page.locator("#alone").inner_text()
-    assert words == f"The photo alone gave what you told {percent(likely.probability)}."
+    assert words == f"The photo alone gave what you said {percent(likely.probability)}."
 
 
 def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
@@ -161,9 +161,9 @@ def test_similar_photos_say_whether_they_follow_what_was_told(page, server):
     one, two = sorted(restaurants & buttons.keys())[:2]
     buttons[one].click()
     settle(page)
-    assert "they do not follow what you told" in words.inner_text()
+    assert "they do not follow what you said" in words.inner_text()
     words.get_by_role("button", name="Only those that agree").click()
-    words.get_by_text("Only photos that agree with what you told.").wait_for()
+    words.get_by_text("Only photos that agree with what you said.").wait_for()
     assert {text.split("\n")[0].partition(" @ ")[2] for text in photos.all_inner_texts()} == {one}
     few = photos.count()
     buttons[two].click()  # or that one: the photos follow

@@ -151,7 +151,7 @@ def test_a_model_with_other_kinds_takes_over(page, server, faults):
     settle(page)
     with another_model(server, LabelGraph.from_table(table)) as other:
         chip(page, "spicy=yes").press("Enter")
-        page.locator("#notes").get_by_text("What you told was taken back.").wait_for()
+        page.locator("#notes").get_by_text("What you said was taken back.").wait_for()
         settle(page)
         assert shown(page) == expected_of(other, contents[0])
         assert page.locator("#known").inner_text() == ""
@@ -177,7 +177,7 @@ def test_a_model_with_the_same_kinds_but_another_label_takes_over(page, server, 
     settle(page)
     with another_model(server, renamed) as other:
         chip(page, "spicy=yes").click()
-        page.locator("#notes").get_by_text("What you told was taken back.").wait_for()
+        page.locator("#notes").get_by_text("What you said was taken back.").wait_for()
         settle(page)
         assert shown(page) == expected_of(other, content)
         chip(page, "restaurant=Lei Palace").click()

@@ -77,8 +77,8 @@ function showAlone({ evidence_probability: probability, contradicts_photo: again
   if (!told) return;
   byId("alone").className = against ? "alone note" : "alone";
   byId("alone").textContent = against
-    ? `The photo speaks against what you told. The answer holds only if that is true.`
-    : `The photo alone gave what you told ${chance(probability)}.`;
+    ? `The photo speaks against what you said. The answer holds only if that is true.`
+    : `The photo alone gave what you said ${chance(probability)}.`;
 }
 
 /** That the photo is in the index already, and as what. */
@@ -125,7 +125,7 @@ function reason(part) {
   if (part.first && part.second && words !== "fine") {
     words += part.first === part.second ? `: ${part.first}` : `: ${part.first} rather than ${part.second}`;
   } else if (part.several) words += ", one of several or unknown";
-  return told ? `what you told of ${words}` : words;
+  return told ? `what you said of ${words}` : words;
 }
 
 function factor(value) {

@@ -15,7 +15,7 @@ import { showFollowing, showNotFound, showSeeking, showSimilar } from "./similar
 
 const MAX_PHOTOS = 50;
 const MAX_MODELS = 4; // so many are met in one question
-const TAKEN_BACK = "Another model is served now, with other labels. What you told was taken back.";
+const TAKEN_BACK = "Another model is served now, with other labels. What you said was taken back.";
 const known = new Known(() => update());
 let model = null;
 let meeting = Promise.resolve();

@@ -26,7 +26,7 @@ export function showNotFound(words, again) {
  */
 export function showFollowing(following, told, change) {
   if (!following && !told) return byId("similar-words").replaceChildren("By looks alone.");
-  const words = following ? "Only photos that agree with what you told." : "By looks alone: they do not follow what you told.";
+  const words = following ? "Only photos that agree with what you said." : "By looks alone: they do not follow what you said.";
   const other = following ? "Show all" : "Only those that agree";
   return byId("similar-words").replaceChildren(words, el("button", { type: "button", textContent: other, onclick: change }));
 }

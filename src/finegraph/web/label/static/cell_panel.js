@@ -63,7 +63,7 @@ export class CellPanel {
       ),
     );
     const title = cell.disagreement ? "People disagree" : cell.resolved ? "Settled" : "Decided by";
-    const hint = cell.disagreement && el("p", { class: "hint" }, `${keyName(bindings().resolve)} settles it with what is shown.`);
+    const hint = cell.disagreement && el("p", { class: "hint" }, `${keyName(bindings().resolve)} settles it with the shown value.`);
     return el("section", { class: cell.disagreement ? "votes warn" : "votes" }, el("h3", {}, title), el("ul", {}, rows), hint);
   }
 

@@ -9,7 +9,7 @@ const REST = 400;
 const LATER = 2000;
 const LATEST = 60000;
 /** How many classes are asked for at once, at the most. */
-const MOST = 200;
+const MAX_CLASSES = 200;
 
 export class GridMarks {
   /**
@@ -36,7 +36,7 @@ export class GridMarks {
   async load(pause) {
     clearTimeout(this.timer);
     const { kind, numbers: all } = this.inSight();
-    const numbers = all.slice(0, MOST);
+    const numbers = all.slice(0, MAX_CLASSES);
     if (!numbers.length) return;
     const answer = await get("/api/marks", { kind, number: numbers }).catch(() => null);
     if (!answer || this.inSight().kind !== kind) return;

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { button, count, el, fill, when } from "./dom.js";
 import { openDialog } from "./dialogs.js";
 import { act, model } from "./model.js";
-import { toldChange, toldInFull } from "./told_edit.js";
+import { changeText, fullText } from "./edit_text.js";
 
 const PAGE = 100;
 
@@ -35,7 +35,7 @@ export async function showAction({ number, text, count: edits }) {
   const { body, close } = openDialog(text, { wide: true });
   const list = el("div", { class: "history-list" });
   fill(body, el("p", { class: "muted" }, count(edits, "change")), list);
-  await load({ query: { batch: number }, none: "Nothing was changed.", line: (edit) => el("li", {}, toldInFull(edit)) }, list, close);
+  await load({ query: { batch: number }, none: "Nothing was changed.", line: (edit) => el("li", {}, fullText(edit)) }, list, close);
 }
 
 /** Load the edits of a part and draw them, page after page. */
@@ -63,6 +63,6 @@ function lineOf(edit, close) {
     "li",
     { class: edit.undone ? "undone" : "" },
     el("div", {}, el("strong", {}, edit.person ?? "–"), el("span", { class: "muted" }, ` ${when(edit.at)} · ${edit.action}`)),
-    el("div", { class: "row" }, el("span", {}, edit.target === "photo" && `${edit.photo}: `, toldChange(edit)), edit.undone ? el("span", { class: "muted" }, "undone") : edit.undoes === null && undo),
+    el("div", { class: "row" }, el("span", {}, edit.target === "photo" && `${edit.photo}: `, changeText(edit)), edit.undone ? el("span", { class: "muted" }, "undone") : edit.undoes === null && undo),
   );
 }

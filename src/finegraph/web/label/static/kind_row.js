@@ -53,7 +53,7 @@ function drawConflict(view, conflict) {
   return el(
     "div",
     { class: "conflict", role: "alert", onclick: stop },
-    el("p", {}, `Not saved: ${by ?? "somebody"} has changed this meanwhile.`),
+    el("p", {}, `Not saved: ${by ?? "somebody"} has changed this.`),
     el(
       "div",
       { class: "row" },

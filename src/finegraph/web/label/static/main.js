@@ -125,7 +125,7 @@ function showState(told = saving) {
   pill.dataset.state = name;
   fill(pill, WORDS[name], name === "not saved" && ` (${waiting}) – try again`, name === "open" && ` (${leftOpen()})`);
   const open = "Conflicts, and edits that were refused: click to see them";
-  pill.title = name === "open" ? open : reason ? `${reason}; it is tried again by itself` : "";
+  pill.title = name === "open" ? open : reason ? `${reason}; trying again automatically` : "";
 }
 
 function pressState() {
@@ -199,7 +199,7 @@ function stillThere(before, now) {
 }
 
 function dropKeys() {
-  if (waiting.splice(0).length) say("Names have changed: what you typed meanwhile was not used.");
+  if (waiting.splice(0).length) say("Names have changed: what you typed was not used.");
 }
 
 const ofClasses = ({ edits, more }) => more || edits.some((edit) => edit.target === "fine" || edit.target === "graph");

@@ -77,6 +77,6 @@ export class NoteField {
     forgetConflict(conflict);
     Object.assign(this.view.row, { note: theirs ?? "", note_version: version });
     this.root.value = [theirs, yours].filter(Boolean).join("\n");
-    say(`${by ?? "Somebody"} changed the note meanwhile: both texts are in it now, save it as it should be.`);
+    say(`${by ?? "Somebody"} changed the note too: both texts are in it now, save it as it should be.`);
   }
 }

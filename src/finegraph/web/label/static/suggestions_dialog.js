@@ -6,7 +6,7 @@ import { openDialog } from "./dialogs.js";
 import { act, kindNamed, namedCell } from "./model.js";
 import { inWords, namesNewLabel } from "./values.js";
 
-const MOST = 1000;
+const MAX_SUGGESTIONS = 1000;
 
 /** Whether a suggestion names a label that its kind does not have yet. */
 const isNewLabel = ({ kind, value }) => namesNewLabel(kindNamed(kind), value);
@@ -28,7 +28,7 @@ export async function openSuggestions(scope) {
     close();
   };
   const draw = async (least) => {
-    const { rows, total } = await get("/api/suggestions", { ...scope, least, limit: MOST });
+    const { rows, total } = await get("/api/suggestions", { ...scope, least, limit: MAX_SUGGESTIONS });
     taken.clear();
     const boxes = new Map(); // one value per cell: the best one is ticked, others can be ticked instead
     const lines = rows.map((one) => {
@@ -38,7 +38,7 @@ export async function openSuggestions(scope) {
       const others = boxes.get(place) ?? boxes.set(place, new Map()).get(place);
       return line(one, first, taken, others, tell);
     });
-    const more = total > rows.length && el("p", { class: "muted" }, `The first ${MOST} of ${total.toLocaleString("en")}; the others come after these.`);
+    const more = total > rows.length && el("p", { class: "muted" }, `The first ${MAX_SUGGESTIONS} of ${total.toLocaleString("en")}; the others come after these.`);
     fill(list, lines.length ? lines : el("p", { class: "muted" }, "There are no suggestions."), more);
     tell();
   };

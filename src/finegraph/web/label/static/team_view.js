@@ -5,7 +5,7 @@ import { get, person } from "./api.js";
 import { button, count, el, fill, percent, when } from "./dom.js";
 import { showAction } from "./history.js";
 import { act, model } from "./model.js";
-import { toldInFull } from "./told_edit.js";
+import { fullText } from "./edit_text.js";
 import { afterTyping } from "./typing.js";
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
@@ -154,7 +154,7 @@ export class TeamView {
   /** What an action did: the old and the new value of each edit; of many the last ones, and all at a click. */
   told(batch) {
     const { action, text, edits, count: all } = batch;
-    const lines = edits.filter(({ target }) => OF_VALUES.has(target)).map((edit) => el("li", {}, toldInFull(edit)));
+    const lines = edits.filter(({ target }) => OF_VALUES.has(target)).map((edit) => el("li", {}, fullText(edit)));
     const rest = all > Math.max(1, lines.length) && button(`All ${count(all, "change")} …`, () => showAction(batch), { class: "link" });
     const title = (!SAID_BY_VALUES.has(action) || !lines.length) && el("p", {}, text);
     return [title, lines.length > 0 && el("ul", { class: "edits" }, lines), rest];

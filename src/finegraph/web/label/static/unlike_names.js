@@ -3,12 +3,12 @@
 // A name is drawn in three pieces: what stands before the words in which it differs from its siblings, these words, and
 // what stands after them. Where there is too little room, the outer pieces are shortened; see `.whole-name` in page.css.
 // Siblings are compared word by word, and only those that begin or end with the same word. Cost per name: its siblings,
-// at most MOST of them.
+// at most MAX_NAMES of them.
 
 import { el } from "./dom.js";
 
 /** With how many siblings a name is compared. */
-const MOST = 400;
+const MAX_NAMES = 400;
 /** Of how large a share of its words a name has more in common with one that it could be taken for. */
 const ALIKE = 0.5;
 
@@ -52,7 +52,7 @@ export class UnlikeNames {
     const words = spelt.map((word) => word.trim());
     const siblings = [...(this.byEnd.get(`^${words[0]}`) ?? []), ...(this.byEnd.get(`${words.at(-1)}$`) ?? [])];
     let [first, last] = [spelt.length, 0];
-    for (const other of siblings.slice(0, MOST)) {
+    for (const other of siblings.slice(0, MAX_NAMES)) {
       const [start, end] = sharedEnds(words, other);
       if (start === words.length || start + end <= ALIKE * words.length) continue;
       first = Math.min(first, start);

@@ -12,7 +12,7 @@ const words = (target, value) => {
 };
 
 /** The old and the new value. */
-export function toldChange({ target, before, after }) {
+export function changeText({ target, before, after }) {
   const old = el("span", { class: "old" }, words(target, before));
   return el("span", { class: "change" }, old, el("span", { class: "arrow", "aria-label": "became" }, " → "), el("strong", {}, words(target, after)));
 }
@@ -32,4 +32,4 @@ function placeOf({ target, fine, kind, photo }) {
 }
 
 /** An edit with its place. */
-export const toldInFull = (edit) => el("span", { class: "told" }, el("span", { class: "place" }, placeOf(edit), ": "), toldChange(edit));
+export const fullText = (edit) => el("span", { class: "told" }, el("span", { class: "place" }, placeOf(edit), ": "), changeText(edit));
