@@ -107,12 +107,12 @@ class BlockScaling(nn.Module):
 
     def before(self, shift: Float[Tensor, " feature"], size: float) -> BlockScaling:
         """As of `FeatureScaling`."""
-        shifts = shift.split(self.sizes)
+        shifts = torch.split(shift, self.sizes)
         return BlockScaling([one.before(own, size) for one, own in zip(self.parts, shifts, strict=True)])
 
     def forward(self, features: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch feature"]:
         """The scaled features."""
-        blocks = features.split(self.sizes, dim=1)
+        blocks = torch.split(features, self.sizes, dim=1)
         return torch.cat([one(own) * by for one, own, by in zip(self.parts, blocks, self.factors, strict=True)], dim=1)
 
 

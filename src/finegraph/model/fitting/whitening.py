@@ -97,7 +97,8 @@ class BlockAxes:
     def coordinates(self, features: Float[Tensor, "batch feature"]) -> tuple[Coordinates, ...]:
         """Features along the axes of each block."""
         return tuple(
-            one.coordinates(own) for one, own in zip(self.blocks, features.split(self._sizes, dim=1), strict=True)
+            one.coordinates(own)
+            for one, own in zip(self.blocks, torch.split(features, self._sizes, dim=1), strict=True)
         )
 
     def white(self, places: Sequence[Coordinates], shrinkage: float) -> Float[Tensor, "batch axis"]:

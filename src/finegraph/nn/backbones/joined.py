@@ -83,4 +83,5 @@ class JoinedBackbone(Backbone):
 def _of_one_length(features: Tensor) -> Tensor:
     """Features with a root mean square of 1."""
     length = torch.linalg.vector_norm(features, dim=-1, keepdim=True).clamp_min(_SMALLEST)
-    return features * (features.shape[-1] ** 0.5) / length
+    scaled: Tensor = features * (features.shape[-1] ** 0.5) / length
+    return scaled
