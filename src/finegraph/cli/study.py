@@ -192,7 +192,7 @@ class StudyDisplay:
         """A step of training was taken."""
         self._show(f"{self._cell}: step {done:,} of {total:,}, loss {loss:.3f}")
 
-    def epoch(self, row: Mapping[str, float]) -> None:
+    def epoch(self, row: Mapping[str, float | None]) -> None:
         """An epoch ended."""
 
     def note(self, text: str) -> None:

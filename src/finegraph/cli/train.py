@@ -130,8 +130,10 @@ def _former_option(former: str, name: str) -> inspect.Parameter:
     """The flag of a setting by its former name, which the help does not show."""
     kind, _ = setting_type(name)
     option = typer.Option(f"--{former.replace('_', '-')}", hidden=True)
-    annotation = Annotated[(str if get_origin(kind) is Literal else kind) | None, option]
-    return inspect.Parameter(former, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    plain = str if get_origin(kind) is Literal else kind
+    return inspect.Parameter(
+        former, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[plain | None, option]
+    )
 
 
 def _shown_default(one: Field[Any]) -> str:

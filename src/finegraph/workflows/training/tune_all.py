@@ -159,4 +159,5 @@ def _joined(parts: Sequence[Features]) -> Features:
         fine=torch.cat([part.fine for part in parts]),
         coarse=torch.cat(coarse) if coarse else None,
         samples=Samples([sample for part in parts for sample in part.samples]),
+        numbers=tuple(number * len(parts) + rank for rank, part in enumerate(parts) for number in part.numbers),
     )
