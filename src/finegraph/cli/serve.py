@@ -22,6 +22,9 @@ def serve(
     samples: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A folder of photos that the page offers to try.")
     ] = None,
+    teach: Annotated[
+        bool, typer.Option("--teach", help="Let people correct answers; lessons are kept in the model folder.")
+    ] = False,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")] = 8000,
     token: Annotated[
@@ -64,6 +67,7 @@ def serve(
         model=model,
         index=index,
         samples=samples,
+        teach=teach,
         security=Security(host=host, port=port, token=token or None, hosts=tuple(allow_host or ())),
         decoding=DecodingSettings(workers=max(1, cores)),
         threads=threads or cores,

@@ -52,6 +52,14 @@ class SealedLog:
         self._signature: tuple[int, ...] | None = None
         self._thread = threading.RLock()
 
+    def is_current(self) -> bool:
+        """Whether nothing was acknowledged since the last reading; waits for nobody."""
+        try:
+            status = os.stat(self._end)
+        except OSError:
+            return not self.entries  # reading says what is wrong
+        return (status.st_ino, status.st_mtime_ns, status.st_size) == self._signature
+
     def read(self) -> int:
         """Read what was acknowledged since; how many entries are new.
 

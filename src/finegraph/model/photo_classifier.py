@@ -10,6 +10,7 @@ one pass over its weights, and a little for the graph.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import secrets
@@ -36,7 +37,7 @@ from finegraph.model.features.photos import OnBadFile, Photo, Views, is_one_phot
 from finegraph.model.folder.model_reader import read_model
 from finegraph.model.folder.model_writer import write_model
 from finegraph.model.teaching.class_statistics import ClassStatistics
-from finegraph.model.teaching.lesson import MAX_PHOTOS, Lesson, check_id, check_person
+from finegraph.model.teaching.lesson import MAX_PHOTOS, Lesson, TaughtPhoto, check_id, check_person
 from finegraph.model.teaching.taught_photos import taught_photos
 from finegraph.model.teaching.teaching import Teaching
 from finegraph.nn.network import Network
@@ -177,6 +178,19 @@ class PhotoClassifier:
     # ---- lessons ----------------------------------------------------------------------------------------------------
 
     @property
+    def revision(self) -> str:
+        """Tells apart what one fitted model was taught: empty without lessons that hold."""
+        return "" if self._teaching is None else self._teaching.revision
+
+    def as_fitted(self) -> PhotoClassifier:
+        """The classifier before all lessons."""
+        model = copy.copy(self)
+        if self._teaching is not None:
+            model.network = self.network.with_head(self._teaching.fitted_head.to(self.device))
+            model._teaching = None
+        return model
+
+    @property
     def lessons(self) -> tuple[Lesson, ...]:
         """What it was taught, in order, also what was forgotten."""
         return () if self._teaching is None else self._teaching.lessons
@@ -234,7 +248,21 @@ class PhotoClassifier:
         if all(one.id != name for one in teaching.lessons):
             teaching.check(label, parents, with_photos=bool(listed))  # before the network looks at all photos
         found = taught_photos(self.current_pipeline(), listed)
-        lesson = teaching.teach(label, found, parents=parents, person=person, lesson_id=name)
+        return self.keep_lesson(label, found, parents=parents, person=person, lesson_id=name)
+
+    def keep_lesson(
+        self,
+        label: str,
+        photos: Sequence[TaughtPhoto],
+        *,
+        parents: Mapping[str, object] | None = None,
+        person: str = "",
+        lesson_id: str,
+    ) -> Lesson:
+        """The same as `teach` for photos whose features are known."""
+        check_id(lesson_id)
+        check_person(person)
+        lesson = self.teaching.teach(label, photos, parents=parents, person=person, lesson_id=lesson_id)
         self._follow()
         return lesson
 
@@ -248,6 +276,10 @@ class PhotoClassifier:
         lesson = self.teaching.forget(lesson_id, person=check_person(person))
         self._follow()
         return lesson
+
+    def is_current(self) -> bool:
+        """Whether nobody taught this model folder anything since it was loaded or refreshed."""
+        return self._teaching is None or self._teaching.is_current()
 
     def refresh(self) -> bool:
         """Take up what others taught this model folder since; whether there was anything. Costs a look at a file.

@@ -120,6 +120,10 @@ class Index:
         """
         refuse_other_model(self.folder, self.state, model_entry(model, path))
 
+    def is_of(self, model: PhotoClassifier) -> bool:
+        """Whether a model made this index."""
+        return bool(self.state.model.digest == model_entry(model).digest)
+
     # ---- queries ----------------------------------------------------------------------------------------------------
 
     def search(

@@ -25,6 +25,7 @@ from finegraph.errors import (
     GraphError,
     InputError,
     LabelStoreError,
+    LessonError,
     NoRoomError,
     PhotoFileError,
     UnknownNameError,
@@ -67,6 +68,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     "overloaded": ProblemKind(503, "The server is busy", "Try again after the seconds in Retry-After."),
     "index-changed": ProblemKind(503, "The index cannot be opened", "Try again later; the server's log says why."),
     "not-ready": ProblemKind(503, "The server is starting or stopping", "Try again in a moment."),
+    "lesson": ProblemKind(507, "The lesson cannot be kept", "Nothing has changed. The server's log says what to do."),
     "no-room": ProblemKind(507, "The disk of the server is full", "Ask for room to be made, then send it again."),
 }
 """All problems by the end of their type, `urn:finegraph:problem:NAME`. No text names a route that an app may lack."""
@@ -125,7 +127,7 @@ def problem_of(error: Exception) -> ProblemError:
         return _of_status(error)
     for kind, name in _OF_THE_LIBRARY.items():
         if isinstance(error, kind):
-            return ProblemError(name, error.reason if isinstance(error, PhotoFileError) else str(error))
+            return ProblemError(name, error.reason if isinstance(error, PhotoFileError | LessonError) else str(error))
     _LOG.error("a request failed", exc_info=error)
     return ProblemError("internal", "Something went wrong that should not; nothing was kept.")
 
@@ -136,6 +138,7 @@ _OF_THE_LIBRARY: dict[type[FinegraphError], str] = {
     InputError: "input",
     GraphError: "input",
     PhotoFileError: "photo",
+    LessonError: "lesson",
     DamagedStoreError: "damaged",
     NoRoomError: "no-room",
     LabelStoreError: "overloaded",

@@ -101,6 +101,10 @@ class Teaching:
         """The log as the files of another model folder."""
         return self._log.files()
 
+    def is_current(self) -> bool:
+        """Whether nobody taught or took back anything since; costs a look at a file."""
+        return self._log.is_current()
+
     def refresh(self) -> bool:
         """Take up what others taught or took back since; whether there was anything.
 

@@ -85,6 +85,17 @@ export async function again(scores, given, risk, signal) {
   return (await ask("/v1/given", { method: "POST", body, headers, signal })).prediction;
 }
 
+/** Teach what a photo shows; the same `id` sent again counts once. */
+export function teach(photo, fields) {
+  return ask("/v1/lessons", { method: "POST", body: form(photo, fields) });
+}
+
+export function forget(lesson, person) {
+  return ask(`/v1/lessons/${encodeURIComponent(lesson)}?${new URLSearchParams({ person })}`, { method: "DELETE" });
+}
+
+export const getLessons = (limit) => ask(`/v1/lessons?${new URLSearchParams({ limit })}`);
+
 /** The photos of the index that are most similar; only those with certain labels where `where` names any. */
 export async function search(photo, where, signal) {
   const answer = await ask("/v1/search", { method: "POST", body: form(photo, { count: 12, where }), signal });

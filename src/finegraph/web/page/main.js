@@ -11,6 +11,7 @@ import { buildKinds, showKinds } from "./kinds.js";
 import { Known } from "./known.js";
 import { showPhoto, showSamples, watchPhotos } from "./photo.js";
 import { forgetQuestions, showQuestion } from "./question.js";
+import { forgetTeaching, showTeach } from "./teach.js";
 import { showFollowing, showNotFound, showSeeking, showSimilar } from "./similar.js";
 
 const MAX_PHOTOS = 50;
@@ -127,6 +128,7 @@ async function choose(entry, words = "") {
   current = entry;
   shown = null;
   forgetQuestions();
+  forgetTeaching();
   freePlaces();
   aside = words;
   known.clear(true);
@@ -164,6 +166,7 @@ function show(prediction, entry) {
   showAnswer(prediction, known, entry.plain.in_index);
   showKinds(prediction, entry.plain);
   showQuestion(prediction, known);
+  showTeach(model, entry, prediction, taught);
   shown = prediction;
   follow();
 }
@@ -218,6 +221,12 @@ function follow() {
   const told = known.texts;
   if (found.length && found.join() !== told.join()) seek(told);
   else showFollowing(found.length > 0, told.length > 0, () => seek(found.length ? [] : told));
+}
+
+/** The model was taught, or a lesson was taken back: all answers are asked for again, this one first. */
+function taught() {
+  for (const entry of album) entry.answer = null;
+  if (current) ask(current);
 }
 
 /** Ask again with what is known now. */

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +76,8 @@ class ServedModel:
 
     def __init__(self, model: PhotoClassifier, name: str, engine: EngineName = "torch") -> None:
         self.model, self.name = model, name
-        self.id = _fingerprint(model)
+        self._fitted_id = _fingerprint(model.as_fitted())
+        self.id = _taught_id(self._fitted_id, model.revision)
         self._extractor = model.pipeline(engine=engine).extractor
 
     @property
@@ -93,6 +95,14 @@ class ServedModel:
         """
         served = cls(PhotoClassifier.load(folder), folder.resolve().name, engine)
         served.warm_up(1)  # index tensors are made now, not by the first client
+        return served
+
+    def with_lessons(self, model: PhotoClassifier) -> ServedModel:
+        """The same with what its model was taught since; this one stays as it is."""
+        served = copy.copy(self)
+        for name in ("graph_json", "max_given_bytes", "_coarse_count"):
+            served.__dict__.pop(name, None)
+        served.model, served.id = model, _taught_id(self._fitted_id, model.revision)
         return served
 
     def warm_up(self, photos: int) -> None:
@@ -193,6 +203,11 @@ class ServedModel:
 
 def _rows(values: Tensor | None) -> NDArray[np.float32] | None:
     return None if values is None else values.detach().float().cpu().numpy()
+
+
+def _taught_id(fitted: str, revision: str) -> str:
+    """The id of a model with lessons: the same wherever the same lessons are read."""
+    return hashlib.sha256(f"{fitted} {revision}".encode()).hexdigest()[:16] if revision else fitted
 
 
 def _fingerprint(model: PhotoClassifier) -> str:

@@ -53,6 +53,8 @@ def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda addr
     allow_files(settings.connections + _OTHER_FILES)
     try:
         model = ServedModel.load(settings.model, settings.engine)
+        if settings.teach:
+            _ = model.model.teaching  # raises for a model that cannot be taught
         if model.note is not None:
             _LOG.warning(model.note)
         index = PhotoIndex.open_for(settings.index, model)
@@ -82,7 +84,7 @@ def make_server(state: ServerState) -> Server:
         body_seconds=settings.upload_seconds + _AFTER_UPLOADS,
         stalled_seconds=settings.stalled_seconds,
     )
-    paths, max_bytes = ("/v1/predict", "/v1/search"), settings.security.max_bytes
+    paths, max_bytes = ("/v1/predict", "/v1/search", "/v1/lessons"), settings.security.max_bytes
     return Server(
         uvicorn.Config(
             make_app(state),

@@ -177,7 +177,50 @@ class ModelBody(BaseModel):
     kinds: list[KindBody]
     size: int = Field(description="Width and height in pixels of what the network sees.")
     index: int = Field(description="How many photos can be searched; 0 without an index.")
+    teaching: bool = Field(description="Whether this server takes lessons.")
+    lessons: int = Field(description="How many lessons hold.")
     limits: dict[str, int]
+
+
+class LessonBody(BaseModel):
+    """A lesson."""
+
+    id: str
+    at: str = Field(description="When, in UTC.")
+    person: str
+    label: str
+    parents: dict[str, str | dict[str, float]] | None = Field(
+        description="The coarse labels of a label that the model was fitted without; else null."
+    )
+    photos: list[str] = Field(description="The names of its photos.")
+    forgotten: bool
+
+
+class ChangeBody(BaseModel):
+    """How the answer to a photo of a lesson changed."""
+
+    photo: str
+    before: list[AnswerBody]
+    after: list[AnswerBody]
+    label_before: Probability = Field(description="How probable the label of the lesson was; 0 if it was not known.")
+    label_after: Probability
+
+
+class TaughtBody(BaseModel):
+    """What a lesson, or taking one back, did."""
+
+    model: str = Field(description="The id of the model as it is now.")
+    lesson: LessonBody
+    new_labels: dict[str, list[str]] = Field(description="By kind, or `fine`: the labels that came with it.")
+    changes: list[ChangeBody]
+
+
+class LessonsBody(BaseModel):
+    """The lessons that hold."""
+
+    model: str
+    count: int
+    lessons: list[LessonBody]
 
 
 class LabelsBody(BaseModel):

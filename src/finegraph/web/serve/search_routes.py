@@ -64,7 +64,8 @@ def search_routes(state: ServerState) -> APIRouter:
             )
             ticket.count(len(upload.photos))
             # Both at one moment: while the photos came, another model may have taken over, with another index.
-            model, index = state.model, _index_of(state)
+            index = _index_of(state)
+            model = index.model
             opened, ask = await asyncio.to_thread(_prepare, index, model, upload)
             outcomes = await look_at_all(state, upload.photos, model, None)
             good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
@@ -153,9 +154,8 @@ def label_search_routes(state: ServerState) -> APIRouter:
         guessed: Annotated[bool, Query(description=FIELDS["guessed"]["description"])] = False,
     ) -> Response:
         """The photos of the index that are most similar to those of a fine label, filtered and re-ranked as asked."""
-        index, model = state.index, state.model
-        if index is None:
-            raise ProblemError("no-index", "This server was started without an index.")
+        index = _index_of(state)
+        model = index.model
         with state.admission.enter(0, client_of(request)):
             opened = await asyncio.to_thread(index.current, model)
             ask = SearchAsk(

@@ -51,10 +51,13 @@ class PhotoIndex:
 
     One search opens it; others meanwhile use what was there before. Where what is there now cannot be opened, or is of
     another model, searches are refused and that is remembered: a whole index is not read again for every search.
+
+    Attributes:
+        model: the one that made it, so that searches do not change while the model is taught.
     """
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    def __init__(self, index: Index, model: ServedModel) -> None:
+        self._index, self.model = index, model
         self._opening = threading.Lock()
         self._failed: tuple[object, float] | None = None  # the state of the folder, and when to try again
 
@@ -72,8 +75,10 @@ class PhotoIndex:
         if folder is None:
             return None
         index = Index.open(folder)
+        if model.model.revision and not index.is_of(model.model):
+            model = model.with_lessons(model.model.as_fitted())  # made before the lessons: searched as it was
         index.refuse_other(model.model)
-        return cls(index)
+        return cls(index, model)
 
     def current(self, model: ServedModel) -> OpenIndex:
         """The index as it is now, or as it was until somebody else has opened it again.

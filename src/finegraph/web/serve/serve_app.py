@@ -6,6 +6,7 @@ POST /v1/search        similar photos               GET  /v1/search    photos li
 GET  /v1/photos/…      small pictures of them
 GET  /v1/model         the model                    GET  /v1/graph     its label graph
 GET  /v1/labels        labels by a part of them     GET  /v1/samples   photos to try
+POST, GET, DELETE /v1/lessons   teaching, what was taught, taking it back; if the server was started so
 GET  /health/live, /health/ready, /metrics, /openapi.json, /docs (the API as a page)
 """
 
@@ -22,6 +23,7 @@ from finegraph._version import __version__
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.problems import ProblemBody, ProblemError, install_problems, problem_responses
 from finegraph.web.security import Guard
+from finegraph.web.serve.lesson_routes import lesson_routes
 from finegraph.web.serve.model_routes import model_routes
 from finegraph.web.serve.predict_routes import predict_routes
 from finegraph.web.serve.schemas import HealthBody
@@ -57,7 +59,8 @@ def make_app(state: ServerState) -> FastAPI:
         lifespan=lifespan,
     )
     install_problems(app, ADVICE)
-    for routes in (predict_routes, search_routes, label_search_routes, model_routes, _health_routes):
+    lessons = (lesson_routes,) if state.settings.teach else ()
+    for routes in (predict_routes, search_routes, label_search_routes, model_routes, *lessons, _health_routes):
         app.include_router(routes(state))
     mount_assets(app)
 
@@ -70,6 +73,7 @@ def make_app(state: ServerState) -> FastAPI:
         return page_response("docs.html")
 
     _complete_description(app, has_token=state.settings.security.token is not None)
+    app.add_middleware(_Following, state=state)
     app.add_middleware(_Counted, statistics=state.statistics)
     app.add_middleware(Guard, security=state.settings.security)
     return app
@@ -126,6 +130,18 @@ def _complete_description(app: FastAPI, *, has_token: bool) -> None:
         return description
 
     app.openapi = described  # type: ignore[method-assign]
+
+
+class _Following:
+    """Lets the model follow what other processes taught it, before each request that asks it anything."""
+
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+        self._app, self._state = app, state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
+            await self._state.follow()
+        await self._app(scope, receive, send)
 
 
 class _Counted:

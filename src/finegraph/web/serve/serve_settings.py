@@ -25,6 +25,8 @@ class ServeSettings:
     """The address to listen on, and the access rules."""
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     """How uploads are decoded."""
+    teach: bool = False
+    """Whether the model may be taught over HTTP; lessons are kept in its folder."""
     engine: EngineName = "auto"
     """What computes the features: ONNX Runtime or torch; `auto` for the first where it is installed."""
     threads: int = 1

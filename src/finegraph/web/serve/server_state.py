@@ -8,13 +8,17 @@ client is ever among the counters.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from finegraph.errors import FinegraphError
+from finegraph.errors import FinegraphError, LessonError
+from finegraph.model import PhotoClassifier
+from finegraph.model.teaching.lesson import Lesson, TaughtPhoto
 from finegraph.web.admission import Admission
 from finegraph.web.decoding import DecodingPool
 from finegraph.web.serve.answering import Ask, ServedModel
@@ -24,6 +28,7 @@ from finegraph.web.serve.pictures import SamplePhotos, Thumbnails
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.web.serve.serve_settings import ServeSettings
 from finegraph.web.serve.uploads import Photo
+from finegraph.workflows.teach import TeachResult, taught
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32)
@@ -96,9 +101,12 @@ class ServerState:
         self.given_threads = ThreadPoolExecutor(settings.threads, "given")
         self.ready = False
         self._reloading = asyncio.Lock()
+        self._changing = asyncio.Lock()
 
     async def start(self) -> None:
         """Start workers and threads."""
+        if self.settings.teach:
+            self.model.model.teaching.prepare()  # the first who teaches need not wait
         await self.pool.__aenter__()
         if self.samples.paths or self.index is not None:
             await self.photo_files.start()
@@ -122,6 +130,40 @@ class ServerState:
         picture = await self.pool.decode(photo.content, photo.name, model.model.views)
         return await self.batcher.submit(Job(model, picture, photo.name, ask))
 
+    async def follow(self) -> None:
+        """Take up what other processes taught the model since; costs a look at a file if there is nothing."""
+        if self.model.model.is_current():
+            return
+        async with self._changing:
+            try:
+                await asyncio.to_thread(self._refresh)
+            except LessonError as error:
+                _LOG.error("the lessons of others could not be taken up: %s", error)
+
+    def _refresh(self) -> None:
+        model = copy.copy(self.model.model)
+        model.refresh()
+        if model.network is not self.model.model.network:
+            self.model = self.model.with_lessons(model)
+
+    async def teach(self, label: str, photos: Sequence[TaughtPhoto], **options: Any) -> TeachResult:
+        """Teach the served model; see `PhotoClassifier.keep_lesson`. Answers follow from now on."""
+        async with self._changing:
+            return await asyncio.to_thread(self._change, lambda model: model.keep_lesson(label, photos, **options))
+
+    async def forget(self, lesson: str, *, person: str) -> TeachResult:
+        """Take a lesson back; see `PhotoClassifier.forget`."""
+        async with self._changing:
+            return await asyncio.to_thread(self._change, lambda model: model.forget(lesson, person=person))
+
+    def _change(self, act: Callable[[PhotoClassifier], Lesson]) -> TeachResult:
+        """Let the model be changed by lessons, and say how its answers are others then."""
+        model = copy.copy(self.model.model)
+        before, graph = model.network.head, model.graph
+        lesson = act(model)
+        self.model = self.model.with_lessons(model)
+        return taught(model, lesson, before, graph)
+
     async def reload(self) -> bool:
         """Load the model again from its folder; the one that is served stays where that fails.
 
@@ -132,6 +174,8 @@ class ServerState:
             try:
                 model = await asyncio.to_thread(ServedModel.load, self.settings.model, self.settings.engine)
                 index = await asyncio.to_thread(PhotoIndex.open_for, self.settings.index, model)
+                if self.settings.teach:
+                    await asyncio.to_thread(model.model.teaching.prepare)
             except (FinegraphError, OSError) as error:
                 self.statistics.reloads.labels("failed").inc()
                 _LOG.error("the model could not be loaded again, the old one is served: %s", error)

@@ -32,7 +32,7 @@ def copies_of(state: ServerState, model: ServedModel, photos: Sequence[Photo]) -
     if state.index is None:
         return [None] * len(photos)
     try:
-        opened = state.index.current(model)
+        opened = state.index.current(state.index.model)
     except ProblemError:  # an answer needs no index
         return [None] * len(photos)
     return [stored_contents(state, opened, found) for found in opened.copies([photo.content for photo in photos])]

@@ -79,7 +79,9 @@ class Upload(NamedTuple):
         return text == "true"
 
 
-async def read_upload(request: Request, fields: Sequence[str], *, max_photos: int, seconds: float) -> Upload:
+async def read_upload(
+    request: Request, fields: Sequence[str], *, max_photos: int, seconds: float, min_photos: int = 1
+) -> Upload:
     """The photos (files called `photo`) and the fields of a request.
 
     Args:
@@ -87,6 +89,7 @@ async def read_upload(request: Request, fields: Sequence[str], *, max_photos: in
         fields: the names of fields that are known.
         max_photos: how many photos it may hold.
         seconds: how long it may take to arrive.
+        min_photos: how many it must hold, 0 or 1.
 
     Raises:
         ProblemError: it is no multipart body, broken, has too much in it, or takes too long.
@@ -116,13 +119,13 @@ async def read_upload(request: Request, fields: Sequence[str], *, max_photos: in
     try:
         if not parser.ended:  # a photo may be missing, so the others are not answered as if they were all
             raise ProblemError("bad-request", "The multipart body cannot be read: it has no end.")
-        return await _sorted_out(form.multi_items(), fields)
+        return await _sorted_out(form.multi_items(), fields, min_photos)
     finally:
         for file in parser._files_to_close_on_error:  # also those of parts that never ended
             file.close()
 
 
-async def _sorted_out(items: Sequence[tuple[str, str | UploadFile]], known: Sequence[str]) -> Upload:
+async def _sorted_out(items: Sequence[tuple[str, str | UploadFile]], known: Sequence[str], min_photos: int) -> Upload:
     """Photos and fields, each where it belongs."""
     upload = Upload([], {})
     for name, value in items:
@@ -136,6 +139,6 @@ async def _sorted_out(items: Sequence[tuple[str, str | UploadFile]], known: Sequ
             raise InputError(
                 f"the {what} {name[:40]!r}: expected files called 'photo' and the fields {', '.join(known)}"
             )
-    if not upload.photos:
+    if len(upload.photos) < min_photos:
         raise InputError("expected at least one file called 'photo', got none")
     return upload

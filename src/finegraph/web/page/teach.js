@@ -1,0 +1,268 @@
+// "No, this is …": teaching the model what the photo shows, if the server takes lessons. A lesson names a label that the
+// model knows, or a new one with its coarse labels. What it changes is shown, with a way to take it back.
+
+import { explain, findLabels, forget, getLessons, teach } from "./api.js";
+import { byId, el, percent } from "./dom.js";
+import { makePicker } from "./picker.js";
+
+const LISTED = 8;
+const SHOWN = 3;
+const NAME = "finegraph person";
+let form = null; // what is open: null, or {id, label, isNew, fields}; the id stays until the lesson is kept
+let told = null; // what the last lesson of this photo did
+let problem = "";
+let count = 0;
+
+/** Another photo: nothing is open. */
+export function forgetTeaching() {
+  form = null;
+  told = null;
+  problem = "";
+}
+
+const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Who teaches, remembered by this browser where it may. */
+function person(name) {
+  try {
+    if (name !== undefined) localStorage.setItem(NAME, name);
+    return localStorage.getItem(NAME) ?? "";
+  } catch {
+    return name ?? "";
+  }
+}
+
+/**
+ * Offer to correct the answer.
+ * @param model what is served
+ * @param entry the photo that is looked at
+ * @param prediction what is said of it
+ * @param changed () => void, after the model was taught or a lesson taken back
+ */
+export function showTeach(model, entry, prediction, changed) {
+  const section = byId("teach");
+  section.hidden = !model.teaching;
+  if (section.hidden) return;
+  const redraw = () => showTeach(model, entry, prediction, changed);
+  const key = section.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  const parts = told ? outcome(changed, redraw) : form ? opened(model, entry, prediction, changed, redraw) : closed(changed, redraw);
+  section.replaceChildren(...parts, el("p", { className: "note", role: "alert", hidden: !problem, textContent: problem }));
+  if (key) section.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
+}
+
+function button(key, words, onclick, className = "") {
+  return el("button", { type: "button", "data-key": key, className, textContent: words, onclick });
+}
+
+function closed(changed, redraw) {
+  const open = () => {
+    form = { id: newId(), label: "", isNew: false, fields: {} };
+    redraw();
+    byId("teach").querySelector("input")?.focus();
+  };
+  return [el("div", { className: "row" }, el("p", { textContent: "Is it something else?" }), button("open", "No, this is …", open)), lessons(changed, redraw)];
+}
+
+// ---- what it is -----------------------------------------------------------------------------------------------------
+
+function opened(model, entry, prediction, changed, redraw) {
+  const close = () => {
+    forgetTeaching();
+    redraw();
+  };
+  const send = async (event) => {
+    event.preventDefault();
+    if (!form.label.trim()) return;
+    const fields = { label: form.label.trim(), id: form.id, person: person(), ...(form.isNew ? { new: "true", parent: parents() } : {}) };
+    problem = "";
+    byId("teach").setAttribute("aria-busy", "true");
+    try {
+      told = await teach(entry.file, fields);
+      form = null;
+      changed();
+    } catch (error) {
+      problem = explain(error);
+    }
+    byId("teach").removeAttribute("aria-busy");
+    redraw();
+  };
+  const name = el("input", { type: "text", "data-key": "person", maxLength: 100, value: person(), autocomplete: "name", oninput: () => person(name.value.trim()) });
+  const parts = form.isNew ? newLabel(model, redraw) : knownLabel(prediction, redraw);
+  return [
+    el("h2", { textContent: form.isNew ? "A new label" : "What is it?" }),
+    el(
+      "form",
+      { onsubmit: send },
+      ...parts,
+      el("label", { className: "field" }, "Your name, if you like", name),
+      el("div", { className: "answers" }, el("button", { type: "submit", "data-key": "send", className: "primary", textContent: "Teach it" }), button("cancel", "Cancel", close)),
+    ),
+    el("p", { className: "small", textContent: "The photo itself is not kept: its features, its name and yours are, with the model." }),
+  ];
+}
+
+function knownLabel(prediction, redraw) {
+  const pick = (label) => {
+    form.label = label;
+    redraw();
+    byId("teach").querySelector("[data-key=send]").focus();
+  };
+  const fresh = () => {
+    form.isNew = true;
+    form.label = "";
+    redraw();
+    byId("teach").querySelector("input").focus();
+  };
+  const picker = makePicker("fine", "Find the right label", () => prediction.top.slice(1, 7), pick);
+  picker.querySelector("input").placeholder = form.label ? "Another one…" : "Find the right label…";
+  return [
+    form.label ? el("p", { className: "chosen" }, "This is ", el("b", { textContent: form.label }), ".") : null,
+    button("fresh", "It is not in the list: a new label", fresh, "quiet"), // above the list, which covers what is below
+    picker,
+  ].filter(Boolean);
+}
+
+function newLabel(model, redraw) {
+  const known = () => {
+    form.isNew = false;
+    form.label = "";
+    redraw();
+  };
+  const name = el("input", { type: "text", "data-key": "label", required: true, maxLength: 200, value: form.label, oninput: () => { form.label = name.value; } });
+  const groups = new Map();
+  for (const kind of model.kinds) {
+    const group = kind.group ?? kind.name;
+    if (!groups.has(group)) groups.set(group, []);
+    groups.get(group).push(kind);
+  }
+  return [
+    el("label", { className: "field" }, "Its name", name),
+    el("p", { className: "small", textContent: "What is known of it; leave open what is not. New names may be given." }),
+    ...[...groups].map(([group, kinds]) => (kinds[0].group === null ? (kinds[0].binary ? yesOrNo(group) : oneLabel(group)) : allOf(group, kinds))),
+    button("known", "It is in the list after all", known, "quiet"),
+  ];
+}
+
+/** A kind with labels: a field that offers those that there are. */
+function oneLabel(kind) {
+  count += 1;
+  const list = el("datalist", { id: `offered-${count}` });
+  let asking = null;
+  const input = el("input", { type: "text", "data-key": `kind ${kind}`, maxLength: 200, autocomplete: "off", value: form.fields[kind]?.[0] ?? "", oninput: change, onfocus: offer });
+  input.setAttribute("list", list.id);
+  function change() {
+    form.fields[kind] = input.value.trim() ? [input.value.trim()] : [];
+    offer();
+  }
+  async function offer() {
+    asking?.abort();
+    asking = new AbortController();
+    const found = await findLabels(kind, input.value.trim(), asking.signal).catch(() => null); // the field works without
+    if (found) list.replaceChildren(...found.labels.map((label) => el("option", { value: label })));
+  }
+  return el("label", { className: "field" }, kind, input, list);
+}
+
+function yesOrNo(kind) {
+  const [now] = form.fields[kind] ?? [];
+  const choice = (label, words) => el("option", { value: label, textContent: words, selected: label === (now ?? "") });
+  const select = el("select", { "data-key": `kind ${kind}`, onchange: () => { form.fields[kind] = select.value ? [select.value] : []; } }, choice("", "unknown"), choice("yes", "yes"), choice("no", "no"));
+  return el("label", { className: "field" }, kind, select);
+}
+
+/** A group of yes and no: what is tapped holds, and then the others do not. */
+function allOf(group, kinds) {
+  const chips = kinds.map((kind) => {
+    const has = () => (form.fields[group] ?? []).includes(kind.part);
+    const toggle = () => {
+      form.fields[group] = has() ? form.fields[group].filter((part) => part !== kind.part) : [...(form.fields[group] ?? []), kind.part];
+      chip.setAttribute("aria-pressed", String(has()));
+    };
+    const chip = button(`part ${kind.name}`, kind.part, toggle, "chip");
+    chip.setAttribute("aria-pressed", String(has()));
+    return chip;
+  });
+  return el("div", { className: "field", role: "group", "aria-label": group }, el("span", { textContent: `${group}: tap all that it has` }), el("div", { className: "chips" }, ...chips));
+}
+
+const parents = () => Object.entries(form.fields).flatMap(([kind, labels]) => labels.map((label) => `${kind}=${label}`));
+
+// ---- what it did ----------------------------------------------------------------------------------------------------
+
+function outcome(changed, redraw) {
+  const { lesson, changes, new_labels: fresh } = told;
+  const undo = async () => {
+    problem = "";
+    try {
+      told = await forget(lesson.id, person());
+      changed();
+    } catch (error) {
+      problem = explain(error);
+    }
+    redraw();
+  };
+  const done = () => {
+    forgetTeaching();
+    redraw();
+  };
+  const [change] = changes;
+  const named = Object.entries(fresh).flatMap(([kind, labels]) => labels.map((label) => (kind === "fine" ? label : `${kind} ${label}`)));
+  return [
+    el("h2", { textContent: lesson.forgotten ? "Taken back" : "Learnt" }),
+    el("p", { className: "ask", role: "status" }, lesson.forgotten ? "No longer: " : "This is ", el("b", { textContent: lesson.label }), "."),
+    named.length && !lesson.forgotten ? el("p", { className: "small", textContent: `New: ${named.join(", ")}` }) : null,
+    change ? comparison(lesson, change) : null,
+    el("div", { className: "answers" }, ...(lesson.forgotten ? [] : [button("undo", "Undo", undo)]), button("done", "Done", done)),
+    lessons(changed, redraw),
+  ].filter(Boolean);
+}
+
+/** The answers before and after, side by side: the label of the lesson first. */
+function comparison(lesson, change) {
+  const of = (side, label) => side.find((one) => one.label === label)?.probability;
+  const others = [...change.after, ...change.before].map(({ label }) => label).filter((label) => label !== lesson.label);
+  const rows = [
+    [lesson.label, change.label_before, change.label_after],
+    ...[...new Set(others)].slice(0, SHOWN).map((label) => [label, of(change.before, label) ?? 0, of(change.after, label) ?? 0]),
+  ];
+  const cell = (share, className) => el("td", {}, el("span", { className: "value", textContent: percent(share) }), el("span", { className: `bar ${className}`, share, "aria-hidden": "true" }));
+  return el(
+    "table",
+    { className: "changes" },
+    el("thead", {}, el("tr", {}, el("th", { textContent: "label" }), el("th", { textContent: "before" }), el("th", { textContent: "now" }))),
+    el("tbody", {}, ...rows.map(([label, was, now]) => el("tr", {}, el("th", { scope: "row", textContent: label, title: label }), cell(was, "was"), cell(now, "now")))),
+  );
+}
+
+// ---- all lessons ----------------------------------------------------------------------------------------------------
+
+/** The last lessons, looked up when they are opened, each with a way to take it back. */
+function lessons(changed, redraw) {
+  const list = el("ul", { className: "lessons" });
+  const details = el("details", { ontoggle: () => details.open && load() }, el("summary", { textContent: "What it was taught" }), list);
+  async function load() {
+    try {
+      const found = await getLessons(LISTED);
+      list.replaceChildren(...found.lessons.map(row), ...(found.count > found.lessons.length ? [el("li", { textContent: `and ${found.count - found.lessons.length} before` })] : []));
+      if (!found.count) list.replaceChildren(el("li", { textContent: "Nothing yet." }));
+    } catch (error) {
+      list.replaceChildren(el("li", { textContent: explain(error) }));
+    }
+  }
+  function row(lesson) {
+    const back = async () => {
+      problem = "";
+      try {
+        await forget(lesson.id, person());
+        await load();
+        changed();
+      } catch (error) {
+        problem = explain(error);
+        redraw();
+      }
+    };
+    const what = [lesson.photos.length ? `${lesson.photos.length} photo${lesson.photos.length === 1 ? "" : "s"}` : "no photo", lesson.person, new Date(lesson.at).toLocaleString()];
+    return el("li", {}, el("span", {}, el("b", { textContent: lesson.label }), el("span", { className: "small", textContent: what.filter(Boolean).join(" · ") })), button(`back ${lesson.id}`, "Take back", back, "quiet"));
+  }
+  return details;
+}

@@ -1,0 +1,132 @@
+"""`/v1/lessons`: teaching the served model by example, taking lessons back, and what it was taught.
+
+These routes exist only if the server was started with teaching. Photos are looked at in memory like all others; their
+features, names and digests are kept with the lesson in the model folder, never the photos themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Annotated, Any
+
+import torch
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.responses import JSONResponse
+
+from finegraph.errors import PhotoFileError
+from finegraph.model.teaching.lesson import MAX_NAME, MAX_PERSON, TaughtPhoto, check_id, check_person
+from finegraph.model.teaching.taught_photos import photo_name, scaled_features
+from finegraph.web.problems import ProblemError, problem_responses
+from finegraph.web.serve.batching import Done
+from finegraph.web.serve.predict_routes import body_size, client_of, look_at_all
+from finegraph.web.serve.schemas import LessonsBody, TaughtBody, multipart
+from finegraph.web.serve.server_state import ServerState
+from finegraph.web.serve.uploads import Photo, read_upload
+from finegraph.workflows.teach import TeachResult, parse_parents
+
+MAX_LISTED = 1000
+FIELDS: dict[str, dict[str, Any]] = {
+    "label": {"type": "string", "maxLength": MAX_NAME, "description": "The fine label that the photos show."},
+    "parent": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "A coarse label of a new label, as kind=label; the same kind again means one of these, and of a "
+        "group of kinds all of these.",
+    },
+    "new": {
+        "type": "boolean",
+        "default": False,
+        "description": "Whether the label may be new although no coarse label is given.",
+    },
+    "person": {"type": "string", "maxLength": MAX_PERSON, "description": "Who teaches."},
+    "id": {"type": "string", "description": "The lesson's own id: the same lesson sent again counts once."},
+}
+
+
+def lesson_routes(state: ServerState) -> APIRouter:
+    """The routes of lessons."""
+    router = APIRouter(tags=["lessons"])
+    description = multipart(FIELDS, state.settings.photos_per_request)
+    schema = description["requestBody"]["content"]["multipart/form-data"]["schema"]
+    schema["required"] = ["label"]
+    schema["properties"]["photo"]["minItems"] = 0
+
+    @router.post(
+        "/v1/lessons",
+        response_model=TaughtBody,
+        responses=problem_responses(
+            "timeout", "media-type", "photo", "input", "unknown-name", "too-many", "overloaded", "lesson"
+        ),
+        openapi_extra=description,
+    )
+    async def teach(request: Request) -> Response:
+        """Teach what photos show, or a new label without any; answers follow at once.
+
+        The lesson is on the disk when this answers. All of its photos count, or none.
+        """
+        with state.admission.enter(body_size(request), client_of(request)) as ticket:
+            upload = await read_upload(
+                request,
+                tuple(FIELDS),
+                max_photos=state.settings.photos_per_request,
+                seconds=state.settings.upload_seconds,
+                min_photos=0,
+            )
+            ticket.count(max(1, len(upload.photos)))
+            lesson_id = check_id(upload.one("id", secrets.token_hex(8)))
+            person = check_person(upload.one("person", "").strip())
+            given, new = upload.fields.get("parent", ()), upload.flag("new", False)
+            classifier = state.model.model
+            parents = parse_parents(classifier.graph, given) if given or new else None
+            label = upload.one("label", "").strip()
+            if all(one.id != lesson_id for one in classifier.lessons):
+                classifier.teaching.check(label, parents, with_photos=bool(upload.photos))
+            photos = await _photos(state, upload.photos)
+            result = await state.teach(label, photos, parents=parents, person=person, lesson_id=lesson_id)
+        return JSONResponse(_content(state, result))
+
+    @router.get("/v1/lessons", response_model=LessonsBody, responses=problem_responses("lesson"))
+    def lessons(
+        limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="How many to list.")] = 50,
+    ) -> Response:
+        """The lessons that hold, the last one first."""
+        holding = [one for one in state.model.model.lessons if not one.forgotten]
+        listed = [one.to_dict() for one in reversed(holding[-limit:])]
+        return JSONResponse({"model": state.model.id, "count": len(holding), "lessons": listed})
+
+    @router.delete(
+        "/v1/lessons/{lesson}", response_model=TaughtBody, responses=problem_responses("input", "not-found", "lesson")
+    )
+    async def forget(
+        lesson: Annotated[str, Path(max_length=100)],
+        person: Annotated[str, Query(max_length=MAX_PERSON, description="Who takes it back.")] = "",
+    ) -> Response:
+        """Take a lesson back, as if it had never been taught."""
+        if all(one.id != lesson for one in state.model.model.lessons):
+            raise ProblemError("not-found", "There is no lesson of this id.")
+        return JSONResponse(_content(state, await state.forget(lesson, person=check_person(person.strip()))))
+
+    return router
+
+
+async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
+    """What the lesson keeps of its photos; one that cannot be read refuses the whole lesson."""
+    if not photos:
+        return []
+    model = state.model
+    outcomes = await look_at_all(state, photos, model, None)
+    found = []
+    for photo, outcome in zip(photos, outcomes, strict=True):
+        if isinstance(outcome, PhotoFileError):
+            raise ProblemError("photo", f"{photo.name}: {outcome.reason}")
+        assert isinstance(outcome, Done)
+        assert outcome.scores.feature is not None
+        feature = torch.from_numpy(outcome.scores.feature)[None].to(model.model.device)
+        digest = hashlib.sha256(photo.content).hexdigest()
+        found.append(TaughtPhoto(photo_name(photo.name), digest, scaled_features(model.model.network, feature)[0]))
+    return found
+
+
+def _content(state: ServerState, result: TeachResult) -> dict[str, Any]:
+    return {"model": state.model.id, **result.to_dict()}

@@ -1,0 +1,135 @@
+"""The page learns: a label from the list, a new one with its coarse labels, what changed, and undo."""
+
+import os
+
+import pytest
+from page_steps import choose, open_page, settle, shown
+from test_serve_lessons import _file
+
+import finegraph as fg
+import tiny_classifier as tiny
+from serving import running
+from taught_classifier import fitted, photo_of
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    fitted().save(tmp_path / "model")
+    with running(fg.load(tmp_path / "model"), teach=True) as found:
+        found.folder = tmp_path / "model"
+        yield found
+
+
+@pytest.fixture
+def photo():
+    return _file(9)[0][1][1]
+
+
+def _picture_of(page, name):
+    """Keep a picture of the page if a folder for it is named, to be looked at by people."""
+    if folder := os.environ.get("FINEGRAPH_SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_label_of_the_list_and_undo(page, server, photo, screen):
+    page.set_viewport_size(SCREENS[screen])
+    open_page(page, server)
+    choose(page, photo)
+    before = shown(page)
+    teach = page.locator("#teach")
+    _picture_of(page, f"{screen}-closed")
+    teach.get_by_role("button", name="No, this is").click()
+    field = teach.get_by_role("combobox")
+    field.fill("kung pao @ A")
+    teach.get_by_role("option", name="kung pao @ A").click()
+    teach.get_by_label("Your name").fill("Ada")
+    _picture_of(page, f"{screen}-chosen")
+    teach.get_by_role("button", name="Teach it").click()
+    teach.get_by_role("heading", name="Learnt").wait_for()
+    settle(page)
+    _picture_of(page, f"{screen}-learnt")
+    assert teach.locator(".changes tbody tr").first.inner_text().split("\n")[0].startswith("kung pao @ A")
+    after = shown(page)
+    assert after != before
+    (lesson,) = fg.load(server.folder).lessons
+    assert (lesson.label, lesson.person, lesson.forgotten) == ("kung pao @ A", "Ada", False)
+    teach.get_by_role("button", name="Undo").click()
+    teach.get_by_role("heading", name="Taken back").wait_for()
+    settle(page)
+    assert shown(page) == before
+    assert fg.load(server.folder).lessons[0].forgotten
+    teach.get_by_role("button", name="Done").click()
+    teach.get_by_role("button", name="No, this is").wait_for()
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_new_label_with_its_coarse_labels(page, server, photo, screen):
+    page.set_viewport_size(SCREENS[screen])
+    open_page(page, server)
+    choose(page, photo)
+    teach = page.locator("#teach")
+    teach.get_by_role("button", name="No, this is").click()
+    teach.get_by_role("button", name="It is not in the list").click()
+    teach.get_by_label("Its name").fill("mapo tofu @ C")
+    teach.get_by_label("dish").fill("mapo tofu")
+    teach.get_by_label("restaurant").fill("C")
+    teach.get_by_role("button", name="tofu", exact=True).click()
+    teach.get_by_label("spicy").select_option("yes")
+    _picture_of(page, f"{screen}-new")
+    teach.get_by_role("button", name="Teach it").click()
+    teach.get_by_role("heading", name="Learnt").wait_for()
+    settle(page)
+    _picture_of(page, f"{screen}-new-learnt")
+    assert "New: mapo tofu @ C, restaurant C" in teach.inner_text()
+    assert "mapo tofu @ C" in [label for label, _ in shown(page)]
+    parents = fg.load(server.folder).lessons[0].parents
+    assert parents["with: tofu"] == "yes"
+    assert parents["with: pork"] == "no"
+    assert (parents["restaurant"], parents["spicy"]) == ("C", "yes")
+    teach.get_by_role("button", name="Done").click()
+    teach.get_by_text("What it was taught").click()
+    teach.get_by_role("button", name="Take back").click()
+    teach.get_by_role("button", name="No, this is").wait_for()
+    settle(page)
+    page.wait_for_function(
+        "() => ![...document.querySelectorAll('#top li')].some((row) => row.innerText.includes('@ C'))"
+    )
+
+
+def test_what_is_refused_is_said_and_the_form_stays(page, server, photo, faults):
+    open_page(page, server)
+    choose(page, photo)
+    teach = page.locator("#teach")
+    teach.get_by_role("button", name="No, this is").click()
+    teach.get_by_role("button", name="It is not in the list").click()
+    teach.get_by_label("Its name").fill("Egg rice @ b")
+    teach.get_by_role("button", name="Teach it").click()
+    teach.get_by_role("alert").get_by_text("the graph has 'egg rice @ B' already").wait_for()
+    assert teach.get_by_label("Its name").input_value() == "Egg rice @ b"
+    faults.lines[:] = [line for line in faults.lines if "422" not in line]
+    assert fg.load(server.folder).lessons == ()
+
+
+def test_a_page_of_a_server_that_takes_no_lessons_offers_none(page, tmp_path, monkeypatch, photo):
+    tiny.register(monkeypatch)
+    fitted().save(tmp_path / "model")
+    with running(fg.load(tmp_path / "model")) as server:
+        open_page(page, server)
+        choose(page, photo)
+        assert page.locator("#teach").is_hidden()
+
+
+def test_names_are_text_and_nothing_else(page, server, photo):
+    odd = '<img src=x onerror="document.title=1">'
+    fg.load(server.folder).teach(odd, [photo_of(9, 0)], parents={"dish": odd}, person=odd)
+    open_page(page, server)
+    choose(page, photo)
+    page.locator("#teach").get_by_text("What it was taught").click()
+    page.locator("#teach li").get_by_text(odd).first.wait_for()
+    assert page.title() == "finegraph"
