@@ -1,4 +1,4 @@
-"""What the exit code of the command means, in one place.
+"""The exit codes of the command and their meaning.
 
 | code | meaning |
 |---|---|

@@ -1,4 +1,4 @@
-"""How an error reaches the user: what, where, why and what to do, on standard error, without a traceback."""
+"""Errors for the user: what, where, why and what to do, on standard error, without a traceback."""
 
 from __future__ import annotations
 

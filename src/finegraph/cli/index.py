@@ -1,4 +1,4 @@
-"""`finegraph index`: making an index of photos, and looking after it.
+"""`finegraph index`: making an index of photos, and its maintenance.
 
 `finegraph index RUN PHOTOS...` makes one; the other commands come after `index`. A model folder that is called like one
 of them is named by its path, `./add`.

@@ -1,4 +1,4 @@
-"""What Ctrl-C leaves: one line that says what is kept and what goes on, and the exit code of an interruption."""
+"""Interruptions: one line that names what is kept and which command resumes, and the exit code."""
 
 from __future__ import annotations
 

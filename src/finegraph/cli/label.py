@@ -24,7 +24,7 @@ SECONDS_PER_TURN = 0.001
 """How long a thread of the server may compute while others wait. An edit goes through the database in many small steps,
 and with Python's own 5 milliseconds each of them could wait as long as a whole edit takes."""
 _FORMER_FLAGS = ("--import", "--export", "--undo", "--history", "--backup", "--diff", "--agreement")
-"""What were flags once and are commands now."""
+"""Former flags that are commands now."""
 
 
 class _OpenByDefault(DefaultGroup):

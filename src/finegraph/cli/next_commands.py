@@ -1,4 +1,4 @@
-"""What to do next, as people type it here: the last lines of a command."""
+"""The next commands, printed as the last lines of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a command has come: a bar with rate and time left on a terminal, a line now and then elsewhere.
+"""The progress of a command: a bar with rate and time left on a terminal, a line now and then elsewhere.
 
 Both go to standard error, so that the result on standard output stays clean. The bar vanishes when it is done.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Progress = Callable[[int, int], None]
-"""Is told how many are done, and how many there are."""
+"""Called with the number done and the total."""
 SECONDS_BETWEEN_LINES = 10.0
 """Where there is no terminal, a line comes this often."""
 

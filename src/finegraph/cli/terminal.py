@@ -1,4 +1,4 @@
-"""How results reach the terminal: tables for people, one JSON document for programs.
+"""Output on the terminal: tables for people, one JSON document for programs.
 
 On a terminal there are tables with colours; into a file or a pipe go plain aligned columns, one row per line, so that
 `grep` and `cut` work. Names come from files: whatever could steer a terminal is shown as an escape.

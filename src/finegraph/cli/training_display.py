@@ -1,4 +1,4 @@
-"""What is seen of training: a bar with loss, rate and time left on a terminal, lines elsewhere, and the result.
+"""The display of training: a bar with loss, rate and time left on a terminal, lines elsewhere, and the result.
 
 In a job of several processes only the first one speaks.
 """

@@ -1,4 +1,4 @@
-"""Photos and their labels: where they lie, how they are decoded and cut for a network, and what is wrong with them.
+"""Photos and their labels: their sources, decoding, views for a network, and checks.
 
 Nothing is copied and no file of the user's is ever written. Reading a source opens lists and folders, no photo.
 """

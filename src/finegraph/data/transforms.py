@@ -1,4 +1,4 @@
-"""From a picture to what a network sees: the paper's views, with the sizes as settings.
+"""From a picture to the views of a network, as in the paper, with the sizes as settings.
 
     resize    to 256 x 256 whatever the shape was, so that nothing is cut away
     train     a random part of 224 x 224, mirrored half of the time; or, beyond the paper, a part of random size and

@@ -1,4 +1,4 @@
-"""How good a classifier is: metrics as pure functions, gathered batch by batch from the photos of a data set."""
+"""Evaluating a classifier: metrics as pure functions, gathered batch by batch from photos."""
 
 from finegraph.evaluation.collect import Collector
 from finegraph.evaluation.photo_evaluation import (

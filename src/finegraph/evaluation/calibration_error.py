@@ -1,4 +1,4 @@
-"""Whether confidences are what they say: of the answers given with 80 %, 80 % should be right.
+"""Calibration error: of the answers given with 80 %, 80 % should be right.
 
 Answers are sorted by confidence and cut into bins of nearly equally many photos. Each bin has a mean confidence and an
 accuracy; the calibration error is the mean of their absolute difference over photos. It costs one sort. Bins of equal

@@ -1,4 +1,4 @@
-"""From what is known of each photo to the metrics of an evaluation. Linear in photos x kinds, and a sort per kind."""
+"""From the results of single photos to the metrics of an evaluation. Linear in photos x kinds, and a sort per kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure a mean is, and a difference between two ways of doing the same thing.
+"""Intervals of means, and of paired differences.
 
     several draws    Student's t over the draws: low, high = mean -+ t sd / sqrt(draws). Differences are paired, draw by
                      draw, so that what both share cancels. It covers the chance of the draw, not that of the photos

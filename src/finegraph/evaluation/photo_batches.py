@@ -1,4 +1,4 @@
-"""How evaluation looks at photos: the settings, and the posteriors of all photos, batch after batch.
+"""Photos of an evaluation: the settings, and the posteriors of all photos, batch after batch.
 
 Photos go the one way of `finegraph.model.answering.pipeline`; memory does not grow with their number.
 """

@@ -1,4 +1,4 @@
-"""How good features are for search: every photo asks for the others, and the order they come in is judged.
+"""Retrieval metrics: every photo is a query for the others, and their order is judged.
 
     average precision        over all others in order of their cosine, the mean of the precision at each relevant one;
                              relevant are those of the same fine label, or for a kind those that share a label of it

@@ -1,4 +1,4 @@
-"""What an evaluation knows of each photo, as columns; and the table of it, `samples.csv`.
+"""The results of single photos, as columns, and as the table `samples.csv`.
 
 About 50 bytes per photo and 9 more per kind, however many fine labels there are. In the table, photos stand in the
 order of the samples; one that could not be read has the reason in its column `error`, and no answers.

@@ -1,4 +1,4 @@
-"""What labels are and how they relate. Pure numpy; needs no torch."""
+"""Label graphs: fine labels, kinds and the links between them. Pure numpy; needs no torch."""
 
 from finegraph.errors import Fault
 from finegraph.graph.kind import Kind

@@ -1,4 +1,4 @@
-"""What is wrong, or doubtful, in a graph and where.
+"""Faults and doubtful places of a graph.
 
 A reader does not stop at the first fault: it adds each to a `FaultList` and raises one error with all of them. A
 finding is one line of text, `path:line: column 'dish': value 'x': what is wrong; what to do`.

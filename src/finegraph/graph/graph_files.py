@@ -1,4 +1,4 @@
-"""Graphs from the text of files, and what is wrong with a graph file."""
+"""Graphs from the text of files, and the faults of a graph file."""
 
 from __future__ import annotations
 

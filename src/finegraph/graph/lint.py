@@ -1,4 +1,4 @@
-"""What is legal in a graph but doubtful: probably a slip, or of no use.
+"""Checks for legal but doubtful places of a graph: probable slips, and useless parts.
 
 Each rule is a function that yields warnings; `RULES` lists them all. Every rule is linear in the edges, up to a sort.
 

@@ -1,4 +1,4 @@
-"""What may be a name: of a fine label, a coarse label or a kind.
+"""Valid names of fine labels, coarse labels and kinds.
 
 A name is shown to people and written to files, so it must survive both: no white space at its ends, no control
 characters, and no two names that differ only in how Unicode composes their letters. Nothing is repaired; a bad name is

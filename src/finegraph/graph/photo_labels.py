@@ -1,4 +1,4 @@
-"""What was seen on single photos, and how it changes the links of the classes.
+"""Photo labels, and how they change the links of fine labels.
 
 The graph says what holds for a class ("mapo tofu @ A" has pork: no); a photo may show something else. Training on such
 a photo fights an impossible joint, so the kind is first turned into weights. With n_ic photos of fine label i showing

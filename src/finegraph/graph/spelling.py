@@ -1,4 +1,4 @@
-"""Names that were probably meant.
+"""Suggestions for misspelt names.
 
 A name that occurs once is compared generously with those that occur more often. Two names are near when they differ by
 one letter that is added, left out, changed or swapped with the next one, or when they agree but for accents, vowels and

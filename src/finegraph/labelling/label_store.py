@@ -1,4 +1,4 @@
-"""The store of label decisions: everything that is asked of it and done to it, in one class.
+"""`LabelStore`: all questions and actions of a store, in one class.
 
     with LabelStore.create("menu.db") as store:
         store.import_graph(LabelGraph.read("menu.csv"), person="ann", edit_id="1")

@@ -1,4 +1,4 @@
-"""Opening a store, and the two ways into it: questions, and actions by the one writer.
+"""Opening a store, and its two kinds of access: questions, and actions by the one writer.
 
 Questions run side by side, each on one state of the database. Actions go through the writer; each has an id of its
 caller, so that one which is repeated is carried out once. Opening a store of an older version brings it up to date.

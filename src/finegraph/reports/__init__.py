@@ -1,1 +1,1 @@
-"""What a run looked like: plots, tables and one self-contained page, from result files only."""
+"""Reports: plots, tables and one self-contained page, from result files only."""

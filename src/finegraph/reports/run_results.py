@@ -1,4 +1,4 @@
-"""What a report is drawn from: the files of one evaluation of a run, and nothing else.
+"""The input of a report: the files of one evaluation of a run, and nothing else.
 
 No photo is opened, no model is loaded and no photo list is read again, so a report can be made where only the run
 folder is. Cost: reading a few arrays and the small pictures.

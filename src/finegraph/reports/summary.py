@@ -1,4 +1,4 @@
-"""What a report opens with: five sentences that say what is worth knowing, each with its numbers.
+"""The summary of a report: five sentences with the main results and their numbers.
 
     how good       the share of right fine labels, the kind that says most, and the difference from the baseline
     how sure       whether probabilities mean what they say, and what the sure answers are worth

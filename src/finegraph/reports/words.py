@@ -1,4 +1,4 @@
-"""Numbers and names as sentences of a report have them."""
+"""Numbers and names in the sentences of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Photos that are like a photo: an index of the features of a model, and questions to it.
+"""Similar photos: an index of the features of a model, and searches in it.
 
     Index                an index that is open; `search` is all one needs for features
     condition_factors    "the same dish, another restaurant", for `search`

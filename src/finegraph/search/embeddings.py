@@ -1,4 +1,4 @@
-"""Photos to what an index keeps of them: vectors, and what the model holds each for.
+"""From photos to the entries of an index: vectors, and the predictions of the model.
 
 Queries are a few photos, in any form. Photos to be stored are many, in files; their features may be stored already.
 """

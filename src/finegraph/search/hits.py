@@ -1,4 +1,4 @@
-"""What a search finds: photos, best first.
+"""The hits of a search: photos, best first.
 
 Without a condition, photos are ordered by the cosine of their vectors. With one (`conditions.py`) they are ordered by
 

@@ -1,4 +1,4 @@
-"""What an index consists of at one moment: one small file, replaced in one step.
+"""The state of an index: one small file, replaced in one step.
 
     INDEX/index.json                 this: the model, the settings, the files with their checksums, what was removed
           graph.json                 the label graph of the model

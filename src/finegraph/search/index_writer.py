@@ -49,7 +49,7 @@ from finegraph.search.segments import Columns, Segment, join, write_segment
 MERGED_ROWS = 65536
 """How many photos a merged segment holds at most."""
 _FEW = 8
-"""So many small segments may stay as they are."""
+"""The number of small segments that are not merged yet."""
 _OWN = ("segment-", "lists-", "projection-")
 Identity = tuple[str, Box | None]
 """What a photo is known by."""

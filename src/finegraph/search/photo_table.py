@@ -1,4 +1,4 @@
-"""The photos of an index side by side: what filters, conditions and answers need to know of each.
+"""The photos of an index as one table, for filters, conditions and hits.
 
 Photos are numbered from 0, in the order of their segments, without those that were removed. Numbers of fine labels are
 those of the graph; labels that the graph does not have come after them. Cost: about 80 bytes per photo in memory; paths

@@ -25,7 +25,7 @@ from finegraph.search.index_files import Arrays, read_arrays, write_arrays
 from finegraph.search.index_state import SegmentEntry
 
 GUESSES = 5
-"""How many fine labels a photo without a label is held for."""
+"""How many predicted fine labels are kept of a photo without a label."""
 NONE = -1
 """In place of the number of a label: not known."""
 

@@ -1,4 +1,4 @@
-"""Training: settings, the loop, and what a run leaves on the disk.
+"""Training: settings, the loop, and the files of a run.
 
 Importing this package loads no torch, so that the command line can read settings and run folders quickly; take things
 from the modules in it.

@@ -1,4 +1,4 @@
-"""What must not go wrong quietly: signals to stop, and numbers that are no numbers."""
+"""Guards of training: signals to stop, and NaN or infinite numbers."""
 
 from __future__ import annotations
 

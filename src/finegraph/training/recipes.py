@@ -1,4 +1,4 @@
-"""How the whole network is trained, where the settings do not say otherwise.
+"""Recipes: the defaults of training the whole network.
 
 fitted  starts from the fitted head, moves the backbone a little, and fits the head anew after each epoch
 short   starts from a new head; a few epochs of one cycle with label smoothing

@@ -1,1 +1,1 @@
-"""The web server and its pages: thin doors to the workflows."""
+"""The web servers and their pages: thin layers over the workflows."""

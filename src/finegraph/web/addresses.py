@@ -1,4 +1,4 @@
-"""Under which addresses a server is reached. Nothing is sent anywhere to find out.
+"""The addresses under which a server is reached. Nothing is sent to find out.
 
 A server that listens on all addresses of the machine (`0.0.0.0`, `::`) is reached by those it has in its networks, not
 by that name of all. Which one leads to others is what the system would send from: it is asked for the way to an address

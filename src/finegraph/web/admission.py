@@ -1,4 +1,4 @@
-"""The bound on what is in the server at once, so that it stays quick for those it lets in.
+"""Admission: the limit on photos in the server at once, so that admitted requests stay fast.
 
 A request is let in, or refused at once with the seconds after which to try again, before its body is read. It counts as
 one photo until its photos are known. Beside the bound for all there is one for each client, so that one who sends more

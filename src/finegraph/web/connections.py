@@ -1,4 +1,4 @@
-"""Connections with bounds: how many there are, and how long a request may take to come and an answer to be taken.
+"""Limits on connections: their number, and the time for a request to arrive and an answer to be read.
 
 Whoever opens connections and sends a byte now and then, or never reads its answer, takes a place that others need. So
 a head has some seconds from its first byte, or from the connection, a body some more, and an answer must be read on,

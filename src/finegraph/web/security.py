@@ -1,4 +1,4 @@
-"""Who may ask: the checks that stand before every route, whatever it does, and the headers on every answer.
+"""Access rules: the checks before every route, and the headers of every answer.
 
     Host       only names of this server, so that a page of another name that points here (DNS rebinding) is refused
     Origin     a write that a browser sends from a page of another site is refused

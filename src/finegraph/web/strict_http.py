@@ -1,4 +1,4 @@
-"""HTTP/1.1 as it is written, without what parsers forgive.
+"""Strict HTTP/1.1: ambiguous requests that lenient parsers accept are refused.
 
 Where two programs read one request differently, such as a proxy and this server, a request can be hidden inside
 another. So what RFC 9112 lets a server refuse is refused: a length together with chunks, lines that end without a

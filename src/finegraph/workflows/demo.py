@@ -1,4 +1,4 @@
-"""From nothing to a result: a menu is drawn, two heads learn it, and both are judged on photos that they never saw.
+"""The demo: draw a menu, train two heads on it, and judge both on photos that they never saw.
 
 The photos are drawn, so the metrics say how the method behaves on this menu, not how much it helps on real photos. All
 metrics are computed in the run. Nothing is needed from elsewhere; the cost is that of the network on some 1,300 photos.

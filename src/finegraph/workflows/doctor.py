@@ -1,4 +1,4 @@
-"""A look at the installation: which parts are there, whether they work, and what they run on.
+"""Checking the installation: which parts are installed, whether they work, and the hardware.
 
 Importing torch takes a second or two, the rest nothing. A broken part is reported, not raised: that is what a doctor is
 for.

@@ -1,4 +1,4 @@
-"""Checking and showing label graphs, wherever they are.
+"""Checking and showing label graphs from any source.
 
 Each verb is a plain function from a place to a dataclass; nothing is printed here. Linear in the size of the file.
 """

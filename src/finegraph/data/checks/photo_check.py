@@ -1,4 +1,4 @@
-"""What is wrong, or doubtful, in a set of photos.
+"""Checking a set of photos for faults and doubtful places.
 
 Every photo is opened once. Reported are photos that cannot be read, boxes that miss them, very small ones, photos that
 occur more than once (in two splits that is leakage: a test that was seen in training), labels without training photos

@@ -1,4 +1,4 @@
-"""What a photo is recognised by: its bytes, and how it looks.
+"""Fingerprints of photos: of their bytes and of their looks.
 
     digest      SHA-256 of the file: equal for copies
     look        64 bits: whether each of 8 x 8 spots is clearly darker than the one to its right (a difference hash);

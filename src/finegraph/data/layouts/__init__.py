@@ -1,1 +1,1 @@
-"""Samples from photos as they lie on the disk: data sets as they come, folders, manifests."""
+"""Samples of photos on the disk: published data sets, folders, manifests."""

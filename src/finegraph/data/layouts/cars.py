@@ -1,4 +1,4 @@
-"""Samples of Stanford Cars, from its folders and its devkit as they come.
+"""Samples of Stanford Cars, from its folders and devkit as published.
 
     devkit/cars_meta.mat                  the names of the classes
     devkit/cars_train_annos.mat           box and class of each photo in cars_train/

@@ -1,4 +1,4 @@
-"""Samples of CUB-200-2011, from its folder as it comes.
+"""Samples of CUB-200-2011, from its folder as published.
 
     images.txt               number and path below images/
     image_class_labels.txt   number of the photo, number of its class in classes.txt

@@ -1,4 +1,4 @@
-"""What people saw on the single photos of CUB-200-2011.
+"""The photo labels of CUB-200-2011.
 
 Each line of `attributes/image_attribute_labels.txt` says: photo, attribute, present (1) or not (0), how sure (1 not
 visible, 2 guessing, 3 probably, 4 definitely), seconds. A group of attributes ("bill shape") gives a photo a label when

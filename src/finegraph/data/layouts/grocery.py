@@ -1,4 +1,4 @@
-"""Samples of the Grocery Store data set, from its folder as it comes.
+"""Samples of the Grocery Store data set, from its folder as published.
 
     classes.csv                       class and coarse class, by name and number
     train.txt, val.txt, test.txt      one line per photo: path, number of the class, number of the coarse class

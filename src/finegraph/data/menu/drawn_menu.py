@@ -1,4 +1,4 @@
-"""The menu: invented dishes of six restaurants, and a photo of each as often as one likes.
+"""The menu: invented dishes of six restaurants, with any number of photos of each.
 
 Nothing is stored. A photo is drawn when it is asked for, and depends on the seed, its fine label, its split and its
 number alone: the same photo has the same bytes in whatever order photos are drawn, and in whatever process.

@@ -1,4 +1,4 @@
-"""Label graphs made from what people have already: data sets, folders of photos, manifests.
+"""Label graphs from data sets, folders of photos and manifests.
 
 Each builder reads names and links only, never a photo, and gives a `LabelGraph`. Everything wrong with a source comes
 in one error, with file and line if there is one.

@@ -1,4 +1,4 @@
-"""Where everything of a drawing of a graph stands: boxes, links and headings, in pixels.
+"""The layout of a drawing of a graph: boxes, links and headings, in pixels.
 
 A panel has the fine labels in its middle and kinds stacked to their left and right. A side takes kinds as long as an
 eye can follow its links; then a further panel begins, with the same fine labels in the same order. A coarse label with

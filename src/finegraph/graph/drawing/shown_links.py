@@ -1,4 +1,4 @@
-"""What a drawing of a graph shows: which fine labels, kinds and links, in which order.
+"""The content of a drawing of a graph: which fine labels, kinds and links, in which order.
 
 A picture of everything is readable for small graphs only. So some fine labels, in proportion from every coarse label,
 and the first kinds are taken, the rest is counted, and nothing is left out without a number that says so. Fine labels

@@ -1,4 +1,4 @@
-"""How wide text is in a picture, without a font: an estimate on the safe side, for the reader's font is not known."""
+"""The width of text in a drawing: a safe estimate, since the reader's font is unknown."""
 
 from __future__ import annotations
 

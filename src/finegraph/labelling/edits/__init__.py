@@ -1,1 +1,1 @@
-"""What people do to labels: plans of edits, of changes of the structure, and of undoing them."""
+"""Edits of labels: decisions, changes of the structure, and undo, as plans."""

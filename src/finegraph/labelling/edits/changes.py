@@ -1,4 +1,4 @@
-"""Changes of the structure that a person can ask for: of classes, kinds and labels.
+"""Changes of the structure: of classes, kinds and labels.
 
 Each is a small dataclass with the name of the action. `change_from_dict` reads the JSON form,
 `{"change": "rename_label", "kind": "dish", "name": "ramen", "to": "ramen soup"}`.

@@ -1,4 +1,4 @@
-"""Undo: the snapshots of an action, swapped. It is an action itself, so it is logged and can be undone (that is redo).
+"""Undo: the snapshots of an action, swapped. An undo is an action, so it is logged and can be undone (redo).
 
 What was changed again since, or settled, is not overwritten: the undo is refused with both values. Where somebody else
 has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. A kind or a

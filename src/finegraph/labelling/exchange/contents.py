@@ -1,4 +1,4 @@
-"""What a file may hold beside a graph, put into the plan of its import: votes, notes and photo labels.
+"""The content of a file beside its graph, added to the plan of an import: votes, notes and photo labels.
 
 An import is one action, so a cell that gets a new value and new votes is planned once. People and photos that the file
 does not name keep what they have. Cost: linear in the file and in the kinds that it names.

@@ -1,4 +1,4 @@
-"""Snapshot-level labels as a CSV file, out and in.
+"""Photo labels as a CSV file, out and in.
 
     path,fine,egg,served
     1.jpg,ramen @ A,yes,bowl
@@ -27,7 +27,7 @@ _FIRST = ("path", "fine")
 
 
 def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: bool) -> str:
-    """Snapshot-level labels as the text of a CSV file.
+    """Photo labels as the text of a CSV file.
 
     Args:
         kinds: the order of the kinds; those that no photo has are left out, others come last.

@@ -1,1 +1,1 @@
-"""What a store is asked: lists, history, progress, agreement, findings."""
+"""Questions to a store: lists, history, progress, agreement, findings."""

@@ -1,4 +1,4 @@
-"""How well people agree beyond chance: Cohen's kappa of two people, Fleiss' kappa of several.
+"""Agreement beyond chance: Cohen's kappa of two people, Fleiss' kappa of several.
 
     kappa = (observed - by chance) / (1 - by chance)
 

@@ -1,1 +1,1 @@
-"""The store itself: its tables, its one writer, what it holds and what it is asked for."""
+"""The store: its tables, its one writer, its seals, and plans of edits."""

@@ -1,4 +1,4 @@
-"""What must hold after every change of classes, kinds and labels, so that the store is always a graph.
+"""Invariants after every change of classes, kinds and labels, so that the store is always a graph.
 
 The rules are those of `LabelGraph`; here they are asked of numbers and rows, without building the graph. Notes and the
 names of photos have rules of their own, the same wherever they come from. Cost: linear in the labels, and for classes

@@ -1,4 +1,4 @@
-"""Damage in words: what is damaged, what is still whole, and how to get it back."""
+"""The report of damage: what is damaged, what is still whole, and how to restore it."""
 
 from __future__ import annotations
 

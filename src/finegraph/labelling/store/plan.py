@@ -1,4 +1,4 @@
-"""What an action is going to do: for each thing that it touches, a snapshot before and a snapshot after.
+"""The plan of an action: for each thing that it changes, a snapshot before and a snapshot after.
 
 A snapshot is a small dict of the row:
 

@@ -1,4 +1,4 @@
-"""What the store answers: plain frozen dataclasses, each of which JSON can hold (`to_dict`).
+"""The answers of the store: plain frozen dataclasses with a JSON form (`to_dict`).
 
 The value of a cell has one form everywhere, in Python, in JSON and on the page:
 

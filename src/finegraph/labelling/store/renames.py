@@ -1,4 +1,4 @@
-"""Names that have changed since: what a caller or a photo still calls a class, a kind or a label.
+"""Renamed classes, kinds and labels: what a caller or a photo means by a former name.
 
 A page may hold back a decision for minutes, and somebody renames something meanwhile. So a caller can give numbers
 beside the names. A number that is still there says which thing is meant, whatever it is called now; one that is gone

@@ -93,7 +93,7 @@ def migrate(connection: Connection) -> None:
 
 
 def _to_2(connection: Connection) -> None:
-    """Snapshot-level labels, what a model believes, and suggestions."""
+    """Photo labels, what a model believes, and suggestions."""
     metadata.create_all(connection, tables=[photo_labels, beliefs, suggestions])
     connection.execute(sa.text("ALTER TABLE edits ADD COLUMN photo TEXT"))
     connection.execute(sa.text("CREATE INDEX edits_by_photo ON edits (photo, number)"))

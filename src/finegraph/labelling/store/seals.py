@@ -1,4 +1,4 @@
-"""Seals: what a row is closed with when it is written, so that damage shows when it is read.
+"""Seals: checksums of rows, so that damage is found when rows are read.
 
 A row of the current state has a checksum of its table and its content. Of each part of a table (a kind, or all of it)
 `seals` keeps how many rows there are and the sum of their checksums, so that a row which is gone or came from nowhere

@@ -1,4 +1,4 @@
-"""Values of cells: from what a caller gives to what the store keeps, and back.
+"""Values of cells: from the form of callers to the form in the store, and back.
 
 The store keeps a value as short JSON text of label numbers, in one canonical form, so that equal values are equal text:
 

@@ -1,4 +1,4 @@
-"""One photo as the paper's figures show it.
+"""One photo as a card, like the examples in the paper.
 
 The photo, its coarse predictions, the first five answers of each run side by side with the right one marked, why the
 first rather than the second, and similar training photos. Everything is plain values for a template; pictures are data

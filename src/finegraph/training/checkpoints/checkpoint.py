@@ -1,4 +1,4 @@
-"""Checkpoints: what a run needs to go on exactly as if it had never stopped.
+"""Checkpoints: everything that a run needs to resume exactly.
 
     checkpoints/000007-step-350-best/tensors.safetensors     every tensor by name
                                     /state.json              the rest, and the checksums of both files

@@ -1,4 +1,4 @@
-"""Finding checkpoints by their names, and reading one, believing nothing of it before it is checked.
+"""Finding checkpoints by their names, and reading one after it is checked.
 
     000007-step-350-best
 

@@ -1,4 +1,4 @@
-"""What a run must remember to go on exactly where it stopped, as tensors and JSON for a checkpoint.
+"""The state of a run that a checkpoint holds, as tensors and JSON.
 
 Weights, statistics and momentum are tensors; the step and what the epoch has summed up so far are numbers. Rates, the
 order of photos, their views and dropout follow from the step and the seed, so they need no saving.

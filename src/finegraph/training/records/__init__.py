@@ -1,1 +1,1 @@
-"""What a run writes down: its folder, its settings, its log and its metrics."""
+"""The files of a run: its folder, settings, log and metrics."""

@@ -1,4 +1,4 @@
-"""What happens in a run, written down as it happens.
+"""The log of a run, written as it happens.
 
     log.jsonl     one JSON object per line: `time` (UTC), `event` (start, step, epoch, note, rewind), `step`, `epoch`,
                   `loss`, `rates`, and whatever else is known; NaN and infinities as the texts "nan", "inf", "-inf"

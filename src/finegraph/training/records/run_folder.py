@@ -1,4 +1,4 @@
-"""The folder of a run: where everything that belongs to it lies.
+"""The run folder: the place of all files of a run.
 
     runs/NAME/config.toml      the resolved settings, written once
               starts.jsonl     versions and commits, a line for each time it was started or resumed

@@ -1,4 +1,4 @@
-"""What a run was made with: versions, and the commits of the user's own folders.
+"""The environment of a run: versions, and the commits of the user's own folders.
 
     runs/NAME/starts.jsonl    one JSON object for each time the run was started or resumed: `time` (UTC), `finegraph`,
                               `python`, `torch` (versions), and `commits`, which may be empty

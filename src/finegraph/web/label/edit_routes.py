@@ -1,4 +1,4 @@
-"""The routes that change labels, and the answer where somebody else was quicker.
+"""The routes that change labels, and the answer to conflicts.
 
 Each route is one action of one person: acknowledged when it is on the disk, undone as one. The page gives every action
 an id and sends it again under that id if no answer came, so that each action happens once. It may say what its names
@@ -43,7 +43,7 @@ from finegraph.workflows.label import LabelSession
 
 Json = dict[str, Any]
 NAMES = ("fine", "kind", "label", "graph")
-"""What an edit can be of so that names have changed."""
+"""Targets of edits that change names."""
 
 
 def writing_routes(session: LabelSession) -> APIRouter:

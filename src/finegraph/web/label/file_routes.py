@@ -1,4 +1,4 @@
-"""Files in and out. An import is previewed as the list of what would change, then taken over as one action.
+"""Import and export of files. An import is previewed as a list of changes, then applied as one action.
 
 An import is bound to its preview: if it would now change something else, the answer is 409 with a new preview.
 """

@@ -21,7 +21,7 @@ Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 63)]], Query(min_len
 FIRST_EDITS = 3
 """With how many of its edits an action is listed."""
 OF_CELLS = ("misspelt-label", "alike-names")
-"""The rules that speak of all cells with a label; of what others find, the page tells elsewhere."""
+"""Rules about all cells with a label; the page shows other findings elsewhere."""
 
 
 def looking_back_routes(session: LabelSession, names: LiveNames) -> APIRouter:

@@ -1,6 +1,6 @@
 """The web app of the labelling page: its routes, its files, and whether its store is whole.
 
-Every route is a thin door to one method of the store; what the page shows is what the store says. Blocking calls run
+Every route is a thin layer over one method of the store; what the page shows is what the store says. Blocking calls run
 in the thread pool of the server. Access is checked before all routes, in `finegraph.web.security`.
 
 The store was checked when it was opened. What is read after that is not compared with its seals, which would cost too
@@ -37,7 +37,7 @@ _LOG = logging.getLogger("finegraph.web")
 STATIC = Path(__file__).parent / "static"
 """The files of the page."""
 OPEN_PATHS = ("/health/live", "/health/ready", "/assets/", "/label/")
-"""What needs no token: how the server is, and the files of the page, which hold no labels."""
+"""Paths without a token: health, and the files of the page, which hold no labels."""
 ADVICE = {
     "not-found": "Load the page again, which is at /.",
     "too-large": "Send a smaller file, or import it where the store is.",

@@ -1,4 +1,4 @@
-"""What the page sends, checked at the edge. Names and values are checked by the store, which knows the labels."""
+"""The request bodies of the labelling page. Names and values are checked by the store, which knows the labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to know of the served model: itself, its graph, its labels, and photos to try it with."""
+"""Routes about the served model: its description, graph and labels, and sample photos."""
 
 from __future__ import annotations
 

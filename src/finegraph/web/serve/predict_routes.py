@@ -1,4 +1,4 @@
-"""`POST /v1/predict` and `POST /v1/given`: what is on photos, and what else that means once more is known."""
+"""`POST /v1/predict` and `POST /v1/given`: predictions of photos, and of the same photos with other evidence."""
 
 from __future__ import annotations
 

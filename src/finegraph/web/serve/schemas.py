@@ -1,4 +1,4 @@
-"""What goes over the wire, for the OpenAPI description and for checking what comes in.
+"""The JSON of requests and answers, for validation and for the OpenAPI description.
 
 Answers have the names of `finegraph predict --json`. They are described here and built from the library's own values;
 only requests are validated.

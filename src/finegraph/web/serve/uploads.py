@@ -21,7 +21,7 @@ from finegraph.web.problems import ProblemError
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 64 << 10
 MAX_DIGITS = 18
-"""More are no number that is asked for, and Python refuses to read very many."""
+"""Longer numbers are never valid here, and Python refuses to parse very long ones."""
 MAX_NAME = 200
 """Names of files are cut to this many characters."""
 

@@ -1,1 +1,1 @@
-"""Indexes of photos: what they are made of, looking after them, similar photos, and the page of a search."""
+"""The steps of indexes: their photos, maintenance, similar photos, and the page of a search."""

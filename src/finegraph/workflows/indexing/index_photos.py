@@ -1,4 +1,4 @@
-"""From what a user names to the photos that an index is made of.
+"""From the arguments of a user to the photos of an index.
 
 photo.jpg               one photo, without a label
 photos/                 the photos in a folder, without labels; or a folder per class, with labels

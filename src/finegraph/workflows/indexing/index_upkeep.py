@@ -1,4 +1,4 @@
-"""Looking after an index: removing photos, merging, checking, and saying what is in it."""
+"""Maintaining an index: removing photos, merging, checking, and describing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search found as one HTML file with small pictures in it, which needs nothing else and loads nothing.
+"""The hits of a search as one self-contained HTML file with small pictures.
 
 A photo whose file cannot be read any more is shown without a picture. Cost: decoding each photo once; about 15 kB each.
 """

@@ -1,1 +1,1 @@
-"""Where labels are: files, stores and graphs wherever they are, and suggestions for the cells of a store."""
+"""Label files, stores and graphs from any source, and suggestions for the cells of a store."""

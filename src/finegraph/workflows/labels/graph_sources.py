@@ -1,4 +1,4 @@
-"""Reading a graph from wherever it is: a graph file, a store of label decisions, a source of photos, a model or a run.
+"""Reading a graph from any source: a graph file, a store of label decisions, a source of photos, a model or a run.
 
 A source implies a graph: its folders, the columns of its manifest, or what its layout says of the classes.
 

@@ -1,4 +1,4 @@
-"""Bringing files into a store of label decisions and out of it, and comparing states."""
+"""Importing and exporting files of a label store, and comparing states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which store is meant by a graph file, a store or a database URL, and making it where it is not there yet.
+"""Finding the store of a graph file, a store or a database URL, and creating it if needed.
 
 A graph file has its store beside it, `menu.csv` in `menu.db`, which is made by importing the graph the first time. The
 graph file itself is never written.

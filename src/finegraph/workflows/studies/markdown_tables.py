@@ -1,4 +1,4 @@
-"""The tables of a study as a page of Markdown, in the way of the paper's.
+"""The tables of a study as a page of Markdown, like those of the paper.
 
 Accuracies are in percent with their 95 % interval in brackets. Rows are heads with their set of kinds; columns are
 amounts of photos, or splits with one and ten views, with and without box.

@@ -1,4 +1,4 @@
-"""What a study compares: a small TOML file, checked all at once.
+"""The definition of a study: a small TOML file, checked all at once.
 
     data = "grocery:photos"                      # where the photos are
     heads = ["softmax", "bipartite"]             # see HEADS

@@ -1,4 +1,4 @@
-"""The folder of a study: what is in it, and how it goes on after an interruption.
+"""The folder of a study: its files, and how it resumes after an interruption.
 
     study.toml       the study, resolved: written first, and not changed once there is a cell
     data.json        what identifies the photos and the graph

@@ -1,4 +1,4 @@
-"""What the rows of a study come to: means, intervals, and paired differences to softmax and to fair rivals.
+"""The summary of a study: means, intervals, and paired differences to softmax and to fair rivals.
 
 A difference is taken draw by draw with the softmax of the same amount, seed, split, views and box. With several draws
 intervals are Student's t over the draws, with one they are a bootstrap over the photos

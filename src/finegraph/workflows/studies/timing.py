@@ -1,4 +1,4 @@
-"""What a head costs in a training step, as in the paper: the last layer and the loss, for a batch of 128 photos.
+"""The time of a head in a training step, as in the paper: the last layer and the loss, for a batch of 128 photos.
 
 Forward is from features to the loss, backward from the loss to the gradients of the head's weights; the network below,
 which is the same for all heads and takes far longer, is left out. Of several repetitions the quickest counts: what is

@@ -1,4 +1,4 @@
-"""What a run learns from, as its settings say: the photos of both splits, the graph, the network and its views."""
+"""The training data of a run, by its settings: the photos of both splits, the graph, the network and its views."""
 
 from __future__ import annotations
 
