@@ -153,11 +153,13 @@ def _fit_again(
 
 
 def _joined(parts: Sequence[Features]) -> Features:
-    """The features of all processes, one after the other."""
+    """The features of all processes in the order of the photos, of which each process had every so-manyth."""
+    numbers = torch.tensor([rank + number * len(parts) for rank, part in enumerate(parts) for number in part.numbers])
+    order = torch.argsort(numbers)
     coarse = [part.coarse for part in parts if part.coarse is not None]
     return Features(
-        fine=torch.cat([part.fine for part in parts]),
-        coarse=torch.cat(coarse) if coarse else None,
+        fine=torch.cat([part.fine for part in parts])[order],
+        coarse=torch.cat(coarse)[order] if coarse else None,
         samples=Samples([sample for part in parts for sample in part.samples]),
-        numbers=tuple(number * len(parts) + rank for rank, part in enumerate(parts) for number in part.numbers),
+        numbers=tuple(numbers[order].tolist()),
     )
