@@ -74,7 +74,7 @@ MAX_PHOTOS = 60
 """How many photos of a class are listed."""
 
 
-def reading_routes(session: LabelSession, names: LiveNames) -> APIRouter:
+def class_routes(session: LabelSession, names: LiveNames) -> APIRouter:
     """The routes of a session that show labels; `names` are its suggestions from names."""
     router = JsonRouter(prefix="/api")
     store, photos = session.store, PhotoNumbers(session)

@@ -46,7 +46,7 @@ NAMES = ("fine", "kind", "label", "graph")
 """Targets of edits that change names."""
 
 
-def writing_routes(session: LabelSession) -> APIRouter:
+def edit_routes(session: LabelSession) -> APIRouter:
     """The routes of a session that change labels."""
     router = JsonRouter(prefix="/api", dependencies=[Depends(only_for(session.store))])
     store, photos = session.store, PhotoNumbers(session)

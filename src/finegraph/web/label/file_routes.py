@@ -28,7 +28,7 @@ MAX_LISTED = 500
 MEDIA_TYPES = {"csv": "text/csv", "photos": "text/csv", "json": "application/json", "label-studio": "application/json"}
 
 
-def exchange_routes(session: LabelSession) -> APIRouter:
+def file_routes(session: LabelSession) -> APIRouter:
     """The routes of a session for files."""
     router = JsonRouter(prefix="/api", dependencies=[Depends(only_for(session.store))])
     store = session.store

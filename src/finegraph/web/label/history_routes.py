@@ -24,7 +24,7 @@ OF_CELLS = ("misspelt-label", "alike-names")
 """Rules about all cells with a label; the page shows other findings elsewhere."""
 
 
-def looking_back_routes(session: LabelSession, names: LiveNames) -> APIRouter:
+def history_routes(session: LabelSession, names: LiveNames) -> APIRouter:
     """The routes of a session that look back; `names` are its suggestions from names."""
     router = JsonRouter(prefix="/api")
     store, check, agreements = session.store, LiveCheck(session.store), Agreements(session.store)

@@ -23,10 +23,10 @@ from finegraph.errors import DamagedStoreError, FinegraphError, LabelStoreError
 from finegraph.labelling import LabelStore
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.background_answers import LiveNames
-from finegraph.web.label.class_routes import reading_routes
-from finegraph.web.label.edit_routes import install_conflicts, writing_routes
-from finegraph.web.label.file_routes import exchange_routes
-from finegraph.web.label.history_routes import looking_back_routes
+from finegraph.web.label.class_routes import class_routes
+from finegraph.web.label.edit_routes import edit_routes, install_conflicts
+from finegraph.web.label.file_routes import file_routes
+from finegraph.web.label.history_routes import history_routes
 from finegraph.web.label.photo_routes import photo_routes
 from finegraph.web.problems import ProblemError, install_problems, problem_of
 from finegraph.web.security import Guard, Security
@@ -61,11 +61,11 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     install_conflicts(app, session)
     names = LiveNames(session.store)
     for router in (
-        reading_routes(session, names),
-        looking_back_routes(session, names),
+        class_routes(session, names),
+        history_routes(session, names),
         photo_routes(session),
-        writing_routes(session),
-        exchange_routes(session),
+        edit_routes(session),
+        file_routes(session),
     ):
         app.router.routes.extend(router.routes)  # without a router of their own, which each request would pass
 
