@@ -34,6 +34,7 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.evaluation.calibration_error import calibration
 from finegraph.graph import LabelGraph
 from finegraph.model.features import Features, extract_features
+from finegraph.model.features.extract import FeatureExtractor
 from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.training.settings import QUALITIES, TrainSettings
@@ -74,14 +75,15 @@ def main() -> None:
             drawn = draw_per_label(train, count, draw) if count else train
             for one in networks:
                 results.append({"photos": count, "draw": draw, "network": one.name, **measure(one, graph, drawn)})
-    seconds = times(networks, judged[: options.timed]) if options.timed else {}
+    out.print(_table(options, results, len(judged)))
     if options.json is not None:
         rows = [{name: value for name, value in row.items() if name != "right"} for row in results]
-        options.json.write_text(json.dumps({"rows": rows, "seconds": seconds}, indent=1))
-    out.print(_table(options, results, len(judged)))
-    for name, taken in seconds.items():
+        options.json.write_text(json.dumps(rows, indent=1))
+    if options.timed:
+        seconds = times(networks, judged[: options.timed])
         first = seconds[networks[0].name]
-        out.print(f"{name}: {1000 * taken:.1f} ms of one core per photo, {taken / first:.2f} times the first")
+        for name, taken in seconds.items():
+            out.print(f"{name}: {1000 * taken:.1f} ms of one core per photo, {taken / first:.2f} times the first")
 
 
 def compared(name: str, graph: LabelGraph, train: Samples, judged: Samples, options: argparse.Namespace) -> Compared:
@@ -114,19 +116,13 @@ def measure(one: Compared, graph: LabelGraph, drawn: Samples) -> dict[str, objec
 def times(networks: list[Compared], photos: Samples) -> dict[str, float]:
     """Seconds that one core computes per photo, from the file to the answer; the smallest of some turns."""
     taken: dict[str, list[float]] = {one.name: [] for one in networks}
-    few = photos[:2]
-    for turn in range(TURNS + 1):
+    extractors = {one.name: FeatureExtractor(one.network, one.views, threads=1) for one in networks}
+    for _ in range(TURNS + 1):
         for one in networks:
-            # Of making an engine ready, which happens once, the time of few photos has as much as that of many.
-            parts = []
-            for some in (few, photos):
-                began = time.process_time()
-                found = extract_features(one.network, some, one.views, cache=False, threads=1)
-                one.network.of_features(found.fine)
-                parts.append(time.process_time() - began)
-            if turn:  # the first is to warm up
-                taken[one.name].append((parts[1] - parts[0]) / (len(photos) - len(few)))
-    return {name: min(values) for name, values in taken.items()}
+            began = time.process_time()
+            one.network.of_features(extractors[one.name].features(photos).fine)
+            taken[one.name].append((time.process_time() - began) / len(photos))
+    return {name: min(values[1:]) for name, values in taken.items()}  # in the first turn engines are made
 
 
 def _table(options: argparse.Namespace, results: list[dict], judged: int) -> Table:
