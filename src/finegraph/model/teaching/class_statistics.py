@@ -85,7 +85,7 @@ class ClassStatistics:
     def head_of(self, graph: LabelGraph, links: Links, effects: Effects) -> BipartiteHead | SoftmaxHead:
         """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
         means = self._class_means(links, effects)
-        bias = -0.5 * self.strength * means.square().sum(dim=1)
+        bias = -0.5 * self.strength * torch.linalg.vector_norm(means, dim=1).square()
         with torch.device("meta"):  # no weights are drawn that would be overwritten
             head = (BipartiteHead if self.head == "bipartite" else SoftmaxHead)(self.sums.shape[1], graph)
         plain = {kind.name for kind in head.tensors.kinds if kind.plain}
@@ -95,7 +95,7 @@ class ClassStatistics:
                 fine = fine + torch.sparse.mm(links.matrices[kind], effects.coarse[kind])
         weights = {
             "graph_digest": torch.tensor(list(bytes.fromhex(graph.digest)), dtype=torch.uint8),
-            "fine.weight": (self.strength * fine).float(),
+            "fine.weight": fine.float().mul_(self.strength),
             "fine.bias": (bias - bias.max()).float(),
         }
         if isinstance(head, BipartiteHead):
@@ -113,19 +113,24 @@ class ClassStatistics:
         There the system that the effects solve says how far class means are from those of the photos:
         V B = M - mu_0 and e = own B give mean = M - noise / n B.
         """
+        # A lesson waits for this: as few passes over fine x feature numbers as there can be.
         seen = self.counts > 0
-        share = self.variances.noise / (self.counts[seen] * links.own_variance(self.variances)[seen])
-        means = torch.empty_like(effects.fine)
-        means[seen] = self.sums[seen] / self.counts[seen, None] - share[:, None] * effects.fine[seen]
+        counts = torch.where(seen, self.counts, 1.0)
+        share = torch.where(seen, self.variances.noise / (counts * links.own_variance(self.variances)), 0.0)
+        means = self.sums / counts[:, None]
+        means.addcmul_(share[:, None], effects.fine, value=-1.0)
         rest = (~seen).nonzero()[:, 0]
-        means[rest] = effects.centre
-        for kind in links.kinds if len(rest) else ():
-            means[rest] += torch.sparse.mm(links.matrices[kind].index_select(0, rest), effects.coarse[kind])
+        if len(rest):
+            means[rest] = effects.centre
+            for kind in links.kinds:
+                means[rest] += torch.sparse.mm(links.matrices[kind].index_select(0, rest), effects.coarse[kind])
         return means
 
     def larger(self, graph: LabelGraph) -> ClassStatistics:
         """The statistics for a graph with more fine labels behind its own; they have no photo."""
         more = len(graph) - len(self.counts)
+        if not more:
+            return self
         counts = torch.cat([self.counts, torch.zeros(more, dtype=torch.float64)])
         return replace(self, counts=counts, sums=torch.cat([self.sums, self.sums.new_zeros(more, self.sums.shape[1])]))
 

@@ -39,11 +39,11 @@ class SolvedEffects:
         covariance = torch.diag(own[self.seen] + variances.noise / start.counts[self.seen])
         for kind, rows in self._rows.items():
             covariance += variances.kinds[kind] * (rows @ rows.t())
-        self._factor = torch.linalg.cholesky(covariance)
+        self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         means = start.means[self.seen]
         self._means, self._centre = means, means.mean(dim=0)
-        self._force = torch.cholesky_solve(means - self._centre, self._factor)
-        self._ones = torch.cholesky_solve(torch.ones(len(self.seen), 1, dtype=torch.float64), self._factor)
+        self._force = self._inverse @ (means - self._centre)
+        self._ones = self._inverse.sum(dim=1, keepdim=True)
         self._coarse = {kind: variances.kinds[kind] * (rows.t() @ self._force) for kind, rows in self._rows.items()}
 
     def effects(self) -> Effects:
@@ -81,9 +81,7 @@ class SolvedEffects:
             known = own_rows[:, : self._rows[kind].shape[1]]
             between += variances.kinds[kind] * (self._rows[kind] @ known.t())
             among += variances.kinds[kind] * (own_rows @ own_rows.t())
-        columns = torch.zeros(len(self.seen), len(old), dtype=torch.float64)
-        columns[at, torch.arange(len(old))] = 1.0
-        ways = torch.cholesky_solve(torch.cat([columns, between], dim=1), self._factor)
+        ways = torch.cat([self._inverse[at].t(), self._inverse @ between], dim=1)
 
         # The border: X = [change of the diagonal times B_C, B_N].
         one = self._ones
@@ -99,9 +97,11 @@ class SolvedEffects:
         weights = torch.cat([shift - found[: len(old)], -found[len(old) :], (self._centre - centre)[None]])
         ways = torch.cat([ways, one], dim=1)
 
-        fine = torch.zeros_like(now.sums)
-        fine[self.seen] = own[self.seen, None] * torch.addmm(self._force, ways, weights)
-        fine[new] = own[new, None] * found[len(old) :]
+        fine = torch.addmm(self._force, ways, weights).mul_(own[self.seen, None])
+        if len(fine) < len(now.counts):
+            known, fine = fine, torch.zeros_like(now.sums)
+            fine[self.seen] = known
+            fine[new] = own[new, None] * found[len(old) :]
         coarse = {}
         for kind, own_rows in rows.items():
             before, strength = self._coarse[kind], variances.kinds[kind]

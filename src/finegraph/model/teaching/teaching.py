@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -47,6 +47,15 @@ MAX_CHANGED = 128
 """How many fine labels may have changed before effects are solved anew."""
 MAX_DENSE = 1500
 """Up to so many fine labels a start is kept to go on from; it is a matrix of that size."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Solved effects to go on from: of these rows of new labels, and of these photos by fine label."""
+
+    rows: tuple[tuple[str, str], ...]
+    photos: Mapping[int, tuple[str, ...]]
+    solved: SolvedEffects
 
 
 class Teaching:
@@ -84,7 +93,8 @@ class Teaching:
         self.graph, self.head, self.revision = graph, head, ""
         self.lessons: tuple[Lesson, ...] = ()
         self._entries = 0
-        self._start: tuple[tuple[tuple[str, str], ...], SolvedEffects] | None = None
+        self._start: _Start | None = None
+        self._links: Links | None = None
         self.refresh()
 
     @property
@@ -221,41 +231,48 @@ class Teaching:
     ) -> BipartiteHead | SoftmaxHead:
         """The head of the fit and some lessons."""
         last = {photo.sha256: number for number, one in enumerate(holding) for photo in one.photos}
+        photos: dict[int, dict[str, TaughtPhoto]] = {}
+        for number, (one, target) in enumerate(zip(holding, targets, strict=True)):
+            for photo in one.photos:
+                if last[photo.sha256] == number:
+                    photos.setdefault(target, {})[photo.sha256] = photo
         statistics = self._fitted.larger(graph)
         counts, sums = statistics.counts.clone(), statistics.sums.clone()
-        for number, (one, target) in enumerate(zip(holding, targets, strict=True)):
-            for photo in {photo.sha256: photo for photo in one.photos}.values():
-                if last[photo.sha256] == number:
-                    counts[target] += 1.0
-                    sums[target] += torch.from_numpy(photo.features)
+        for target, shown in photos.items():
+            counts[target] += len(shown)
+            for photo in shown.values():
+                sums[target] += torch.from_numpy(photo.features)
         statistics = replace(statistics, counts=counts, sums=sums)
         if len(graph) > MAX_DENSE:
             return statistics.solve(graph)
-        links, key = statistics.links(graph), tuple((label, json.dumps(row)) for label, row in rows.items())
-        changed = self._changed(key, statistics)
+        links = self._links if self._links is not None and graph == self.graph else statistics.links(graph)
+        self._links = links
+        keys = tuple((label, json.dumps(row)) for label, row in rows.items())
+        shown_by = {target: tuple(shown) for target, shown in photos.items()}
+        changed = self._changed(keys, shown_by, statistics)
         if changed is None:
-            self._start = (key, SolvedEffects(links, statistics))
-            return statistics.head_of(graph, links, self._start[1].effects())
+            self._start = _Start(keys, shown_by, SolvedEffects(links, statistics))
+            return statistics.head_of(graph, links, self._start.solved.effects())
         assert self._start is not None
-        return statistics.head_of(graph, links, self._start[1].changed(links, statistics, changed))
+        return statistics.head_of(graph, links, self._start.solved.changed(links, statistics, changed))
 
-    def _changed(self, key: tuple[tuple[str, str], ...], now: ClassStatistics) -> torch.Tensor | None:
+    def _changed(
+        self, rows: tuple[tuple[str, str], ...], photos: Mapping[int, tuple[str, ...]], now: ClassStatistics
+    ) -> torch.Tensor | None:
         """The fine labels that changed since the start; None where it is no start for these statistics."""
-        if self._start is None or key[: len(self._start[0])] != self._start[0]:
+        start = self._start
+        if start is None or rows[: len(start.rows)] != start.rows:
             return None
-        before = self._start[1].start
-        counts = torch.cat([before.counts, now.counts.new_zeros(len(now.counts) - len(before.counts))])
-        other = now.counts != counts
-        other[: len(before.counts)] |= (now.sums[: len(before.counts)] != before.sums).any(dim=1)
-        if bool(((counts > 0) & (now.counts == 0)).any()) or int(other.sum()) > MAX_CHANGED:
+        touched = [one for one in {*photos, *start.photos} if photos.get(one) != start.photos.get(one)]
+        changed = torch.tensor(sorted(touched), dtype=torch.int64)
+        if len(changed) > MAX_CHANGED or bool((now.counts[changed] == 0).any()):
             return None
-        return other.nonzero()[:, 0]
+        return changed
 
     def prepare(self) -> None:
         """Solve for a start to go on from now, so that the first lesson need not."""
         if self._start is None and len(self._fitted_graph) <= MAX_DENSE:
-            links: Links = self._fitted.links(self._fitted_graph)
-            self._start = ((), SolvedEffects(links, self._fitted))
+            self._start = _Start((), {}, SolvedEffects(self._fitted.links(self._fitted_graph), self._fitted))
 
 
 @contextlib.contextmanager
