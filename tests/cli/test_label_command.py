@@ -93,10 +93,10 @@ def test_a_mistyped_command_is_not_taken_for_a_graph(finegraph, menu_file):
 
 
 def test_the_page_is_opened_without_naming_the_command(finegraph, menu_file, monkeypatch):
-    def told_at_once(session, *, host, port, token, hosts, told):
-        told(f"http://{host}:{port}/")
+    def ready_at_once(session, *, host, port, token, hosts, on_ready):
+        on_ready(f"http://{host}:{port}/")
 
-    monkeypatch.setattr("finegraph.web.label.serve_label", told_at_once)
+    monkeypatch.setattr("finegraph.web.label.serve_label", ready_at_once)
     for words in (["label", menu_file], ["label", "open", menu_file]):
         done = finegraph(*words, "--port", 9999, "--json")
         assert done.code == 0

@@ -18,7 +18,8 @@ from finegraph.data.transforms import ViewSettings
 from finegraph.graph import LabelGraph
 from finegraph.model import PhotoClassifier
 from finegraph.nn.network import build_network
-from finegraph.web import addresses, extra, server
+from finegraph.web import addresses, extra
+from finegraph.web.serve import model_server
 from serving import files, photo_bytes
 
 
@@ -71,7 +72,10 @@ def test_a_public_address_needs_a_token(finegraph, model):
 
 
 def test_all_addresses_of_a_public_server_are_said(finegraph, model, monkeypatch):
-    monkeypatch.setattr(server, "serve", lambda settings, told: told(addresses.reachable(settings.security.host, 9)[0]))
+    def ready_at_once(settings, on_ready):
+        on_ready(addresses.reachable(settings.security.host, 9)[0])
+
+    monkeypatch.setattr(model_server, "serve", ready_at_once)
     monkeypatch.setattr(addresses, "_own_address", lambda family: "192.168.0.9")
     public = ("serve", model, "--host", "0.0.0.0", "--token", "a-long-enough-token")
     first, second = finegraph(*public).out.splitlines()

@@ -41,10 +41,11 @@ def teach(
     listed: Annotated[bool, typer.Option("--list", help="List the lessons that hold.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Teach a model what photos show; its answers follow at once, without training.
+    """Teach a model what photos show, without training it again.
 
-    The lesson is kept in the model folder and can be taken back. LABEL may be new: say with --parent which coarse
-    labels it has; then photos may be left out. The model must have been trained with --fit prototypes.
+    Its answers follow at once. The lesson is kept in the model folder and can be taken back. LABEL may be new: say with
+    --parent which coarse labels it has; then photos may be left out. The model must have been trained with --fit
+    prototypes.
     """
     from finegraph.workflows.teach import forget_lesson, list_lessons, teach_photos
 

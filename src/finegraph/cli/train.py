@@ -129,7 +129,8 @@ def _option(one: Field[Any], panel: str) -> inspect.Parameter:
 def _former_option(former: str, name: str) -> inspect.Parameter:
     """The flag of a setting by its former name, which the help does not show."""
     kind, _ = setting_type(name)
-    option = typer.Option(f"--{former.replace('_', '-')}", hidden=True)
+    about = f"The former name of --{name.replace('_', '-')}."
+    option = typer.Option(f"--{former.replace('_', '-')}", hidden=True, help=about)
     plain = str if get_origin(kind) is Literal else kind
     return inspect.Parameter(
         former, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[plain | None, option]
