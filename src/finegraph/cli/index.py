@@ -60,7 +60,7 @@ def make(
         bool, typer.Option("--approximate", help="Look through a part of the photos; by default beyond 200,000.")
     ] = False,
     project: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Project vectors to so many dimensions, such as 256.")
+        int | None, typer.Option(min=1, metavar="N", help="Project vectors to N dimensions, such as 256.")
     ] = None,
     split: Split = None,
     on_bad_file: BadFile = "error",

@@ -43,7 +43,9 @@ def search(
             metavar="KIND=LABEL", help="What is known of the photo: only photos that agree, or for --same and --other."
         ),
     ] = None,
-    per_label: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many of each label.")] = None,
+    per_label: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="At most N photos of each fine label.")
+    ] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many photos to find.")] = 10,
     guessed: Annotated[
         bool, typer.Option("--guessed", help="Filter photos without a label by what the model holds them for.")

@@ -71,7 +71,7 @@ from finegraph.labelling.suggestions.suggesting import (
 
 
 class _TakenBackError(Exception):
-    """Ends a rehearsal; the writer takes back what its job has done."""
+    """Ends a rehearsal; the writer rolls its job back."""
 
 
 class LabelStore(StoreReader):
@@ -113,7 +113,7 @@ class LabelStore(StoreReader):
         return self._decide("decide", [one], person, edit_id)
 
     def decide_many(self, decisions: Sequence[Decision], *, person: str, edit_id: str) -> EditResult:
-        """Decide several cells, all or none; it is one action and one undo."""
+        """Decide several cells as one action, all or none."""
         return self._decide("decide_many", decisions, person, edit_id)
 
     def resolve(
@@ -127,7 +127,7 @@ class LabelStore(StoreReader):
         seen: int,
         numbers: Numbers | None = None,
     ) -> EditResult:
-        """Settle a disagreement: the value holds, and the votes stay as they are. `numbers` as for `decide`."""
+        """Settle a disagreement with a value; the votes stay. `numbers` as for `decide`."""
         one = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
         return self._decide("resolve", [one], person, edit_id)
 
@@ -164,7 +164,7 @@ class LabelStore(StoreReader):
         fine: str | None = None,
         numbers: Numbers | None = None,
     ) -> EditResult:
-        """Say what is seen on one photo; None takes it back. `seen` is the version of that label, 0 for none."""
+        """Set the photo label of one photo; None removes it. `seen` is its version, 0 if there is none."""
         return self._act(
             "photo",
             person,
@@ -178,8 +178,8 @@ class LabelStore(StoreReader):
     def rehearse(self) -> None:
         """Warm up: ask the usual questions and roll back one decision, so that the first real ones are fast.
 
-        The first of each statement is many times slower than those that follow, and when a server comes back, everybody
-        comes back to it at once. Nothing is written.
+        The first use of each statement is many times slower than the next, and after a restart all pages reconnect at
+        once. Nothing is written.
         """
         page = self.classes(limit=1)
         self.changes(0)
@@ -203,7 +203,7 @@ class LabelStore(StoreReader):
     # ---- structure --------------------------------------------------------------------------------------------------
 
     def preview(self, change: StructureChange) -> Preview:
-        """What a change of classes, kinds or labels would do."""
+        """The preview of a change of classes, kinds or labels."""
         return self._ask(
             lambda connection, catalogue: preview_of(
                 connection, catalogue, change, plan_change(connection, catalogue, change, "")
@@ -267,7 +267,7 @@ class LabelStore(StoreReader):
         seen: Mapping[int, int] | None = None,
         named: Sequence[Decision] = (),
     ) -> EditResult:
-        """Accept suggestions, as one action and one undo.
+        """Accept suggestions as one action.
 
         Args:
             numbers: the suggestions, at most one for each cell.
@@ -289,12 +289,12 @@ class LabelStore(StoreReader):
         return self._act("accept", person, edit_id, request, planning)
 
     def put_suggestions(self, source: str, proposals: Iterable[Proposal]) -> int:
-        """Replace the suggestions of one source; how many there are now. This is no edit."""
+        """Replace the suggestions of one source; returns their number. This is no edit."""
         listed = list(proposals)
         return self._do(lambda c: keep_suggestions(c, self._known_catalogue(c), source, listed), patient=True)
 
     def put_beliefs(self, beliefs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-        """Replace what a model believes: by kind, class and label, a mean probability. This is no edit."""
+        """Replace the beliefs of a model: by kind, class and label, a mean probability. This is no edit."""
         self._do(lambda c: keep_beliefs(c, self._known_catalogue(c), beliefs), patient=True)
 
     # ---- in and out -------------------------------------------------------------------------------------------------
@@ -320,14 +320,14 @@ class LabelStore(StoreReader):
         return Content(graph.fine, columns_of(graph, single, groups))
 
     def import_content(self, content: Content, *, person: str, edit_id: str, digest: str | None = None) -> EditResult:
-        """Take over what a Label Studio file holds: graph, votes, notes and photo labels; see `import_graph`."""
+        """Import a Label Studio file: graph, votes, notes and photo labels; see `import_graph`."""
         settled = {name: sorted(kinds) for name, kinds in content.settled.items()}
         photos = [vars(photo) for photo in content.photos]
         request = [content.graph.digest, content.votes, settled, content.notes, photos]
         return self._import(content, request, person, edit_id, digest)
 
     def preview_import(self, found: LabelGraph | Content) -> ImportPreview:
-        """What `import_graph` or `import_content` would change; nothing is written."""
+        """The preview of `import_graph` or `import_content`; nothing is written."""
         content = found if isinstance(found, Content) else self._content(found)
 
         def question(connection: Connection, catalogue: Catalogue) -> ImportPreview:
@@ -337,7 +337,7 @@ class LabelStore(StoreReader):
         return self._ask(question)
 
     def _import(self, content: Content, request: Any, person: str, edit_id: str, digest: str | None) -> EditResult:
-        """Make the store hold a graph and what came with it; `request` is what a repeated call is compared by."""
+        """Import a graph with votes, notes and photo labels; `request` identifies a repeated call."""
         seen = digest
 
         def fill(connection: Connection) -> EditResult | None:
@@ -366,7 +366,7 @@ class LabelStore(StoreReader):
         return self._do(fill, patient=True) or self._act("import", person, edit_id, request, planning, patient=True)
 
     def preview_photos(self, labels: Sequence[PhotoLabel]) -> ImportPreview:
-        """What `import_photos` would change; nothing is written."""
+        """The preview of `import_photos`; nothing is written."""
         return self._ask(
             lambda connection, catalogue: preview_photos(catalogue, _plan_photos(connection, catalogue, labels, ""))
         )
@@ -374,7 +374,7 @@ class LabelStore(StoreReader):
     def import_photos(
         self, labels: Sequence[PhotoLabel], *, person: str, edit_id: str, digest: str | None = None
     ) -> EditResult:
-        """Take over photo labels; photos that are not named keep theirs. For `digest` see `import_graph`."""
+        """Import photo labels; photos that are not named keep theirs. For `digest` see `import_graph`."""
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
             plan = _plan_photos(connection, catalogue, labels, name)
@@ -385,7 +385,7 @@ class LabelStore(StoreReader):
         return self._act("import_photos", person, edit_id, request, planning, patient=True)
 
     def backup(self, path: str | os.PathLike[str]) -> Path:
-        """Write a copy of the whole store while others edit it; the copy is one state, and complete or not there.
+        """Write a copy of the whole store, also during edits; the copy is one state, and complete or absent.
 
         Raises:
             DamagedStoreError: the store is not as it was written; then there is no copy.
@@ -417,7 +417,7 @@ class LabelStore(StoreReader):
         return target
 
     def _check_copy(self, copy: Path) -> None:
-        """See that a copy is as it was written. The copy is looked at, since it is one state and what will be kept."""
+        """Check the seals of a copy. The copy is checked, not the store, since it is one state."""
         database = Database(copy, write=False)
         try:
             with database.reading() as connection:
@@ -427,14 +427,14 @@ class LabelStore(StoreReader):
 
 
 def _refuse_other(seen: str | None, digest: str, preview: Callable[[], Preview | ImportPreview]) -> None:
-    """Raise if something else would be done than the preview that a person has seen says."""
+    """Raise if the plan differs from the preview that the person confirmed."""
     if seen is not None and seen != digest:
         conflict = Conflict(what="preview", yours=seen, theirs=preview().to_dict())
         raise ConflictError("something was edited since the preview; look at the new one", [conflict])
 
 
 def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[PhotoLabel], person: str) -> Plan:
-    """The plan of taking over photo labels."""
+    """The plan of importing photo labels."""
     plan = Plan(f"imported {len(labels)} label{'s' if len(labels) != 1 else ''} of photos")
     numbers = fine_ids(connection, {label.fine for label in labels if label.fine is not None})
     add_photos(connection, plan, labels, numbers, catalogue.by_name, person)
@@ -442,21 +442,21 @@ def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[
 
 
 def _meant(numbers: Numbers | None) -> list[Any]:
-    """What a request says of numbers: nothing if there are none, as it always was."""
+    """The numbers in a request; nothing if there are none, so that digests of earlier requests stay."""
     return [] if numbers is None else [numbers.to_dict()]
 
 
 def _plan_content(
     connection: Connection, catalogue: Catalogue, content: Content, person: str
 ) -> tuple[Plan, dict[str, KindEntry]]:
-    """The plan of taking over what a file holds, and the kinds after it."""
+    """The plan of importing a file, and the kinds after it."""
     plan, numbers, kinds = plan_import(connection, catalogue, content.fine, content.columns, person)
     add_content(connection, plan, content, numbers, kinds, person)
     return plan, kinds
 
 
 def _copy(file: Path, target: Path) -> None:
-    """Copy a SQLite file while it is written to, and see that the copy is a store."""
+    """Copy a SQLite file during writes, and check that the copy is a store."""
     # As a URI, since a file name may hold `#`, `?` or `%`, which would end the name or stand for something else.
     with (
         contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,

@@ -54,7 +54,7 @@ class StoreAccess:
         """Make a new store; import a graph into it next.
 
         Raises:
-            LabelStoreError: there is one, or none can be made there.
+            LabelStoreError: it exists already, or cannot be created there.
         """
         return cls._opened(place, write=True, new=True)
 
@@ -64,10 +64,10 @@ class StoreAccess:
 
         Args:
             place: the path of a SQLite file, or a database URL.
-            write: whether there will be edits; without, others may edit at the same time.
+            write: whether to allow edits; without, others may edit at the same time.
 
         Raises:
-            LabelStoreError: there is none, it is of a later version, or another process writes to it.
+            LabelStoreError: it does not exist, is of a later version, or another process writes to it.
         """
         return cls._opened(place, write=write, new=False)
 
@@ -105,11 +105,11 @@ class StoreAccess:
 
     @property
     def place(self) -> str:
-        """Where the store is, for messages."""
+        """The place of the store, for messages."""
         return self._database.shown
 
     def close(self) -> None:
-        """Finish what waits and close the store."""
+        """Finish waiting edits and close the store."""
         if self._writer is not None:
             self._writer.close()
         self._database.close()
@@ -126,7 +126,7 @@ class StoreAccess:
 
     @contextlib.contextmanager
     def one_state(self) -> Iterator[None]:
-        """All questions that this thread asks in the block are answered from one state of the store.
+        """Answer all questions of this thread in the block from one state of the store.
 
         Edits made during the block, also by this thread, are seen after it. What is counted once for everybody
         who asks (`changes`, `progress`) may be of a later state.
@@ -168,13 +168,13 @@ class StoreAccess:
     # ---- damage -----------------------------------------------------------------------------------------------------
 
     def check(self, of: Checked = "all") -> None:
-        """See that the store is as it was written; linear in its rows.
+        """Check all rows against their seals; linear in the rows.
 
         Args:
             of: `all` decisions, the current `labels`, or the `history`.
 
         Raises:
-            DamagedStoreError: it is not; says what is damaged, what is whole, and what to do.
+            DamagedStoreError: names what is damaged, what is whole, and what to do.
         """
         if (state := getattr(self._local, "state", None)) is not None:
             self._check(state[0], of)
@@ -187,7 +187,7 @@ class StoreAccess:
             raise damaged(connection, self.place, find_damage(connection, DECIDED_NAMES))
 
     def make_anew(self) -> bool:
-        """Forget suggestions and beliefs where they are damaged, since they can be rebuilt; whether they were."""
+        """Drop damaged suggestions and beliefs, which can be rebuilt; returns whether any were damaged."""
         with self._database.reading() as connection:
             damage = find_damage(connection, DERIVED_NAMES).damage
         if damage:
@@ -196,7 +196,7 @@ class StoreAccess:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """What goes wrong because the store is damaged is told as damage; everything else as it is."""
+        """Report errors that come from damage as damage; raise all others unchanged."""
         try:
             yield
         except FinegraphError:
@@ -222,10 +222,10 @@ class StoreAccess:
         Args:
             action: its name in the log.
             person: the name of the person who acts.
-            edit_id: what a repeated call is known by.
-            request: what is asked for, as JSON can hold it; a repeated call must ask for the same.
+            edit_id: the id of the call, by which a repeated call is recognised.
+            request: the request as JSON values; a repeated call must be equal.
             planning: makes the plan, in the transaction of the writer.
-            patient: whether to wait however long it takes.
+            patient: whether to wait without a timeout.
         """
         name = check_person(person)
         digest = request_digest(action, name, request)

@@ -58,12 +58,14 @@ class TrainSettings:
         least=0,
         below=1,
     )
-    photos_per_label: int | None = _setting(None, "train on so many photos of each class, drawn by the seed", least=1)
+    photos_per_label: int | None = _setting(
+        None, "train on this number of photos of each class, drawn by the seed", least=1
+    )
     box: bool = _setting(False, "cut photos to their boxes")
     photo_labels: Literal["use", "ignore"] | None = _setting(
         None, "photo labels; by default used, but ignored in cub:FOLDER, as the paper does"
     )
-    on_bad_file: Literal["error", "skip"] = _setting("error", "what to do about a photo that cannot be read")
+    on_bad_file: Literal["error", "skip"] = _setting("error", "the reaction to a photo that cannot be read")
 
     # The network.
     network: str = _setting(
@@ -71,7 +73,7 @@ class TrainSettings:
         "the network: efficientnet_lite0..2, alexnet, googlenet, vgg16, timm:NAME, or several joined by +",
     )
     quality: Literal["fast", "balanced", "best"] | None = _setting(
-        None, "one, two or three networks side by side, instead of network; more see more and take longer"
+        None, "one, two or three networks side by side, instead of network; more are better and slower"
     )
     coarse_network: str | None = _setting(None, "a second network for the coarse labels (BGL_m)")
     weights: str = _setting("default", "the network's first weights: default (ImageNet), none, or a file")
@@ -85,7 +87,7 @@ class TrainSettings:
 
     # Both ways to train.
     tune: Literal["head", "all"] = _setting("head", "train the last layer on stored features, or the whole network")
-    seed: int = _setting(0, "where all chance comes from", least=0, below=2**32)
+    seed: int = _setting(0, "the random seed", least=0, below=2**32)
     kind_weight: float | None = _setting(None, "the weight of each kind in the loss; by default 1 / kinds", least=0)
     laplacian: float = _setting(0.0, "the strength of the prior that ties linked weights", least=0)
 
@@ -103,22 +105,22 @@ class TrainSettings:
     choose: bool = _setting(False, "choose the strengths by validation (cross-validation without a val split)")
 
     # Tuning all.
-    recipe: Literal["fitted", "short", "paper"] = _setting(
-        "fitted", "where the settings below come from where they are not given"
-    )
-    epochs: int | None = _setting(None, "how often each photo is seen", least=1)
+    recipe: Literal["fitted", "short", "paper"] = _setting("fitted", "the defaults of the settings below")
+    epochs: int | None = _setting(None, "the number of passes over the photos", least=1)
     batch_size: int | None = _setting(None, "photos per step, over all processes", least=1)
     lr: float | None = _setting(None, "the learning rate of pretrained layers", least=0)
-    new_rate: float | None = _setting(None, "how many times that new layers get", least=0)
+    new_rate: float | None = _setting(None, "the rate of new layers, as a multiple of lr", least=0)
     momentum: float | None = _setting(None, "the momentum of SGD, or the first beta of AdamW", least=0, below=1)
     weight_decay: float | None = _setting(None, "the weight decay", least=0)
-    schedule: Literal["one_cycle", "steps"] | None = _setting(None, "how the rate changes")
-    drop_every: int | None = _setting(None, "with steps: after so many epochs the rate falls to a tenth", least=1)
+    schedule: Literal["one_cycle", "steps"] | None = _setting(None, "the schedule of the learning rate")
+    drop_every: int | None = _setting(
+        None, "with steps: the number of epochs after which the rate falls to a tenth", least=1
+    )
     warmup: float | None = _setting(
         None, "with one_cycle: the share of steps in which the rate rises", least=0, below=1
     )
     label_smoothing: float | None = _setting(
-        None, "the share of the fine target spread over all labels", least=0, below=1
+        None, "the share of the fine target that is spread over all labels", least=0, below=1
     )
     view_share: float | None = _setting(
         None, "the smallest share of a photo that a random view shows; 1 for the paper's views", least=0.01
@@ -129,27 +131,27 @@ class TrainSettings:
     )
     refit: bool | None = _setting(None, "fit the head anew after each epoch")
     nesterov: bool | None = _setting(None, "with sgd: look ahead with the momentum")
-    decay_vectors: bool | None = _setting(None, "let weight decay act on biases and normalisation layers too")
+    decay_vectors: bool | None = _setting(None, "apply weight decay to biases and normalisation layers too")
     scale_rates: bool | None = _setting(
-        None, "divide the head's rate by kinds + 1, so that it means the same everywhere"
+        None, "divide the head's rate by kinds + 1, so that it is comparable between graphs"
     )
     fixed_statistics: bool | None = _setting(None, "keep the batch statistics of the pretrained network")
     auxiliary: bool = _setting(True, "train GoogLeNet's auxiliary branches too; without them, they need no weights")
     best_by: Literal["top1", "nll"] = _setting(
-        "top1", "which validation metric says which epoch is best; the other decides between equals"
+        "top1", "the validation metric that chooses the best epoch; the other one breaks ties"
     )
 
     # How to run. None of these changes what is learnt, up to rounding.
-    device: str = _setting("auto", "where to compute: cpu, cuda, or auto", free=True)
+    device: str = _setting("auto", "the device: cpu, cuda, or auto", free=True)
     precision: Literal["float32", "float64", "bfloat16"] = _setting(
-        "float32", "the numbers to compute with; bfloat16 is autocast"
+        "float32", "the precision of the computation; bfloat16 is autocast"
     )
     threads: int | None = _setting(None, "threads of torch; by default one per core", free=True, least=1)
     workers: int | None = _setting(
         None, "threads that decode photos; by default as many as torch has", free=True, least=1
     )
-    checkpoint_minutes: float = _setting(5.0, "how often to save between epochs", free=True, least=0)
-    cache: str | None = _setting(None, "where features are stored; by default the user's cache folder", free=True)
+    checkpoint_minutes: float = _setting(5.0, "the minutes between checkpoints within an epoch", free=True, least=0)
+    cache: str | None = _setting(None, "the cache of features; by default the user's cache folder", free=True)
     tensorboard: bool = _setting(False, "write logs for TensorBoard too", free=True)
 
     def __post_init__(self) -> None:
