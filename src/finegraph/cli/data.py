@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from finegraph.data.checks.photo_findings import Finding
     from finegraph.workflows.menu import MenuFiles
 
-data_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check photos, and make photos to try things with.")
+data_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check photos, and draw photos to try things with.")
 
 MAX_PRINTED = 50
 """How many findings a terminal is filled with."""
@@ -29,7 +29,7 @@ MAX_PRINTED = 50
 
 @data_app.callback()
 def _group() -> None:
-    """Check photos, and make photos to try things with."""
+    """Check photos, and draw photos to try things with."""
 
 
 @data_app.command(cls=Command)

@@ -25,7 +25,7 @@ def demo(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """See the whole of it in a few minutes, offline.
+    """Show the whole workflow in a few minutes, offline.
 
     Draws the photos of a small menu, trains a softmax and a bipartite head on them, compares both on photos that they
     never saw, asks about one photo, and writes a report.

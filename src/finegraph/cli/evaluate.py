@@ -48,7 +48,7 @@ def evaluate(
         ),
     ] = None,
     save_calibration: Annotated[
-        bool, typer.Option("--save-calibration", help="Save what was fitted with the model.")
+        bool, typer.Option("--save-calibration", help="Save the fitted values with the model.")
     ] = False,
     unknown: Annotated[
         str | None,
@@ -61,24 +61,22 @@ def evaluate(
     kept: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The share of known photos that the threshold is to keep.")
     ] = 0.95,
-    retrieval: Annotated[
-        bool, typer.Option("--retrieval", help="Judge how good the features are for search too.")
-    ] = False,
+    retrieval: Annotated[bool, typer.Option("--retrieval", help="Also judge the features for search.")] = False,
     details: Annotated[
         bool,
         typer.Option(
             "--details/--no-details",
-            help="Whether to keep what a report shows of single photos: small pictures, why, similar training photos.",
+            help="Whether to keep the details for reports: small pictures, explanations, similar training photos.",
         ),
     ] = True,
-    name: Annotated[str | None, typer.Option(help="What to call the evaluation.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the evaluation.")] = None,
     on_bad_file: Annotated[
         str, typer.Option(metavar="error|skip", help="What to do about a photo that cannot be read.")
     ] = "error",
     workers: Annotated[int | None, typer.Option(min=1, help="How many threads work on photos.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Say how good a trained model is.
+    """Evaluate a trained model on photos.
 
     The metrics and the answer to each photo are kept in the run, in evaluations/NAME/result.json and samples.csv.
     """

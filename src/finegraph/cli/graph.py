@@ -36,7 +36,7 @@ Graph = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
-        help="Whatever has a graph: a graph file (.csv, .json), a label store (.db), a run or model folder, or "
+        help="A source of a graph: a graph file (.csv, .json), a label store (.db), a run or model folder, or "
         "photos: a folder per class, a manifest, cub:FOLDER, cars:FOLDER or grocery:FOLDER.",
     ),
 ]
@@ -51,7 +51,7 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings count as errors.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find all faults of a label graph, or what is doubtful in it.
+    """Find all faults of a label graph, or doubtful places in it.
 
     Exits with 1 if there are errors.
     """

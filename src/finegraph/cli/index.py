@@ -69,7 +69,7 @@ def make(
 ) -> None:
     """Make an index; the word make may be left out.
 
-    An interrupted job goes on where it stopped when the same command is given again.
+    An interrupted job continues when the same command is given again.
     """
     if exact and approximate:
         raise typer.BadParameter("--exact and --approximate exclude each other")

@@ -47,7 +47,7 @@ label_app = typer.Typer(
     name="label",
     cls=_OpenByDefault,
     rich_markup_mode=None,
-    help="Let people describe the classes, in a page in the browser.\n\nfinegraph label GRAPH opens the page. The "
+    help="Label classes together, on a page in the browser.\n\nfinegraph label GRAPH opens the page. The "
     "decisions are kept in a store beside the graph file (menu.csv: menu.db), which finegraph train --graph menu.db "
     "reads.",
 )
@@ -64,7 +64,8 @@ def open_page(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any.")] = 8377,
     token: Annotated[
-        str | None, typer.Option(envvar="FINEGRAPH_TOKEN", help="What people must know; needed beyond this machine.")
+        str | None,
+        typer.Option(envvar="FINEGRAPH_TOKEN", help="Required from every visitor; needed beyond this machine."),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A further name of this server; repeat it for more.")

@@ -21,7 +21,7 @@ def predict(
         list[str] | None,
         typer.Option(
             metavar="KIND=LABEL",
-            help="What is known already, such as restaurant=B; repeat it for more. The same kind again: one of these.",
+            help="Evidence, such as restaurant=B; repeat it for more kinds. The same kind again: one of these labels.",
         ),
     ] = None,
     views: Annotated[int, typer.Option(metavar="1|10", help="How many views of each photo to average.")] = 1,
@@ -35,7 +35,7 @@ def predict(
     ] = "error",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Say what is on photos.
+    """Predict the labels of photos.
 
     For each photo: the most probable labels, the labels of every kind, the most exact statement that is sure enough,
     what to ask next, and why the first answer rather than the second.

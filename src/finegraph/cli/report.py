@@ -34,7 +34,7 @@ def report(
     figures: Annotated[Path | None, typer.Option(hidden=True, help="The former name of --plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Write one HTML page that shows what a model saw.
+    """Write an HTML report of runs and studies.
 
     Accuracy with intervals, examples, confusions, classes, calibration, sure answers, explanations and the label graph;
     two or more runs are compared photo by photo. It is drawn from the files of `finegraph evaluate` alone.

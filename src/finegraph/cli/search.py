@@ -32,10 +32,10 @@ def search(
         ),
     ] = None,
     same: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="Rank photos up that are probably of the same, as dish.")
+        list[str] | None, typer.Option(metavar="KIND", help="Prefer photos that probably have the same label, as dish.")
     ] = None,
     other: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="Rank photos up that are probably of another.")
+        list[str] | None, typer.Option(metavar="KIND", help="Prefer photos that probably have another label.")
     ] = None,
     given: Annotated[
         list[str] | None,
@@ -48,7 +48,7 @@ def search(
     ] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many photos to find.")] = 10,
     guessed: Annotated[
-        bool, typer.Option("--guessed", help="Filter photos without a label by what the model holds them for.")
+        bool, typer.Option("--guessed", help="Filter photos without a label by their predicted label.")
     ] = False,
     others_only: Annotated[bool, typer.Option("--others-only", help="Leave out copies of the photo itself.")] = False,
     model: Annotated[
@@ -59,7 +59,7 @@ def search(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Find photos that are like a photo or a label."""
+    """Find photos similar to a photo or a label."""
     from finegraph.workflows.search import search_index
 
     result = search_index(

@@ -29,7 +29,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(envvar="FINEGRAPH_TOKEN", help="What every request must bring; needed on a public address."),
+        typer.Option(envvar="FINEGRAPH_TOKEN", help="Required with every request; needed on a public address."),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A further name of this server; repeat it for more.")
@@ -49,7 +49,7 @@ def serve(
 ) -> None:
     """Serve a model: a page to drop photos on, and an HTTP API.
 
-    Ctrl-C finishes what is there and stops. SIGHUP loads the model again from its folder without dropping a request.
+    Ctrl-C answers open requests and stops. SIGHUP loads the model again from its folder without dropping a request.
     Uploads are never kept.
     """
     from finegraph.web.extra import check_extra

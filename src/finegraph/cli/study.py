@@ -32,7 +32,9 @@ def study(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where results go; by default a folder in runs/ named after the file."),
+        typer.Option(
+            metavar="FOLDER", help="The folder for results; by default a folder in runs/ named after the file."
+        ),
     ] = None,
     data: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="The photos, in place of those that the file names.")
@@ -40,14 +42,12 @@ def study(
     graph: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The graph file, in place of the one that the file names.")
     ] = None,
-    list_cells: Annotated[
-        bool, typer.Option("--list", help="List what would run, and what of it is done, and run nothing.")
-    ] = False,
+    list_cells: Annotated[bool, typer.Option("--list", help="List the cells and which are done; run nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Compare heads over kinds, amounts of photos and seeds.
 
-    Writes every result, a summary with paired intervals, tables and plots. Running it again goes on where it stopped.
+    Writes every result, a summary with paired intervals, tables and plots. Running it again continues where it stopped.
     """
     from finegraph.workflows.studies.spec import read_study
 
