@@ -61,7 +61,7 @@ MODULES = {
 NAMED_TWICE = {
     "a command: how it is asked for, and what it does": (
         ("cli", "workflows"),
-        "data demo doctor evaluate export graph index label predict report search study teach train",
+        "data demo doctor evaluate export graph index label predict report search study suggest_photos teach train",
     ),
     "a data set: its photos, and its label graph": (
         ("data/layouts", "graph/builders"),

@@ -29,12 +29,13 @@ from finegraph.cli.report import report
 from finegraph.cli.search import search
 from finegraph.cli.serve import serve
 from finegraph.cli.study import study
+from finegraph.cli.suggest_photos import suggest_photos
 from finegraph.cli.teach import teach
 from finegraph.cli.train import train
 
 ORDER = (
     "demo", "data", "graph", "train", "evaluate", "predict", "report", "study", "index", "search", "serve", "label",
-    "teach", "export", "doctor", "completion",
+    "teach", "suggest-photos", "export", "doctor", "completion",
 )  # fmt: skip
 """The commands in the order of work."""
 
@@ -70,6 +71,7 @@ for _command in (
     search,
     serve,
     teach,
+    suggest_photos,
     export,
     doctor,
     completion.completion,

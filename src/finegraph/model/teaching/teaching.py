@@ -107,6 +107,12 @@ class Teaching:
         """The statistics of the fit, before any lesson."""
         return self._fitted
 
+    def current_statistics(self) -> ClassStatistics:
+        """The statistics of the fit with the lessons that hold."""
+        holding = [one for one in self.lessons if not one.forgotten]
+        targets = [self.graph.fine_index(one.label) for one in holding]
+        return self._with_photos(self.graph, _counted_photos(holding, targets))
+
     def files(self) -> dict[str, bytes]:
         """The log as the files of another model folder."""
         return self._log.files()
@@ -230,19 +236,8 @@ class Teaching:
         self, graph: LabelGraph, rows: Mapping[str, Row], holding: Sequence[Lesson], targets: Sequence[int]
     ) -> BipartiteHead | SoftmaxHead:
         """The head of the fit and some lessons."""
-        last = {photo.sha256: number for number, one in enumerate(holding) for photo in one.photos}
-        photos: dict[int, dict[str, TaughtPhoto]] = {}
-        for number, (one, target) in enumerate(zip(holding, targets, strict=True)):
-            for photo in one.photos:
-                if last[photo.sha256] == number:
-                    photos.setdefault(target, {})[photo.sha256] = photo
-        statistics = self._fitted.larger(graph)
-        counts, sums = statistics.counts.clone(), statistics.sums.clone()
-        for target, shown in photos.items():
-            counts[target] += len(shown)
-            for photo in shown.values():
-                sums[target] += torch.from_numpy(photo.features)
-        statistics = replace(statistics, counts=counts, sums=sums)
+        photos = _counted_photos(holding, targets)
+        statistics = self._with_photos(graph, photos)
         if len(graph) > MAX_DENSE:
             return statistics.solve(graph)
         links = self._links if self._links is not None and graph == self.graph else statistics.links(graph)
@@ -255,6 +250,16 @@ class Teaching:
             return statistics.head_of(graph, links, self._start.solved.effects())
         assert self._start is not None
         return statistics.head_of(graph, links, self._start.solved.changed(links, statistics, changed))
+
+    def _with_photos(self, graph: LabelGraph, photos: Mapping[int, Mapping[str, TaughtPhoto]]) -> ClassStatistics:
+        """The statistics of the fit with more photos."""
+        statistics = self._fitted.larger(graph)
+        counts, sums = statistics.counts.clone(), statistics.sums.clone()
+        for target, shown in photos.items():
+            counts[target] += len(shown)
+            for photo in shown.values():
+                sums[target] += torch.from_numpy(photo.features)
+        return replace(statistics, counts=counts, sums=sums)
 
     def _changed(
         self, rows: tuple[tuple[str, str], ...], photos: Mapping[int, tuple[str, ...]], now: ClassStatistics
@@ -316,6 +321,17 @@ def _new_rows(holding: Sequence[Lesson]) -> dict[str, Row]:
         if one.parents is not None:
             rows.setdefault(one.label, one.parents)
     return rows
+
+
+def _counted_photos(holding: Sequence[Lesson], targets: Sequence[int]) -> dict[int, dict[str, TaughtPhoto]]:
+    """The photos that count, by fine label and digest: of several lessons on one photo the last."""
+    last = {photo.sha256: number for number, one in enumerate(holding) for photo in one.photos}
+    photos: dict[int, dict[str, TaughtPhoto]] = {}
+    for number, (one, target) in enumerate(zip(holding, targets, strict=True)):
+        for photo in one.photos:
+            if last[photo.sha256] == number:
+                photos.setdefault(target, {})[photo.sha256] = photo
+    return photos
 
 
 def kept_lessons(folder: Path) -> list[str]:
