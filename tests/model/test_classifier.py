@@ -277,7 +277,8 @@ def test_one_sample_per_class_leaves_nothing_to_hold_out():
         model = BipartiteClassifier(DIGITS, cv="auto").fit(features, names)
     assert not hasattr(model, "best_params_")
     assert np.array_equal(
-        model.predict_proba(test), BipartiteClassifier(DIGITS).fit(features, names).predict_proba(test)
+        model.predict_proba(test),
+        BipartiteClassifier(DIGITS, solver="descent").fit(features, names).predict_proba(test),
     )
 
 
@@ -324,6 +325,8 @@ def test_wrong_parameters_are_refused():
     with pytest.raises(TargetError, match=r"y: expected the fine label of each sample, got None"):
         BipartiteClassifier(DIGITS).fit(features, None)
     with pytest.raises(TargetError, match=r"there is no sample with an observed label"):
+        BipartiteClassifier(DIGITS, solver="descent").fit(features, [None] * 20)
+    with pytest.raises(TargetError, match=r"expected at least one sample with a fine label"):
         BipartiteClassifier(DIGITS).fit(features, [None] * 20)
 
 
@@ -366,7 +369,7 @@ def test_features_that_differ_by_more_than_there_is_are_refused():
 def test_features_that_are_too_large_as_they_are_are_refused(size, dtype):
     features, names, _, _ = digits(3)
     with pytest.raises(InputError, match=r"features: numbers as large as 1e\+\d+ overflow in float\d\d when .* divide"):
-        BipartiteClassifier(DIGITS, standardize=False).fit((features * size).astype(dtype), names)
+        BipartiteClassifier(DIGITS, solver="descent", standardize=False).fit((features * size).astype(dtype), names)
 
 
 def test_samples_that_are_too_far_from_those_of_the_fit_are_refused():
@@ -403,9 +406,20 @@ def test_class_means_need_nothing_to_be_set():
     assert np.allclose(model.predict_proba(test, given={"parity": "odd"})[:, model.classes_ == "two"], 0)
 
 
+def test_the_solver_is_chosen_by_held_out_samples_and_says_why():
+    features, names, test, truth = digits(2)
+    few = BipartiteClassifier(DIGITS).fit(features, names)
+    assert few.solver_ == "prototypes"
+    assert "held-out samples" in few.solver_reason_
+    asked = BipartiteClassifier(DIGITS, l2=0.1).fit(features, names)
+    assert (asked.solver_, asked.solver_reason_) == ("descent", "the closed form has no l2")
+    assert not hasattr(asked, "prototypes_")
+    assert few.score(test, truth) >= asked.score(test, truth) - 0.03
+
+
 def test_what_class_means_cannot_use_is_refused():
     features, names, _, _ = digits(2)
-    with pytest.raises(InputError, match="solver: expected 'descent' or 'prototypes', got 'lbfgs'"):
+    with pytest.raises(InputError, match="solver: expected 'auto', 'descent' or 'prototypes', got 'lbfgs'"):
         BipartiteClassifier(DIGITS, solver="lbfgs").fit(features, names)
     with pytest.raises(InputError, match="kind_targets: labels seen on single samples"):
         BipartiteClassifier(DIGITS, solver="prototypes").fit(

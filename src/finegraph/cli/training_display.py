@@ -188,10 +188,14 @@ def _strengths(strengths: dict[str, Any]) -> str:
         ranked = sorted(kinds.items(), key=lambda one: -one[1])[:5]
         shares = ", ".join(f"{kind} {value / total:.0%}" for kind, value in ranked)
         told = f"; of what classes differ by, kinds tell: {shares}" if shares else "; without the label graph"
-        return f"class means in closed form, shrinkage {strengths['shrinkage']:.3g}{told}"
+        return f"class means in closed form, shrinkage {strengths['shrinkage']:.3g}{told}{_because(strengths)}"
     weight = {f"{value:.3g}" for value in strengths["kind_weight"].values()}
     kinds = f", weight of each kind {' / '.join(sorted(weight))}" if weight else ""
-    return f"strength of the prior {strengths['l2']:.3g}{kinds}"
+    return f"by descent, strength of the prior {strengths['l2']:.3g}{kinds}{_because(strengths)}"
+
+
+def _because(strengths: dict[str, Any]) -> str:
+    return f"; chosen because {strengths['reason']}" if "reason" in strengths else ""
 
 
 def _print_calibration(to: Console, result: TrainResult) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ from finegraph.model.fitting.selection import (
     grid_settings,
     search,
 )
+from finegraph.model.fitting.solver_choice import choose_solver
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -54,6 +56,17 @@ except ImportError as error:
     ) from error
 
 Evidence = Mapping[str, object] | None
+_OF_DESCENT: dict[str, Any] = {
+    "l2": 0.005,
+    "coarse_ratio": None,
+    "laplacian": 0.0,
+    "kind_weight": None,
+    "cv": None,
+    "grid": None,
+    "max_iter": 1000,
+    "tolerance": 1e-4,
+}
+"""What only descent knows, and its defaults: with another value `solver="auto"` takes descent."""
 
 
 class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -66,6 +79,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solver: `"descent"` minimises the joint loss. `"prototypes"` fits class means in closed form, for few samples of
             each class: everything is chosen by the data, and probabilities come out calibrated. `l2`, `coarse_ratio`,
             `laplacian`, `kind_weight`, `standardize`, `cv`, `grid`, `max_iter` and `tolerance` then have no meaning.
+            `"auto"` takes the one under which held-out samples are more likely, both on standardised features; and
+            descent where another of these is set or `kind_targets` are given.
         l2: the strength of the L2 prior on the weights of the fine labels, for a mean loss.
         coarse_ratio: the strength of the same on coarse labels, as a multiple of `l2`; by default a sixteenth
             of the number of kinds.
@@ -88,7 +103,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head_: the fitted head, on standardised features.
         mean_: the mean of the features; None without standardising.
         scale_: their standard deviation, 1 where it was 0; None without standardising.
-        prototypes_: what the closed form found, with its scaling and variances; only with `solver="prototypes"`.
+        solver_: `"descent"` or `"prototypes"`.
+        solver_reason_: why this one; only with `solver="auto"`.
+        prototypes_: what the closed form found, with its scaling and variances; only where `solver_` is that.
         settings_: the settings of the fit.
         n_iter_: how many steps were taken.
         converged_: whether that was enough.
@@ -113,7 +130,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph: LabelGraph | None = None,
         *,
         head: Literal["bipartite", "softmax"] = "bipartite",
-        solver: Literal["descent", "prototypes"] = "descent",
+        solver: Literal["auto", "descent", "prototypes"] = "auto",
         l2: float = 0.005,
         coarse_ratio: float | None = None,
         laplacian: float = 0.0,
@@ -160,11 +177,15 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = _check_sample_weight(sample_weight, features, ensure_non_negative=True)
         seen = {} if kind_targets is None else kind_target_indices(classes.graph, kind_targets, len(features))
         self.classes_, self.graph_, self._order = classes.names, classes.graph, classes.order
-        if self.solver == "prototypes":
-            return self._fit_prototypes(features, classes, weight, labels_seen=bool(seen))
-        if self.solver != "descent":
-            raise InputError(f"solver: expected 'descent' or 'prototypes', got {self.solver!r}")
-        self._learn_scale(features, weight)
+        if self.solver not in ("auto", "descent", "prototypes"):
+            raise InputError(f"solver: expected 'auto', 'descent' or 'prototypes', got {self.solver!r}")
+        self.mean_: NDArray[np.float64] | None = None
+        self.scale_: NDArray[np.float64] | None = None
+        if self.solver != "prototypes":
+            self._learn_scale(features, weight)
+        self.solver_, chosen = self._choose_solver(features, classes, weight, labels_seen=bool(seen))
+        if self.solver_ == "prototypes":
+            return self
         arguments: dict[str, Any] = {
             "features": self._tensor(features),
             "targets": torch.from_numpy(classes.targets),
@@ -172,7 +193,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "kind_targets": {kind: torch.from_numpy(labels) for kind, labels in seen.items()},
             "sample_weight": torch.from_numpy(weight),
         }
-        self.settings_ = self._choose(arguments, features, classes)
+        self.settings_ = self._choose(arguments, features, classes) if chosen is None else chosen
         fit = fit_head(settings=self.settings_, **arguments)
         self.head_, self.n_iter_, self.converged_ = fit.head.requires_grad_(False), fit.iterations, fit.converged
         if not fit.converged:
@@ -184,6 +205,40 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
+    def _choose_solver(
+        self,
+        features: NDArray[np.floating[Any]],
+        classes: Classes,
+        weight: NDArray[np.floating[Any]],
+        *,
+        labels_seen: bool,
+    ) -> tuple[str, FitSettings | None]:
+        """The solver, with the closed form fitted where it is that, and the settings of descent where it won."""
+        if self.solver == "descent":
+            return "descent", None
+        if self.solver == "auto":
+            given = [name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value)]
+            if given or labels_seen:
+                self.solver_reason_ = f"the closed form has no {', '.join(given) or 'kind_targets'}"
+                return "descent", None
+        self._fit_prototypes(features, classes, weight, labels_seen=labels_seen)
+        if self.solver == "prototypes":
+            return "prototypes", None
+        choice = choose_solver(
+            self._tensor(features),
+            torch.from_numpy(classes.targets),
+            self.graph_,
+            self.prototypes_.strengths,
+            self._given(),
+            sample_weight=torch.from_numpy(weight),
+        )
+        self.solver_reason_ = choice.reason
+        if choice.solver == "descent":
+            del self.prototypes_
+            settings = None if choice.settings is None else replace(choice.settings, tolerance=self.tolerance)
+            return "descent", settings
+        return "prototypes", None
+
     def _fit_prototypes(
         self,
         features: NDArray[np.floating[Any]],
@@ -191,7 +246,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight: NDArray[np.floating[Any]],
         *,
         labels_seen: bool,
-    ) -> Self:
+    ) -> None:
         """Fit class means in closed form."""
         if labels_seen:
             raise InputError(
@@ -200,12 +255,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         settings = PrototypeSettings(head=self.head)
         targets, counts = torch.from_numpy(classes.targets), torch.from_numpy(weight)
-        found = fit_prototypes(torch.tensor(features), targets, self.graph_, settings, sample_weight=counts)
+        found = fit_prototypes(self._tensor(features), targets, self.graph_, settings, sample_weight=counts)
         self.prototypes_, self.head_ = found, found.head.requires_grad_(False)
-        self.mean_: NDArray[np.float64] | None = None
-        self.scale_: NDArray[np.float64] | None = None
         self.n_iter_, self.converged_ = 1, True
-        return self
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating[Any]], Classes]:  # noqa: N803
         """The features as floats, and the classes."""
@@ -225,7 +277,6 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn_scale(self, features: NDArray[np.floating[Any]], weight: NDArray[np.floating[Any]]) -> None:
         """Learn the mean and the standard deviation of the features."""
-        self.mean_, self.scale_ = None, None
         if self.standardize not in (True, False, "together"):
             raise InputError(f"standardize: expected True, False or 'together', got {self.standardize!r}")
         if self.standardize:
@@ -261,9 +312,9 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return tensor
 
-    def _choose(self, arguments: dict[str, Any], features: NDArray[np.floating[Any]], classes: Classes) -> FitSettings:
-        """The settings as given, or with the strengths that cross-validation likes best."""
-        given = FitSettings(
+    def _given(self) -> FitSettings:
+        """The settings of descent as given."""
+        return FitSettings(
             head=self.head,
             l2=self.l2,
             coarse_ratio=self.coarse_ratio,
@@ -272,6 +323,10 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             max_iter=self.max_iter,
             tolerance=self.tolerance,
         )
+
+    def _choose(self, arguments: dict[str, Any], features: NDArray[np.floating[Any]], classes: Classes) -> FitSettings:
+        """The settings as given, or with the strengths that cross-validation likes best."""
+        given = self._given()
         folds = self._folds(features, classes.targets)
         if not folds:
             return given
@@ -309,7 +364,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "head_")
         features = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         tensor = self._tensor(features, self.head_.fine.weight.dtype)
-        if self.solver == "prototypes":
+        if self.solver_ == "prototypes":
             tensor = self.prototypes_.scaling(tensor)
         posterior: Posterior = self.head_(tensor)
         return posterior.given(given) if given else posterior
@@ -345,6 +400,10 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         best = self.predict_kind_proba(X, kind, given).argmax(axis=1)
         predicted: NDArray[np.str_] = np.array(self.graph_.labels(kind))[best]
         return predicted
+
+
+def _is_default(value: object, default: object) -> bool:
+    return value is default or (isinstance(value, (int, float)) and default is not None and value == default)
 
 
 def _root_mean_square(values: NDArray[np.floating[Any]], share: NDArray[np.float64]) -> NDArray[np.float64]:

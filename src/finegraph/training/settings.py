@@ -92,8 +92,8 @@ class TrainSettings:
     laplacian: float = _setting(0.0, "the strength of the prior that ties linked weights", least=0)
 
     # Tuning the head.
-    fit: Literal["descent", "prototypes"] = _setting(
-        "descent", "how the head is fitted: by descent, or as class means in closed form, for few photos"
+    fit: Literal["auto", "prototypes", "descent"] = _setting(
+        "auto", "how the head is fitted: as class means in closed form, by descent, or as held-out photos say"
     )
     train_views: int = _setting(
         1, "views of each training photo that count as one: the whole, then up to four parts of it", least=1, below=6

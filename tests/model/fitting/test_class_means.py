@@ -8,7 +8,14 @@ import torch
 
 import finegraph as fg
 from finegraph.model.fitting import class_means as module
-from finegraph.model.fitting.class_means import Links, Variances, class_means, fit_variances, solve_effects
+from finegraph.model.fitting.class_means import (
+    Links,
+    Variances,
+    class_means,
+    fit_variances,
+    score_factors,
+    solve_effects,
+)
 
 GRAPH = fg.LabelGraph.from_table(
     {
@@ -119,3 +126,17 @@ def test_a_kind_that_says_nothing_gets_no_variance():
     counts = torch.ones(40, dtype=torch.float64)
     found = fit_variances(Links(graph, graph.kinds), counts, means, noise=0.5, features=500, max_iter=1000)
     assert found.kinds["random"] < 0.05 * found.own
+
+
+def test_means_of_many_samples_come_to_one_length_and_those_of_few_keep_theirs():
+    means = _means()
+    factors, bias = score_factors(means, torch.tensor([1e9, 1e9, 0.0, 0.0, 1e9], dtype=torch.float64))
+    lengths = means.norm(dim=1)
+    typical = lengths[[0, 1, 4]].square().mean().sqrt()
+    torch.testing.assert_close(
+        factors * lengths, torch.stack([typical, typical, *lengths[2:4], typical]), rtol=1e-6, atol=0
+    )
+    expected = -0.5 * torch.stack([typical, typical, *lengths[2:4], typical]).square()
+    torch.testing.assert_close(bias, expected - expected.max(), rtol=1e-6, atol=1e-6)
+    nothing = score_factors(torch.zeros(2, 4).double(), torch.zeros(2).double())
+    assert torch.isfinite(torch.stack(nothing)).all()

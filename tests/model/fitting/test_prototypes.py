@@ -9,6 +9,7 @@ import finegraph as fg
 from finegraph.errors import InputError, ShapeError
 from finegraph.model.fitting import prototype_strengths
 from finegraph.model.fitting.alike_folds import alike_folds
+from finegraph.model.fitting.class_means import Links, class_means, solve_effects
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 
 SIZE = 24
@@ -40,18 +41,17 @@ def test_the_head_scores_by_class_means():
     fit = fit_prototypes(x, y, graph)
     assert fit.held_out == len(y)
     z = fit.scaling(x)
-    folded = fit.head.fold()
-    weight, bias = folded.fine.weight, folded.fine.bias
-    strength = 1.0 / (fit.temperature * fit.variances.noise)
-    # All weights differ from b mean_i by the same b mu_0, which changes no probability.
     shown = torch.stack([z[y == label].mean(dim=0) for label in range(12)])
-    assert ((weight / strength + shown.mean(dim=0) - shown).norm() / shown.norm()).item() < 0.5
-    means = weight / strength + shown.mean(dim=0)
-    scores = strength * (z @ means.t() - 0.5 * means.square().sum(dim=1))
+    links, counts = Links(graph, graph.kinds), torch.full((12,), 4.0, dtype=torch.float64)
+    means = class_means(links, solve_effects(links, fit.variances, counts, shown))
+    lengths, share = means.norm(dim=1), 4.0 / 9.0
+    typical = lengths.square().mean()
+    rows = means * (typical.sqrt() / lengths).pow(share)[:, None]
+    strength = 1.0 / (fit.temperature * fit.variances.noise)
+    scores = strength * (z @ rows.t() - 0.5 * (1.0 - share) * lengths.square())
     torch.testing.assert_close(torch.log_softmax(scores, dim=1), fit.head(z).log_probs())
-    torch.testing.assert_close(
-        bias - bias.max(), -0.5 * strength * (means.square().sum(1) - means.square().sum(1).min())
-    )
+    folded = fit.head.fold()
+    torch.testing.assert_close(folded(z).log_probs(), fit.head(z).log_probs())
 
 
 def test_blocks_of_features_are_whitened_each_on_its_own():

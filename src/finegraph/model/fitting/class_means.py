@@ -31,6 +31,8 @@ MAX_DENSE_LABELS = 1500
 """Up to so many fine labels the system is solved as a dense matrix."""
 _FREE_MEAN = 10.0
 """The variance of mu_0, as a multiple of that of the class means: nothing is known of it beforehand."""
+_EVEN_COUNT = 5.0
+"""From about so many samples on, the length of a class mean says how even its samples are rather than how many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +136,30 @@ def class_means(links: Links, effects: Effects) -> Float[Tensor, "fine feature"]
     """mu_0 + e + the sum of the parents' effects."""
     means = effects.centre + effects.fine
     return means + links.down(effects.coarse) if links.kinds else means
+
+
+def score_factors(
+    means: Float[Tensor, "fine feature"], counts: Float[Tensor, " fine"]
+) -> tuple[Float[Tensor, " fine"], Float[Tensor, " fine"]]:
+    """What each class mean is multiplied by in the score of its class, and the bias of the score.
+
+    The distance |z - mean_i|^2 gives `mean_i' z - |mean_i|^2 / 2`. But z has one length: the mean of many samples is
+    the longer the less they scatter, and distances do wrong to classes that scatter much. Means of many samples are
+    therefore brought to one length L; those of few, whose length says how little is known, are not:
+
+        score_i = (L / |mean_i|)^w mean_i' z - ((1 - w) |mean_i|^2 + w L^2) / 2          w = n_i / (n_i + 5)
+
+    Args:
+        means: the class means.
+        counts: how many samples each fine label has.
+    """
+    squares = torch.linalg.vecdot(means, means)
+    seen = counts > 0
+    typical = squares[seen].mean() if bool(seen.any()) else squares.mean()
+    share = torch.where(squares > 0, counts / (counts + _EVEN_COUNT), 0.0)
+    stretch = (typical / torch.where(squares > 0, squares, 1.0)).pow(0.5 * share)
+    bias = -0.5 * ((1.0 - share) * squares + share * typical)
+    return stretch, bias - bias.max()
 
 
 def fit_variances(

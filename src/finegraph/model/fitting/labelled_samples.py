@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from finegraph.errors import InputError
+from finegraph.errors import InputError, TargetError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_fine
 from finegraph.model.fitting.whitening import BlockAxes, Covariance, block_axes_of
@@ -58,7 +58,7 @@ def usable_samples(
     used = (targets != NOT_OBSERVED) & (weight > 0)
     samples = samples if bool(used.all()) else samples.rows(used)
     if not len(samples):
-        raise InputError("targets: expected at least one sample with a fine label and a weight above 0, got none")
+        raise TargetError("targets: expected at least one sample with a fine label and a weight above 0, got none")
     check_fine(torch.unique(samples.targets), graph)
     finite = torch.isfinite(samples.features).all(dim=1)
     if not bool(finite.all()):

@@ -29,7 +29,14 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.alike_folds import TensorFold, alike_folds, class_folds
-from finegraph.model.fitting.class_means import Links, Variances, class_means, fit_variances, solve_effects
+from finegraph.model.fitting.class_means import (
+    Links,
+    Variances,
+    class_means,
+    fit_variances,
+    score_factors,
+    solve_effects,
+)
 from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.descent import graph_of
 from finegraph.model.fitting.labelled_samples import LabelledSamples
@@ -92,12 +99,24 @@ def choose_strengths(
         kinds: the kinds that class means depend on.
         shrinkage: that of the covariance; None to have it chosen.
     """
-    samples, graph = _selection(samples, graph)
+    samples, graph = select_samples(samples, graph)
     links = Links(graph, kinds)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if folds:
         return _by_held_out_samples(samples, links, folds, shrinkage)
     return _by_held_out_classes(samples, links, shrinkage or PRIOR_SHRINKAGE["total"])
+
+
+def held_out_log_probs(
+    samples: LabelledSamples, graph: LabelGraph, strengths: PrototypeStrengths, folds: Sequence[TensorFold]
+) -> list[Float[Tensor, " held"]]:
+    """For each fold the log probabilities of held-out fine labels, with class means of the samples that stay."""
+    links, found = Links(graph, tuple(strengths.variances.kinds)), []
+    for fold in folds:
+        part = _Fold.of(samples, fold, strengths.covariance)
+        scores = strengths.sharpness * part.scores(links, strengths.shrinkage, strengths.variances)
+        found.append(torch.log_softmax(scores, dim=1).gather(1, part.held_samples.targets[:, None])[:, 0])
+    return found
 
 
 def _by_held_out_samples(
@@ -153,7 +172,8 @@ def _by_held_out_classes(samples: LabelledSamples, links: Links, shrinkage: floa
 
     weight = torch.cat([part.held_samples.weight for part in parts]) * is_known.any(dim=1)
     found = _sharpness(log_likelihood, targets, weight, chosen.sharpness, 1.0 / SINGLE_NOISE)
-    return replace(chosen, sharpness=found.value, held_out=len(targets), log_likelihood=found.log_likelihood)
+    sharpness = found.value * math.exp(-found.error)
+    return replace(chosen, sharpness=sharpness, held_out=len(targets), log_likelihood=found.log_likelihood)
 
 
 # ---- one shrinkage --------------------------------------------------------------------------------------------------
@@ -214,7 +234,8 @@ class _Fold:
         """The scores of held-out samples before they are multiplied by the sharpness."""
         found = self.statistics(shrinkage, links.fine_count)
         means = class_means(links, solve_effects(links, variances, found.counts, found.means()))
-        return self.axes.white(self.held, shrinkage) @ means.t() - 0.5 * means.square().sum(dim=1)
+        factors, bias = score_factors(means, found.counts)
+        return factors * (self.axes.white(self.held, shrinkage) @ means.t()) + bias
 
 
 @dataclass(frozen=True)
@@ -348,19 +369,33 @@ def _statistics(white: Tensor, samples: LabelledSamples, fine_count: int) -> Cla
 # ---- which samples to choose by -------------------------------------------------------------------------------------
 
 
-def _selection(samples: LabelledSamples, graph: LabelGraph) -> tuple[LabelledSamples, LabelGraph]:
-    """A part of the samples that is large enough to choose strengths by: whole families of fine labels."""
+def select_samples(
+    samples: LabelledSamples,
+    graph: LabelGraph,
+    *,
+    max_labels: int | None = None,
+    max_samples: int = MAX_SELECTION_SAMPLES,
+) -> tuple[LabelledSamples, LabelGraph]:
+    """A part of the samples that is large enough to choose by: whole families of fine labels, and the graph of these.
+
+    Args:
+        samples: all samples.
+        graph: the label graph.
+        max_labels: how many fine labels to take at the most; by default `MAX_SELECTION_LABELS`.
+        max_samples: how many samples to take at the most, but for two of each label.
+    """
+    max_labels = MAX_SELECTION_LABELS if max_labels is None else max_labels
     seen = torch.unique(samples.targets)
-    if len(seen) > MAX_SELECTION_LABELS:
-        seen = _families(graph, seen).sort().values
+    if len(seen) > max_labels:
+        seen = _families(graph, seen, max_labels).sort().values
     found = torch.searchsorted(seen, samples.targets).clamp_max(len(seen) - 1)
     part = replace(samples, targets=found).rows(seen[found] == samples.targets)
-    part = part.rows(_evenly(part.targets, min(MAX_SELECTION_PHOTOS, MAX_SELECTION_SAMPLES // len(seen))))
+    part = part.rows(_evenly(part.targets, min(MAX_SELECTION_PHOTOS, max_samples // len(seen))))
     return part, graph_of(graph, seen)
 
 
-def _families(graph: LabelGraph, seen: Tensor) -> Tensor:
-    """Some hundred fine labels, siblings together: without siblings nothing tells what a kind is worth."""
+def _families(graph: LabelGraph, seen: Tensor, count: int) -> Tensor:
+    """So many fine labels, siblings together: without siblings nothing tells what a kind is worth."""
     order = torch.randperm(len(graph), generator=torch.Generator().manual_seed(0))
     rank = order.double()
     if graph.kinds:
@@ -368,7 +403,7 @@ def _families(graph: LabelGraph, seen: Tensor) -> Tensor:
         fine, coarse, _ = graph.edges(kind)
         shuffled = torch.randperm(len(graph.labels(kind)), generator=torch.Generator().manual_seed(0))
         rank[torch.from_numpy(fine)] = shuffled[torch.from_numpy(coarse)].double() / len(shuffled) * len(graph)
-    return seen[torch.argsort(rank[seen], stable=True)[:MAX_SELECTION_LABELS]]
+    return seen[torch.argsort(rank[seen], stable=True)[:count]]
 
 
 def _evenly(targets: Tensor, count: int) -> Tensor:

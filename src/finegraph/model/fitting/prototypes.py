@@ -2,7 +2,8 @@
 
     z       = scaled features                     whitened by the shrunk covariance, of one length (whitening.py)
     z | i   ~ N(mean_i, noise I)                  mean_i = mu_0 + effects of its parents + its own (class_means.py)
-    score_i = b (mean_i' z - |mean_i|^2 / 2)      b, the sharpness: one number that makes the probabilities true
+    score_i = b (mean_i' z - |mean_i|^2 / 2)      b, the sharpness: one number that makes the probabilities true; with
+                                                  many samples means are brought to one length (`score_factors`)
 
 The scores split into parts of kinds and of fine labels: they are a `BipartiteHead` on z, and everything that a
 posterior answers works as ever. There is no descent and there are no learning rates. Nothing has to be set: all
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 
 from finegraph.errors import InputError, ShapeError
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, solve_effects
+from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, score_factors, solve_effects
 from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.descent import HEADS
 from finegraph.model.fitting.labelled_samples import LabelledSamples, standardised, usable_samples, without_copies
@@ -151,7 +152,9 @@ def fit_prototypes(
     effects = solve_effects(links, strengths.variances, shown.counts, shown.means())
     return PrototypeFit(
         scaling=axes.scaling(strengths.shrinkage).before(shift, size).to(features.dtype),
-        head=_head(graph, settings, links, effects, axes, strengths.sharpness).to(features.dtype),
+        head=_head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths.sharpness).to(
+            features.dtype
+        ),
         strengths=strengths,
     )
 
@@ -166,32 +169,34 @@ def _white_sums(samples: LabelledSamples, axes: BlockAxes, shrinkage: float, fin
     return found
 
 
+def _in_features(effects: Effects, axes: BlockAxes) -> Effects:
+    """Effects along the axes as vectors of scaled features."""
+    return Effects(
+        centre=axes.to_features(effects.centre[None])[0],
+        fine=axes.to_features(effects.fine),
+        coarse={kind: axes.to_features(rows) for kind, rows in effects.coarse.items()},
+    )
+
+
 def _head(
-    graph: LabelGraph,
-    settings: PrototypeSettings,
-    links: Links,
-    effects: Effects,
-    axes: BlockAxes,
-    sharpness: float,
+    graph: LabelGraph, name: str, links: Links, effects: Effects, counts: Float[Tensor, " fine"], sharpness: float
 ) -> BipartiteHead | SoftmaxHead:
-    """The head with these class means. Effects of kinds whose rows do not add up linearly go to the fine labels."""
+    """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
     means = class_means(links, effects)
-    bias = -0.5 * sharpness * means.square().sum(dim=1)
-    bias -= bias.max()
+    factors, bias = score_factors(means, counts)
     with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
-        head = HEADS[settings.head](axes.feature_count, graph)
+        head = HEADS[name](means.shape[1], graph)
     plain = {kind.name for kind in head.tensors.kinds if kind.plain}
-    fine = effects.fine.clone()
+    fine = effects.fine + (factors - 1.0)[:, None] * means
     for kind in links.kinds:
         if kind not in plain:
             fine += torch.sparse.mm(links.matrices[kind], effects.coarse[kind])
     with torch.no_grad():
-        head.fine.weight.copy_(axes.to_features(sharpness * fine))
-        head.fine.bias.copy_(bias)
+        head.fine.weight.copy_(sharpness * fine)
+        head.fine.bias.copy_(sharpness * bias)
         if isinstance(head, BipartiteHead):
             assert isinstance(head.coarse, nn.Linear)
             for kind, columns in head.tensors.columns.items():
                 if kind in plain and kind in effects.coarse:
-                    rows = axes.to_features(sharpness * effects.coarse[kind])
-                    head.coarse.weight[columns] = rows.to(head.coarse.weight)
+                    head.coarse.weight[columns] = (sharpness * effects.coarse[kind]).to(head.coarse.weight)
     return head

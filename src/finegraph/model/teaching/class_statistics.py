@@ -16,7 +16,7 @@ from torch import Tensor
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.class_means import Effects, Links, Variances, solve_effects
+from finegraph.model.fitting.class_means import Effects, Links, Variances, score_factors, solve_effects
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.prototypes import PrototypeFit
 from finegraph.nn import BipartiteHead, SoftmaxHead
@@ -85,18 +85,18 @@ class ClassStatistics:
     def head_of(self, graph: LabelGraph, links: Links, effects: Effects) -> BipartiteHead | SoftmaxHead:
         """The head with these effects. Those of kinds whose rows do not add up linearly go to the fine labels."""
         means = self._class_means(links, effects)
-        bias = -0.5 * self.strength * torch.linalg.vector_norm(means, dim=1).square()
+        factors, bias = score_factors(means, self.counts)
         with torch.device("meta"):  # no weights are drawn that would be overwritten
             head = (BipartiteHead if self.head == "bipartite" else SoftmaxHead)(self.sums.shape[1], graph)
         plain = {kind.name for kind in head.tensors.kinds if kind.plain}
-        fine = effects.fine
+        fine = torch.addcmul(effects.fine, (factors - 1.0)[:, None], means)
         for kind in links.kinds:
             if kind not in plain:
                 fine = fine + torch.sparse.mm(links.matrices[kind], effects.coarse[kind])
         weights = {
             "graph_digest": torch.tensor(list(bytes.fromhex(graph.digest)), dtype=torch.uint8),
             "fine.weight": fine.float().mul_(self.strength),
-            "fine.bias": (bias - bias.max()).float(),
+            "fine.bias": (self.strength * bias).float(),
         }
         if isinstance(head, BipartiteHead):
             rows = torch.zeros(head.tensors.coarse_count, self.sums.shape[1])

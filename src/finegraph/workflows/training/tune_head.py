@@ -22,8 +22,9 @@ from finegraph.model.answering.pipeline import known_posteriors
 from finegraph.model.features import Features, extract_features
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
-from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
+from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
+from finegraph.model.fitting.solver_choice import choose_solver
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import Network
 from finegraph.training.distributed import Ranks
@@ -130,19 +131,61 @@ class FittedHead(NamedTuple):
     converged: bool
     statistics: ClassStatistics | None = None
 
+    def because(self, reason: str) -> FittedHead:
+        """The same with the reason why it was fitted so."""
+        return self._replace(strengths={**self.strengths, "reason": reason})
+
 
 def fit_to(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
     """Fit the head of a network to features, as the settings say; it is put into the network."""
+    if settings.fit == "auto":
+        return _fit_automatically(network, train, val, settings)
     if settings.fit == "prototypes":
         return _fit_prototypes(network, train, settings)
     return _fit_by_descent(network, train, val, settings)
 
 
-def _fit_by_descent(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
-    """Minimise the joint loss."""
+def _fit_automatically(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
+    """Fit in closed form, or by descent where settings ask for it or held-out photos say so."""
+    reason = _needs_descent(network, train, settings)
+    if reason is not None:
+        return _fit_by_descent(network, train, val, settings).because(reason)
+    found = _prototypes(network, train, settings)
+    fine, _ = training_targets(train.samples, network.graph)
+    sizes = network.backbone.block_sizes
+    choice = choose_solver(train.fine, fine, network.graph, found.strengths, fit_settings(settings), block_sizes=sizes)
+    if choice.solver == "descent":
+        return _fit_by_descent(network, train, val, settings, choice.settings).because(choice.reason)
+    return _put_prototypes(network, train, found).because(choice.reason)
+
+
+def _needs_descent(network: Network, train: Features, settings: TrainSettings) -> str | None:
+    """Why the closed form cannot be meant; None where it can."""
+    given = [name for name in ("l2", "coarse_ratio", "kind_weight") if getattr(settings, name) is not None]
+    given += [name for name in ("laplacian", "choose") if getattr(settings, name)]
+    if settings.head == "softmax" and "kind_weight" in given:
+        given.remove("kind_weight")  # a softmax head has none: the settings say 0 by themselves
+    if given:
+        return f"the closed form has no {', '.join(given)}"
+    if train.coarse is not None:
+        return "the closed form has one feature for fine and coarse labels"
+    _, kinds = training_targets(train.samples, network.graph)
+    return f"the closed form knows nothing of photo labels, and there are some of {', '.join(kinds)}" if kinds else None
+
+
+def _fit_by_descent(
+    network: Network,
+    train: Features,
+    val: Features | None,
+    settings: TrainSettings,
+    chosen: FitSettings | None = None,
+) -> FittedHead:
+    """Minimise the joint loss, with settings that were chosen before or are chosen now."""
     scales = FeatureScales.of(train.fine, train.coarse)
     train, val = scaled(train, scales), None if val is None else scaled(val, scales)
-    chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
+    if chosen is None:
+        chosen = choose_strengths(network, train, val, settings) if settings.choose else fit_settings(settings)
+    chosen = replace(chosen, tolerance=_TOLERANCE)
     fine, kinds = _targets(train.samples, chosen, network.graph)
     fit = fit_head(train.fine, fine, network.graph, chosen, kind_targets=kinds or None, coarse_features=train.coarse)
     scales.undo(fit.head)
@@ -153,14 +196,23 @@ def _fit_by_descent(network: Network, train: Features, val: Features | None, set
 
 def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> FittedHead:
     """Fit class means in closed form. Photo labels take no part."""
-    fine, kinds = training_targets(train.samples, network.graph)
+    _, kinds = training_targets(train.samples, network.graph)
     if kinds:
         raise SettingsError(
             f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}; use "
             "fit = descent, or photo_labels = ignore"
         )
+    return _put_prototypes(network, train, _prototypes(network, train, settings))
+
+
+def _prototypes(network: Network, train: Features, settings: TrainSettings) -> PrototypeFit:
+    fine, _ = training_targets(train.samples, network.graph)
     chosen, sizes = PrototypeSettings(head=settings.head), network.backbone.block_sizes
-    fit = fit_prototypes(train.fine, fine, network.graph, chosen, block_sizes=sizes)
+    return fit_prototypes(train.fine, fine, network.graph, chosen, block_sizes=sizes)
+
+
+def _put_prototypes(network: Network, train: Features, fit: PrototypeFit) -> FittedHead:
+    """Put class means and their scaling into the network."""
     network.put_head(fit.head, fit.scaling)
     strengths = {
         "covariance": fit.covariance,
@@ -168,6 +220,7 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
         "variances": asdict(fit.variances),
         "temperature": fit.temperature,
     }
+    fine, _ = training_targets(train.samples, network.graph)
     return FittedHead(strengths, 1, True, ClassStatistics.of_fit(fit, train.fine, fine))
 
 

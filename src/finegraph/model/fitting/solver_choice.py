@@ -1,0 +1,173 @@
+"""Which way to fit a head: the closed form, or descent where held-out samples say so.
+
+Both are fitted to the same folds, in which samples that look alike are held out together, and the one under which the
+held-out fine labels are more likely is taken. Descent tries the strengths of its prior from strong to weak, with the
+label graph and without it: without, it is plain softmax, so where the graph does not help nothing is lost.
+
+To stay quick the contest is held on at most 64 fine labels, whole families of them, and it ends after the first fold
+where the closed form is ahead by more than chance, which with few photos of each class is the rule. Descent has to be
+ahead by more than chance over all folds: the closed form is calibrated, quicker, and can be taught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from finegraph.graph import LabelGraph
+from finegraph.model.fitting.alike_folds import TensorFold, alike_folds
+from finegraph.model.fitting.descent import FitSettings, fit_head
+from finegraph.model.fitting.feature_scales import FeatureScales
+from finegraph.model.fitting.labelled_samples import LabelledSamples, standardised, usable_samples, without_copies
+from finegraph.model.fitting.prototype_strengths import (
+    FOLDS,
+    PrototypeStrengths,
+    held_out_log_probs,
+    select_samples,
+)
+
+Solver = Literal["prototypes", "descent"]
+MAX_CONTEST_LABELS = 64
+MAX_CONTEST_SAMPLES = 1024
+L2_PATH = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+SOFTMAX_RATIO = 1e6
+"""A `coarse_ratio` under which coarse weights stay at 0: with kind weights of 0 as well, that is softmax."""
+_TOLERANCE = 1e-2
+_CLEAR = 2.0
+"""How many standard errors are more than chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverChoice:
+    """What to fit with.
+
+    Attributes:
+        solver: the one to take.
+        reason: why, in a sentence.
+        settings: the settings of descent that did best; None where it was not tried.
+        log_likelihoods: by solver the mean log probability of held-out fine labels; empty where none were held out.
+    """
+
+    solver: Solver
+    reason: str
+    settings: FitSettings | None = None
+    log_likelihoods: dict[str, float]
+
+
+def choose_solver(
+    features: Float[Tensor, "batch feature"],
+    targets: Int[Tensor, " batch"],
+    graph: LabelGraph,
+    strengths: PrototypeStrengths,
+    base: FitSettings,
+    *,
+    sample_weight: Float[Tensor, " batch"] | None = None,
+    block_sizes: Sequence[int] | None = None,
+) -> SolverChoice:
+    """Let the closed form and descent answer for held-out samples.
+
+    Args:
+        features: one row per sample.
+        targets: the fine label of each sample, -100 where it was not observed.
+        graph: the label graph.
+        strengths: what the closed form was fitted with.
+        base: the settings of descent, but for its strengths.
+        sample_weight: how much each sample counts.
+        block_sizes: as for `fit_prototypes`.
+    """
+    sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
+    samples, _, _ = standardised(without_copies(usable_samples(features, targets, graph, sample_weight, sizes)))
+    samples, graph = select_samples(samples, graph, max_labels=MAX_CONTEST_LABELS, max_samples=MAX_CONTEST_SAMPLES)
+    folds = alike_folds(samples.features, samples.targets, FOLDS)
+    if not folds:
+        return SolverChoice(
+            solver="prototypes", reason="every class has one sample, so nothing can be held out", log_likelihoods={}
+        )
+    ours = held_out_log_probs(samples, graph, strengths, folds)
+    scale = FeatureScales.of(samples.features, None).fine
+    scaled = replace(samples, features=(samples.features / scale).float())
+    tried = _settings(base, graph)
+    # The first fold tells which settings are worth a second look, and mostly who wins.
+    first = [_log_probs(fit, scaled, folds[0]) for fit in _along_path(scaled, folds[0], graph, tried)]
+    means = [_mean(scaled, folds[:1], [one]) for one in first]
+    best = max(range(len(tried)), key=means.__getitem__)
+    own, lead, error = _compare(scaled, folds[:1], ours[:1], [first[best]])
+    if lead <= _CLEAR * error and len(folds) > 1:
+        rest = [
+            _log_probs(fit_head(*_kept(scaled, fold), graph, tried[best], sample_weight=_weight(scaled, fold)).head,
+                       scaled, fold)
+            for fold in folds[1:]
+        ]  # fmt: skip
+        own, lead, error = _compare(scaled, folds, ours, [first[best], *rest])
+    likelihoods = {"prototypes": own, "descent": own - lead}
+    held = f"held-out samples are less likely under descent, by {lead:.3f} (standard error {error:.3f})"
+    if lead < -_CLEAR * error:
+        held = f"held-out samples are more likely under descent, by {-lead:.3f} (standard error {error:.3f})"
+        return SolverChoice(solver="descent", reason=held, settings=tried[best], log_likelihoods=likelihoods)
+    if lead <= 0.0:
+        held = f"held-out samples are as likely under either but for chance ({lead:.3f}, standard error {error:.3f})"
+    return SolverChoice(solver="prototypes", reason=held, settings=tried[best], log_likelihoods=likelihoods)
+
+
+def _settings(base: FitSettings, graph: LabelGraph) -> list[FitSettings]:
+    """Those of descent to try: paths from strong to weak priors, with the graph and without."""
+    base = replace(base, tolerance=max(base.tolerance, _TOLERANCE))
+    paths = [base]
+    if base.head == "bipartite" and graph.kinds:
+        paths.append(replace(base, coarse_ratio=SOFTMAX_RATIO, kind_weight=0.0))
+    return [replace(one, l2=l2) for one in paths for l2 in L2_PATH]
+
+
+def _along_path(
+    samples: LabelledSamples, fold: TensorFold, graph: LabelGraph, settings: Sequence[FitSettings]
+) -> list[torch.nn.Module]:
+    """The heads of settings on the samples that stay, each starting from the last where its prior is weaker."""
+    heads: list[torch.nn.Module] = []
+    fit = None
+    for number, setting in enumerate(settings):
+        start = fit.head if fit is not None and setting.l2 < settings[number - 1].l2 else None
+        fit = fit_head(*_kept(samples, fold), graph, setting, sample_weight=_weight(samples, fold), start=start)
+        heads.append(fit.head)
+    return heads
+
+
+def _kept(samples: LabelledSamples, fold: TensorFold) -> tuple[Tensor, Tensor]:
+    return samples.features[fold[0]], samples.targets[fold[0]]
+
+
+def _weight(samples: LabelledSamples, fold: TensorFold) -> Tensor:
+    return samples.weight[fold[0]]
+
+
+@torch.no_grad()
+def _log_probs(head: torch.nn.Module, samples: LabelledSamples, fold: TensorFold) -> Float[Tensor, " held"]:
+    """The log probabilities of the fine labels of held-out samples."""
+    log_probs: Tensor = head(samples.features[fold[1]]).log_probs()
+    return log_probs.gather(1, samples.targets[fold[1], None])[:, 0].double()
+
+
+def _mean(samples: LabelledSamples, folds: Sequence[TensorFold], log_probs: Sequence[Tensor]) -> float:
+    weight = torch.cat([samples.weight[held] for _, held in folds])
+    return float(weight @ torch.cat(list(log_probs)) / weight.sum())
+
+
+def _compare(
+    samples: LabelledSamples, folds: Sequence[TensorFold], ours: Sequence[Tensor], theirs: Sequence[Tensor]
+) -> tuple[float, float, float]:
+    """The mean log probability of the closed form, its lead over descent, and the standard error of that.
+
+    Samples of a class are much alike: the chance is in the classes.
+    """
+    weight = torch.cat([samples.weight[held] for _, held in folds])
+    targets = torch.cat([samples.targets[held] for _, held in folds])
+    share = weight / weight.sum()
+    ahead = torch.cat(list(ours)) - torch.cat(list(theirs))
+    lead = float(share @ ahead)
+    by_class = torch.zeros(int(targets.max()) + 1, dtype=torch.float64)
+    by_class.index_add_(0, targets, share * (ahead - lead))
+    return float(share @ torch.cat(list(ours))), lead, float(by_class.norm())
