@@ -3,10 +3,10 @@
     python benchmarks/accuracy.py --data grocery:FOLDER                      some ten minutes on two cores
     python benchmarks/accuracy.py --data grocery:FOLDER --on val             while choosing defaults
     python benchmarks/accuracy.py --data cub:FOLDER --photos 1 2 5 10
-    python benchmarks/accuracy.py --data grocery:FOLDER --head prototypes    the closed form instead of the descent
+    python benchmarks/accuracy.py --data grocery:FOLDER --head auto          what `train` fits by default, instead
 
 Both heads see the same features of the same draws and choose among equally many settings on the same validation photos
-(`finegraph.model.fitting.selection.default_grid`); the closed form chooses nothing on them and tries no settings. Draws
+(`finegraph.model.fitting.selection.default_grid`); `auto` and the closed form do not look at them. Draws
 are paired: each row gives the mean difference with a 95 % interval (Student's t over the draws). Draws share their test
 photos, so the interval covers the chance of the draw, not that of the test set; for all photos, of which there is one
 draw, the interval is a bootstrap over test photos instead.
@@ -42,6 +42,7 @@ from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.model.fitting.selection import default_grid, grid_settings, search
+from finegraph.model.fitting.solver_choice import choose_solver
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training.training_data import make_views
@@ -105,7 +106,10 @@ Answers = Callable[[torch.Tensor], Posterior]
 
 def measure(head: str, graph: LabelGraph, train: Part, val: Part, test: Part) -> dict[str, object]:
     """Fit a head and measure it on the test photos."""
-    fitted, chosen = _prototypes(graph, train) if head == "prototypes" else _by_descent(head, graph, train, val)
+    if head in ("auto", "prototypes"):
+        fitted, chosen = _without_validation(head, graph, train)
+    else:
+        fitted, chosen = _by_descent(head, graph, train, val)
     with torch.inference_mode():
         posterior = fitted(test.features)
         log_probs = posterior.log_probs()
@@ -142,10 +146,15 @@ def _by_descent(head: str, graph: LabelGraph, train: Part, val: Part) -> tuple[A
     return fit_head(train.features, train.fine, graph, best).head, {"tried": len(tried), **chosen}
 
 
-def _prototypes(graph: LabelGraph, train: Part) -> tuple[Answers, dict[str, object]]:
-    """A head in closed form, without validation photos, and what it chose."""
+def _without_validation(head: str, graph: LabelGraph, train: Part) -> tuple[Answers, dict[str, object]]:
+    """A head fitted without validation photos, and what was chosen."""
     fit = fit_prototypes(train.features, train.fine, graph)
     chosen = {"tried": 0, "covariance": fit.covariance, "shrinkage": fit.shrinkage, "variances": asdict(fit.variances)}
+    if head == "auto":
+        choice = choose_solver(train.features, train.fine, graph, fit.strengths, FitSettings())
+        chosen |= {"solver": choice.solver, "reason": choice.reason}
+        if choice.solver == "descent":
+            return fit_head(train.features, train.fine, graph, choice.settings).head, chosen
     return lambda features: fit.head(fit.scaling(features)), chosen
 
 
@@ -205,7 +214,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--network", default="efficientnet_lite0")
     parser.add_argument("--size", type=int)
     parser.add_argument(
-        "--head", choices=("bipartite", "prototypes"), default="bipartite", help="what softmax is beside"
+        "--head", choices=("bipartite", "prototypes", "auto"), default="bipartite", help="what softmax is beside"
     )
     parser.add_argument("--photos", type=int, nargs="+", default=[1, 2, 5, 0], help="photos per class; 0 for all")
     parser.add_argument("--draws", type=int, default=10)

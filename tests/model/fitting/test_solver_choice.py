@@ -39,13 +39,11 @@ def test_one_sample_of_each_class_leaves_nothing_to_hold_out():
     assert (choice.solver, choice.settings, choice.log_likelihoods) == ("prototypes", None, {})
 
 
-def test_descent_wins_where_class_means_say_little():
-    """A class is the side of a plane; far from it there is much that is the same for both."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(600, 4, generator=generator)
-    targets = (x[:, 0] + 0.5 * x[:, 1] > 0).long()
-    x = x[:, [0, 1]].exp()
-    choice = _choose(x, targets, fg.LabelGraph(["minus", "plus"], []))
+def test_descent_wins_where_the_length_of_features_says_it_all():
+    """Three classes along one feature; brought to one length, nothing but its sign is left."""
+    x = torch.linspace(-3.0, 3.0, 180, dtype=torch.float64)[:, None]
+    targets = (x[:, 0] > -1.0).long() + (x[:, 0] > 1.0).long()
+    choice = _choose(x, targets, fg.LabelGraph(["low", "middle", "high"], []))
     assert choice.solver == "descent"
     assert choice.settings is not None
     assert "more likely under descent" in choice.reason

@@ -1,8 +1,8 @@
 """The strengths of the closed form, chosen by samples that are held out.
 
     covariance   `within` classes where any class has two samples; otherwise `total`
-    shrinkage    the mean under a prior around 3, which suited photos of birds, cars, groceries and drawn dishes, and
-                 under what held-out samples say. A weak preference moves it little, and it never jumps
+    shrinkage    the mean under a prior, which falls with the samples of a class, and under what held-out samples say. A
+                 weak preference moves it little, and it never jumps
     noise        how far held-out samples are from the mean of their class
     variances    those under which the class means are most likely (class_means.py); they weigh the graph
     sharpness    what scores are multiplied by, so that probabilities are true: features are far from independent
@@ -12,7 +12,8 @@ in hand than these do among each other, and answers that are too sure do more ha
 is taken at the lower end of its standard error.
 
 Where every class has a single sample, whole classes are held out, and judged by their coarse labels, which the other
-classes tell. There the share of noise and the shrinkage cannot be measured and are fixed.
+classes tell: a harder task, of which the sharpness is taken as it is. There the share of noise and the shrinkage cannot
+be measured and are fixed.
 
 Strengths are chosen on at most 512 fine labels, so the cost of that does not grow with their number.
 """
@@ -44,16 +45,20 @@ from finegraph.model.fitting.whitening import BlockAxes, Coordinates, Covariance
 
 FOLDS = 5
 CLASS_FOLDS = 10
-SHRINKAGES = (0.3, 1.0, 3.0, 10.0)
-"""What is tried where samples can be held out."""
-PRIOR_SHRINKAGE: dict[Covariance, float] = {"within": 3.0, "total": 10.0}
-PRIOR_SHRINKAGE_FACTOR = 1.5
-"""The centre of the prior on shrinkage, and the factor around it that is one standard deviation."""
+SHRINKAGE_TIMES_COUNT = 15.0
+MAX_SHRINKAGE = 5.0
+SHRINKAGE_FACTOR = 1.5
+"""The prior on the shrinkage of the covariance within classes: around 15 / (samples of a class), at most 5, and the
+factor around it that is one standard deviation. With 5 photos it is 3, which suited birds, cars, groceries and drawn
+dishes alike; groceries with 20 and 33 photos and dishes with 15 did best with as much less."""
+SHRINKAGE_MULTIPLES = (0.1, 1.0 / 3.0, 1.0, 3.0)
+"""What is tried, as multiples of the centre of the prior."""
 LIKELIHOOD_DOUBT = 0.1
 """How much of a difference in mean log likelihood between shrinkages says nothing, however many samples were held out:
 they were drawn like the others, and photos to come are not."""
-SINGLE_NOISE = 0.85
-"""The share of noise in the variance of scaled features, where no class has two samples."""
+SINGLE_SHRINKAGE = 10.0
+SINGLE_NOISE = 0.9
+"""Where no class has two samples: the shrinkage of the total covariance, and the share of noise in scaled features."""
 PRIOR_DIRECTIONS: dict[Covariance, float] = {"within": 30.0, "total": 100.0}
 PRIOR_DIRECTIONS_FACTOR = 4.0
 """How many directions of scaled features are as good as independent: the centre and one standard deviation."""
@@ -104,7 +109,7 @@ def choose_strengths(
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if folds:
         return _by_held_out_samples(samples, links, folds, shrinkage)
-    return _by_held_out_classes(samples, links, shrinkage or PRIOR_SHRINKAGE["total"])
+    return _by_held_out_classes(samples, links, shrinkage or SINGLE_SHRINKAGE)
 
 
 def held_out_log_probs(
@@ -128,10 +133,11 @@ def _by_held_out_samples(
     variances: Variances | None = None
     if shrinkage is None:
         trials = []
-        for tried in SHRINKAGES:
-            trials.append(_try_shrinkage(whole, parts, links, tried, variances))
+        centre = _prior_shrinkage(samples)
+        for multiple in SHRINKAGE_MULTIPLES:
+            trials.append(_try_shrinkage(whole, parts, links, multiple * centre, variances))
             variances = trials[-1].variances
-        shrinkage = _likely_shrinkage(trials)
+        shrinkage = _likely_shrinkage(trials, centre)
     best = _try_shrinkage(whole, parts, links, shrinkage, variances)
     return PrototypeStrengths(
         covariance="within",
@@ -172,8 +178,7 @@ def _by_held_out_classes(samples: LabelledSamples, links: Links, shrinkage: floa
 
     weight = torch.cat([part.held_samples.weight for part in parts]) * is_known.any(dim=1)
     found = _sharpness(log_likelihood, targets, weight, chosen.sharpness, 1.0 / SINGLE_NOISE)
-    sharpness = found.value * math.exp(-found.error)
-    return replace(chosen, sharpness=sharpness, held_out=len(targets), log_likelihood=found.log_likelihood)
+    return replace(chosen, sharpness=found.value, held_out=len(targets), log_likelihood=found.log_likelihood)
 
 
 # ---- one shrinkage --------------------------------------------------------------------------------------------------
@@ -273,7 +278,13 @@ def _try_shrinkage(
     return _Trial(shrinkage, variances, found.value, found.error, len(targets), found.log_likelihood, found.spread)
 
 
-def _likely_shrinkage(trials: Sequence[_Trial]) -> float:
+def _prior_shrinkage(samples: LabelledSamples) -> float:
+    """The centre of the prior on shrinkage."""
+    per_class = float(samples.weight.sum()) / len(torch.unique(samples.targets))
+    return min(SHRINKAGE_TIMES_COUNT / per_class, MAX_SHRINKAGE)
+
+
+def _likely_shrinkage(trials: Sequence[_Trial], centre: float) -> float:
     """The geometric mean of the shrinkages, weighted by the prior and by how likely they make held-out samples.
 
     A mean log likelihood that is one standard error below the best, or `LIKELIHOOD_DOUBT` where that is more, counts as
@@ -282,7 +293,7 @@ def _likely_shrinkage(trials: Sequence[_Trial]) -> float:
     best = max(trials, key=lambda trial: trial.log_likelihood)
     places = torch.tensor([math.log(trial.shrinkage) for trial in trials], dtype=torch.float64)
     behind = torch.tensor([best.log_likelihood - trial.log_likelihood for trial in trials], dtype=torch.float64)
-    away = (places - math.log(PRIOR_SHRINKAGE["within"])) / math.log(PRIOR_SHRINKAGE_FACTOR)
+    away = (places - math.log(centre)) / math.log(SHRINKAGE_FACTOR)
     behind /= max(best.error, LIKELIHOOD_DOUBT)
     weight = torch.softmax(-0.5 * (away.square() + behind.square()), dim=0)
     return math.exp(float(weight @ places))

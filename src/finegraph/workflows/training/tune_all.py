@@ -7,7 +7,7 @@ then changed in place, because the optimizer and the checkpoints know their tens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -85,10 +85,11 @@ def tune_all(
         validation = Validation(data.val, lambda network, stop: validate(network, held_out, ranks, workers, stop))
     refit = None
     if settings.numbers().start == "fitted":
+        fitting = replace(settings, fit="descent")  # the recipe was found with such heads, on features as they are
         if not (resume and CheckpointFolder(folder.checkpoints).last() is not None):
-            _fit_first(network, data, views, settings, ranks, progress)
+            _fit_first(network, data, views, fitting, ranks, progress)
         if settings.numbers().refit:
-            refit = partial(_fit_again, network, data, views, settings, ranks)
+            refit = partial(_fit_again, network, data, views, fitting, ranks)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if settings.numbers().fixed_statistics:
         for part in (network.backbone, network.coarse_backbone):

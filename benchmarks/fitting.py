@@ -1,0 +1,150 @@
+"""How long fitting a head to stored features takes, beside scikit-learn, and how it grows with the number of classes.
+
+    python benchmarks/fitting.py               200 classes x 5 photos x 28 kinds, with strengths chosen; a minute or so
+    python benchmarks/fitting.py --growth      1,000 to 100,000 classes x 2 photos x 256 features; some minutes
+
+Features are drawn: class means that depend on the kinds, and noise. Every fit chooses its strengths itself:
+scikit-learn's LogisticRegression by the same five folds among seven strengths. Growth is measured each in a process of
+its own, which tells the most memory it had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from time import perf_counter
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+from finegraph.graph import LabelGraph
+from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.prototypes import fit_prototypes
+from finegraph.model.fitting.selection import FOLDS, deal_folds
+from finegraph.model.fitting.solver_choice import L2_PATH, choose_solver
+
+CLASSES, PHOTOS, KINDS, FEATURES = 200, 5, 28, 1280
+
+
+def main() -> None:
+    """Measure and print."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    if options.one is not None:
+        print(json.dumps(_growth_of(options.one)))
+    elif options.growth:
+        _growth(options)
+    else:
+        _rivals(options)
+
+
+def drawn(
+    classes: int, photos: int, kinds: int, features: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, LabelGraph]:
+    """Features and labels to fit to, others to measure on, and the graph."""
+    rng = np.random.default_rng(0)
+    label_counts = rng.integers(2, 8, kinds) if kinds > 2 else np.array([max(classes // 10, 2), 20])[:kinds]
+    parents = np.stack([rng.integers(0, count, classes) for count in label_counts], axis=1)
+    names = [f"kind {number}" for number in range(kinds)]
+    table = {
+        f"class {i}": {name: f"label {label}" for name, label in zip(names, row, strict=True)}
+        for i, row in enumerate(parents)
+    }
+    means = 0.7 * rng.standard_normal((classes, features), dtype=np.float32)
+    for kind, count in enumerate(label_counts):
+        effects = rng.standard_normal((count, features), dtype=np.float32) * np.float32(0.7 / np.sqrt(kinds))
+        means += effects[parents[:, kind]]
+    parts = []
+    for number in (photos, 2):
+        targets = np.repeat(np.arange(classes), number)
+        noise = rng.standard_normal((len(targets), features), dtype=np.float32)
+        noise *= 4.0
+        noise += means[targets]
+        parts += [torch.from_numpy(noise), torch.from_numpy(targets)]
+    return parts[0], parts[1], parts[2], parts[3], LabelGraph.from_table(table)
+
+
+def _rivals(options: argparse.Namespace) -> None:
+    x, y, test, truth, graph = drawn(CLASSES, PHOTOS, KINDS, FEATURES)
+    table = Table(
+        title=f"{CLASSES} classes x {PHOTOS} photos x {KINDS} kinds, {FEATURES} features, {options.threads} threads"
+    )
+    for heading in ("fit, strengths chosen", "seconds", "top-1 %"):
+        table.add_column(heading, justify="left" if heading.startswith("fit") else "right")
+    start = perf_counter()
+    fit = fit_prototypes(x, y, graph)
+    closed = perf_counter() - start
+    choice = choose_solver(x, y, graph, fit.strengths, FitSettings())
+    both = perf_counter() - start
+    with torch.inference_mode():
+        right = float((fit.head(fit.scaling(test)).log_probs().argmax(dim=1) == truth).float().mean())
+    table.add_row("closed form", f"{closed:.1f}", f"{100 * right:.1f}")
+    table.add_row(f"auto: the same and the contest ({choice.solver})", f"{both:.1f}", f"{100 * right:.1f}")
+    scale = float(x.std())
+    start = perf_counter()
+    settings = choice.settings or FitSettings()
+    head = fit_head(x / scale, y, graph, settings).head
+    one = perf_counter() - start
+    with torch.inference_mode():
+        right = float((head(test / scale).log_probs().argmax(dim=1) == truth).float().mean())
+    table.add_row("one descent with the strengths that the contest liked best", f"{one:.1f}", f"{100 * right:.1f}")
+    if not options.no_rival:
+        count = len(y) * (1 - 1 / FOLDS)
+        search = GridSearchCV(
+            LogisticRegression(max_iter=1000),
+            {"C": [1.0 / (l2 * count) for l2 in L2_PATH]},
+            scoring="neg_log_loss",
+            cv=deal_folds(y.numpy(), FOLDS),
+        )
+        start = perf_counter()
+        search.fit((x / scale).numpy(), y.numpy())
+        taken = perf_counter() - start
+        right = float((search.predict((test / scale).numpy()) == truth.numpy()).mean())
+        table.add_row(
+            f"scikit-learn LogisticRegression, {len(L2_PATH)} strengths", f"{taken:.1f}", f"{100 * right:.1f}"
+        )
+    Console(width=110).print(table)
+
+
+def _growth(options: argparse.Namespace) -> None:
+    table = Table(title=f"closed form, strengths chosen: 2 photos, 256 features, 2 kinds, {options.threads} threads")
+    for heading in ("classes", "seconds", "peak memory, MiB", "of that before fitting"):
+        table.add_column(heading, justify="right")
+    for classes in options.classes:
+        command = [sys.executable, __file__, "--one", str(classes), "--threads", str(options.threads)]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        table.add_row(f"{classes:,}", f"{found['seconds']:.1f}", f"{found['peak']:,.0f}", f"{found['before']:,.0f}")
+    Console(width=110).print(table)
+
+
+def _growth_of(classes: int) -> dict[str, float]:
+    x, y, _, _, graph = drawn(classes, 2, 2, 256)
+    before, start = _peak(), perf_counter()
+    fit_prototypes(x, y, graph)
+    return {"seconds": perf_counter() - start, "peak": _peak(), "before": before}
+
+
+def _peak() -> float:
+    """The most memory that this process had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--growth", action="store_true", help="how it grows with the number of classes")
+    parser.add_argument("--classes", type=int, nargs="+", default=[1000, 10_000, 100_000], help="for --growth")
+    parser.add_argument("--no-rival", action="store_true", help="leave scikit-learn out, which takes the longest")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
