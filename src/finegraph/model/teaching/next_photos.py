@@ -96,4 +96,5 @@ def _posterior_covariance(graph: LabelGraph, statistics: ClassStatistics) -> Flo
         prior += variances.kinds[kind] * (dense @ dense.t())
     seen = statistics.counts.nonzero()[:, 0]
     shown = prior[seen][:, seen] + torch.diag(variances.noise / statistics.counts[seen])
-    return prior - prior[:, seen] @ torch.linalg.solve(shown, prior[seen])
+    known: Tensor = prior[:, seen] @ torch.linalg.solve(shown, prior[seen])
+    return prior - known
