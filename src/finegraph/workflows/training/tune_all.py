@@ -85,11 +85,10 @@ def tune_all(
         validation = Validation(data.val, lambda network, stop: validate(network, held_out, ranks, workers, stop))
     refit = None
     if settings.numbers().start == "fitted":
-        fitting = replace(settings, fit="descent")  # the recipe was found with such heads, on features as they are
         if not (resume and CheckpointFolder(folder.checkpoints).last() is not None):
-            _fit_first(network, data, views, fitting, ranks, progress)
+            _fit_first(network, data, views, settings, ranks, progress)
         if settings.numbers().refit:
-            refit = partial(_fit_again, network, data, views, fitting, ranks)
+            refit = partial(_fit_again, network, data, views, settings, ranks)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if settings.numbers().fixed_statistics:
         for part in (network.backbone, network.coarse_backbone):
@@ -136,7 +135,11 @@ def _fit_first(
 def _fit_again(
     network: Network, data: TrainingData, views: ViewSettings, settings: TrainSettings, ranks: Ranks
 ) -> None:
-    """Fit the head to the features of the network as it is now; each process computes those of its share."""
+    """Fit the head to the features of the network as it is now; each process computes those of its share.
+
+    It is fitted as it was at the start, so that its tensors keep their form.
+    """
+    settings = replace(settings, fit="descent" if network.scaling is None else "prototypes")
     network.eval()
     own = Samples([data.train[number] for number in ranks.share(range(len(data.train)))])
     features = extract_features(
