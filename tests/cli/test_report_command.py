@@ -3,6 +3,8 @@
 import json
 import sys
 
+import pytest
+
 from reports.made_up_runs import made_up_graph, make_run
 
 
@@ -31,6 +33,7 @@ def test_json(finegraph, tmp_path):
     assert "<title>Two</title>" in (tmp_path / "r.html").read_text("utf-8")
 
 
+@pytest.mark.deep
 def test_the_former_flag_of_plots_still_works(finegraph, tmp_path, monkeypatch):
     monkeypatch.setattr("finegraph.reports.plots.plot_style.DPI", 40)
     run = make_run(tmp_path / "one", made_up_graph(), 20)

@@ -39,26 +39,26 @@ def slow(posterior, truth, risk, count):
     return settled + settled[-1:] * rest, right + right[-1:] * rest, first
 
 
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.deep), pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("form", FORMS)
-def test_equals_a_loop(form):
-    for seed in range(3):
-        rng = np.random.default_rng([5, seed])
-        graph = random_graph(rng, form).graph
-        fine = torch.tensor(rng.normal(0, 1.5, (6, len(graph))))
-        kinds = {name: torch.tensor(rng.normal(0, 1.5, (6, len(graph.labels(name))))) for name in graph.kinds}
-        posterior, truth, risk = fg.Posterior(graph, fine, kinds), rng.integers(0, len(graph), 6), 0.2
-        collector = QuestionCollector(graph, risk, 3)
-        collector.add(posterior, truth, np.arange(6))
-        found = collector.metrics()
-        expected = [slow(posterior.some([row]), int(truth[row]), risk, 3) for row in range(6)]
-        settled, right = (np.array([one[part] for one in expected]) for part in (0, 1))
-        assert found.photos == 6
-        assert found.settled == pytest.approx(settled.mean(axis=0))
-        assert found.top1 == pytest.approx(right.mean(axis=0))
-        of_settled = [own[done].mean() if done.any() else None for done, own in zip(settled.T, right.T, strict=True)]
-        assert list(found.right) == pytest.approx(of_settled)
-        for name in graph.kinds:
-            assert found.first[name] == pytest.approx(np.mean([one[2] == name for one in expected]))
+def test_equals_a_loop(form, seed):
+    rng = np.random.default_rng([5, seed])
+    graph = random_graph(rng, form).graph
+    fine = torch.tensor(rng.normal(0, 1.5, (6, len(graph))))
+    kinds = {name: torch.tensor(rng.normal(0, 1.5, (6, len(graph.labels(name))))) for name in graph.kinds}
+    posterior, truth, risk = fg.Posterior(graph, fine, kinds), rng.integers(0, len(graph), 6), 0.2
+    collector = QuestionCollector(graph, risk, 3)
+    collector.add(posterior, truth, np.arange(6))
+    found = collector.metrics()
+    expected = [slow(posterior.some([row]), int(truth[row]), risk, 3) for row in range(6)]
+    settled, right = (np.array([one[part] for one in expected]) for part in (0, 1))
+    assert found.photos == 6
+    assert found.settled == pytest.approx(settled.mean(axis=0))
+    assert found.top1 == pytest.approx(right.mean(axis=0))
+    of_settled = [own[done].mean() if done.any() else None for done, own in zip(settled.T, right.T, strict=True)]
+    assert list(found.right) == pytest.approx(of_settled)
+    for name in graph.kinds:
+        assert found.first[name] == pytest.approx(np.mean([one[2] == name for one in expected]))
 
 
 def test_by_hand():

@@ -68,6 +68,7 @@ def test_what_to_install_is_said():
     assert "fonts-noto-cjk" in fonts_for("한ꦲ").note
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("install")
 def test_plots_with_boxes_say_it_once_and_warn_of_nothing(tmp_path, monkeypatch):
     """A raw warning would be an error here."""
@@ -78,6 +79,7 @@ def test_plots_with_boxes_say_it_once_and_warn_of_nothing(tmp_path, monkeypatch)
     assert "5 characters" in written.notes[0]
 
 
+@pytest.mark.deep
 def test_plots_use_the_font_that_has_the_letters(install, tmp_path, monkeypatch):
     monkeypatch.setattr(plot_style, "DPI", 30)
     install("Some Sans", "麻婆豆腐")

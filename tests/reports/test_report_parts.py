@@ -383,6 +383,7 @@ def test_many_runs_look_different_in_print():
     assert len({str(look.dots) for look in looks[:5]}) == 5
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fine", [7, 20])
 def test_long_names_leave_room_for_the_metrics(tmp_path, monkeypatch, fine):
     """A layout that does not fit is a warning, and a warning is an error here."""
