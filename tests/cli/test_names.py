@@ -28,6 +28,7 @@ from finegraph.workflows import (
     report,
     search,
     study,
+    suggest_photos,
     teach,
     train,
 )
@@ -42,6 +43,7 @@ PYTHON = {
     "train": [train.train_run, TrainSettings],
     "evaluate": [evaluate.evaluate_run],
     "teach": [teach.teach_photos],
+    "suggest-photos": [suggest_photos.suggest_photos],
     "predict": [predict.predict_photos],
     "report": [report.write_report],
     "study": [study.run_study, spec.read_study],
@@ -80,6 +82,7 @@ OTHERWISE = {
     ("search", "html"): "writes what was found as a page: `write_search_page`",
     ("teach", "forget"): "another function: `forget_lesson`, which takes the lesson",
     ("teach", "list"): "another function: `list_lessons`",
+    ("suggest-photos", "output"): "writes what was found: `write_suggestions`",
     ("index make", "exact"): "`method` in Python: one choice, of which the command has two flags",
     ("index make", "approximate"): "`method` in Python: one choice, of which the command has two flags",
     ("index remove", "yes"): "`force` in Python: the command says yes to its own question",

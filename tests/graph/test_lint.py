@@ -196,6 +196,7 @@ def test_the_most_frequent_of_several_near_labels_is_suggested():
     assert [fault.hint for fault in warnings(text, "misspelt-label")] == ["did you mean 'noodled'?"]
 
 
+@pytest.mark.deep
 def test_a_misspelling_among_many_labels_that_all_look_alike_is_found_quickly():
     """30,000 labels of which very many are near each other: comparing all pairs would take hours."""
     names = ["label " + "".join(word) for word in islice(product("abcdefghijklmnopqrstuvwxyz", repeat=4), 30_000)]

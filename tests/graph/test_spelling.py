@@ -93,10 +93,11 @@ def test_names_of_things_that_are_different_are_left_alone():
     assert len(set(REAL_NAMES)) == len(REAL_NAMES) > 150
 
 
+@pytest.mark.deep
 def test_a_slip_among_a_hundred_thousand_names_is_found():
     rng = np.random.default_rng(0)
     syllables = ["ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va"]
-    words = ["".join(rng.choice(syllables, 5)) for _ in range(50_000)]
+    words = ["".join(word) for word in rng.choice(syllables, (50_000, 5))]
     names = sorted({f"{words[a]} {words[b]}" for a, b in rng.integers(0, len(words), (100_000, 2))})
     names += ["golden crowned kinglet", "golden crowend kinglet"]
     found = misspelt(names, np.ones(len(names), dtype=np.int64))

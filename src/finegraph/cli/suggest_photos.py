@@ -21,10 +21,10 @@ def suggest_photos(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Say which unlabelled photos to label next: those that are expected to make the model better soonest.
+    """Say which unlabelled photos to label next.
 
-    Photos that look nearly alike come once before any of them comes again. The model must have been trained with --fit
-    prototypes. finegraph teach takes the labels.
+    They are those that are expected to make the model better soonest. Photos that look nearly alike come once before
+    any of them comes again. The model must have been trained with --fit prototypes. finegraph teach takes the labels.
     """
     from finegraph.cli.progress import progress
     from finegraph.workflows.suggest_photos import suggest_photos as suggest
