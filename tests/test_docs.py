@@ -1,6 +1,7 @@
 """What the documents say holds: their sessions run as printed, and what they name is there."""
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import pkgutil
@@ -157,6 +158,15 @@ def test_importing_is_silent_and_needs_no_torch():
     code = "import sys, finegraph, finegraph.graph; print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert (result.stdout, result.stderr) == ("False\n", "")
+
+
+def test_the_tables_of_settings_are_complete():
+    from finegraph.training.settings import TrainSettings
+
+    text = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    described = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", text, flags=re.MULTILINE))
+    settings = {one.name: one.metadata["about"] for one in dataclasses.fields(TrainSettings)}
+    assert {name: described.get(name) for name in settings} == settings
 
 
 def test_every_command_is_in_the_documents():

@@ -542,17 +542,23 @@ def test_scores_are_let_in_before_they_are_read_and_only_so_many():
 
 
 def test_a_thread_whose_first_step_fails_answers_all_the_same(caplog):
-    def fail(size=0):
+    def fail():
         raise RuntimeError("no memory")
 
+    sizes = []
+
+    def fail_at_the_second(size):
+        sizes.append(size)
+        if len(sizes) == 2:
+            fail()
+
     async def work():
-        batcher = Batcher(1, 4, first=fail)
+        batcher = Batcher(1, 4, on_batch=fail_at_the_second, first=fail)
         batcher.start()
         model = answering.ServedModel(tiny.classifier(), "tiny")
         job = Job(model, np.zeros((24, 24, 3), dtype=np.uint8), "photo", model.ask())
         async with asyncio.timeout(10):
             done = await batcher.submit(job)
-        batcher._told = fail
         with pytest.raises(RuntimeError, match="no memory"):
             async with asyncio.timeout(10):
                 await batcher.submit(job)
@@ -560,6 +566,7 @@ def test_a_thread_whose_first_step_fails_answers_all_the_same(caplog):
         return done
 
     assert asyncio.run(work()).prediction is not None
+    assert sizes == [1, 1]
     assert "the model failed before its first photo" in caplog.text
 
 
