@@ -174,7 +174,7 @@ def test_every_command_is_in_the_documents():
 
     text = "".join(path.read_text(encoding="utf-8") for path in (*DOCUMENTS, ROOT / "CHANGELOG.md"))
     for command in [*app.registered_commands, *app.registered_groups]:
-        name = command.name or command.callback.__name__
+        name = command.name or command.callback.__name__.replace("_", "-")
         assert re.search(rf"finegraph {name}\b", text), name
 
 

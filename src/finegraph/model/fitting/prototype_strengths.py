@@ -114,7 +114,7 @@ def choose_strengths(
 
 def held_out_log_probs(
     samples: LabelledSamples, graph: LabelGraph, strengths: PrototypeStrengths, folds: Sequence[TensorFold]
-) -> list[Float[Tensor, " held"]]:
+) -> list[Float[Tensor, " sample"]]:
     """For each fold the log probabilities of held-out fine labels, with class means of the samples that stay."""
     links, found = Links(graph, tuple(strengths.variances.kinds)), []
     for fold in folds:

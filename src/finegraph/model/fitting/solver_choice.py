@@ -145,7 +145,7 @@ def _weight(samples: LabelledSamples, fold: TensorFold) -> Tensor:
 
 
 @torch.no_grad()
-def _log_probs(head: torch.nn.Module, samples: LabelledSamples, fold: TensorFold) -> Float[Tensor, " held"]:
+def _log_probs(head: torch.nn.Module, samples: LabelledSamples, fold: TensorFold) -> Float[Tensor, " sample"]:
     """The log probabilities of the fine labels of held-out samples."""
     log_probs: Tensor = head(samples.features[fold[1]]).log_probs()
     return log_probs.gather(1, samples.targets[fold[1], None])[:, 0].double()
