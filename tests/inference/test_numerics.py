@@ -193,6 +193,15 @@ def test_chunks_with_weighted_and_plain_kinds_side_by_side_are_exact(chunk):
         assert largest_error(value, expected[name]) <= 1e-5, name
 
 
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("dense_kinds", [0, 4])
 @pytest.mark.parametrize("by", ["rows", "columns"])
 def test_no_sample_depends_on_how_many_others_there_are(by, dense_kinds):
@@ -208,6 +217,7 @@ def test_no_sample_depends_on_how_many_others_there_are(by, dense_kinds):
         assert torch.equal(some.coarse, together.coarse[-count:])
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_mixed_rows_of_a_sample_do_not_depend_on_others():
     weights = np.random.default_rng(1).dirichlet(np.ones(40), size=30)
     table = {f"fine {i}": {"part": {f"part {j}": float(w) for j, w in enumerate(row)}} for i, row in enumerate(weights)}

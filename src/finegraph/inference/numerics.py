@@ -84,7 +84,8 @@ differently; with a multiple of so many rows there is none."""
 def whole_tiles(rows: Float[Tensor, "*kind batch column"]) -> Float[Tensor, "*kind row column"]:
     """The rows and as many of zeros as fill the last tile: in products, no row then depends on how many there are.
 
-    Programs that are compiled or exported for any number of rows are left alone.
+    That holds in one thread. Several threads may part the rows by their number; on processors without AVX2 results then
+    differ in the last digit. Programs that are compiled or exported for any number of rows are left alone.
     """
     missing = 0 if torch.compiler.is_compiling() else -rows.shape[-2] % TILE
     return torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
