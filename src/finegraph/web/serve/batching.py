@@ -119,7 +119,7 @@ class Batcher:
     def _take(self) -> list[tuple[Job, asyncio.Future[Done]]]:
         """This thread's share of what waits, all for one model; nothing when it is closed.
 
-        Threads that are free share it; a thread that is the only one takes all, since large batches are quicker.
+        Threads that are free share it; a thread that is the only one takes all, which a GPU answers more quickly.
         """
         with self._changed:
             self._free += 1
