@@ -109,3 +109,23 @@ def test_unknown_labels_are_reported_together(tmp_path):
         "  fine label 'zzz'",
         "  label of kind 'dish' 'noodle'; did you mean 'noodles'?",
     ]
+
+
+def test_pictures_are_kept_up_to_a_size(samples, monkeypatch):
+    read = []
+
+    def counted(path, *rest, **options):
+        read.append(path)
+        return read_picture(path, *rest, **options)
+
+    monkeypatch.setattr("finegraph.data.dataset.read_picture", counted)
+    first = read_picture(samples[0].path, None, at_least=(SETTINGS.resize, SETTINGS.resize))
+    one_picture = 3 * first.width * first.height
+    for size, expected in ((0, 12), (one_picture, 10), (1 << 30, 4)):
+        kept = PhotoDataset(samples, GRAPH, SETTINGS, view="train", view_share=0.5, keep_pictures=size)
+        plain = PhotoDataset(samples, GRAPH, SETTINGS, view="train", view_share=0.5)
+        read.clear()
+        found = [kept.item(number, epoch).image for epoch in range(3) for number in range(4)]
+        assert len(read) == expected
+        for place, image in enumerate(found):
+            assert torch.equal(image, plain.item(place % 4, place // 4).image)

@@ -147,3 +147,50 @@ def test_apportion(total, least):
     assert counts.sum() == total
     assert counts.min() >= least
     assert counts[0] > counts[3] > counts[1] >= counts[2]
+
+
+def test_numbers_of_the_menu(small):
+    graph = small.graph(numbers=True)
+    assert graph.only(small.graph().kinds).kinds == small.graph().kinds
+    assert set(graph.kinds) - set(small.graph().kinds) == {"heat"}
+    assert graph.numbers == ("portion", "price")
+    assert (graph.number("portion").unit, graph.number("price").scale) == ("g", "log")
+    heat = graph.kind("heat")
+    assert heat.ordered
+    assert heat.labels == ("mild", "medium", "hot")
+    for item, parent in zip(small.items, heat.parents.tolist(), strict=True):
+        assert parent == ("chilli" in item.ingredients) + (item.serving.sauce == "chilli oil")
+
+
+@pytest.mark.deep
+def test_the_weight_of_an_item_is_the_mean_of_its_plates(full):
+    """With hundreds of photos on 20 days, the mean and the spread of the plates come near those of the graph."""
+    portion = full.graph(numbers=True).number("portion")
+    photos = {}
+    for photo in full.photos:
+        if photo.split in ("train", "val"):
+            photos.setdefault(photo.label, []).append(photo)
+    often = [number for number, item in enumerate(full.items) if len(photos[item.label]) >= 100]
+    assert len(often) > 20
+    plates = {number: [full.grams(photo) for photo in photos[full.items[number].label]] for number in often}
+    ratio = [np.mean(plates[number]) / portion.values[number] for number in often]
+    assert abs(np.mean(ratio) - 1) < 0.05
+    spread = [np.std(plates[number]) / portion.spreads[number] for number in often]
+    assert 0.8 < np.mean(spread) < 1.1
+
+
+def test_what_is_eaten_is_gone(full):
+    wild = [photo for photo in full.photos if photo.split == "wild"]
+    portion = dict(zip(full.graph().fine, full.graph(numbers=True).values("portion").tolist(), strict=True))
+    assert np.mean([full.grams(photo) / portion[photo.label] for photo in wild]) < 0.9
+
+
+def test_a_dear_restaurant(full):
+    """The same dish costs more where everything does."""
+    price = dict(zip(full.graph().fine, full.graph(numbers=True).values("price").tolist(), strict=True))
+    by_restaurant = {}
+    for item in full.items:
+        by_restaurant.setdefault(item.serving.restaurant.name, []).append(price[item.label])
+    levels = {item.serving.restaurant.name: item.serving.restaurant.price_level for item in full.items}
+    means = {name: np.mean(values) for name, values in by_restaurant.items()}
+    assert max(means, key=means.get) in sorted(levels, key=levels.get)[-2:]

@@ -54,6 +54,7 @@ def test_are_errors_that_name_the_file(tmp_path, make, reason):
         read_picture(tmp_path / "a.jpg")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("make", "reason"), NO_FILES.items())
 def test_end_training_and_checks_find_them(photos, tmp_path, capsys, make, reason):
     make(photos / "ramen" / "odd.jpg")

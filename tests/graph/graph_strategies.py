@@ -1,11 +1,12 @@
 """Random graphs of every form, with names that are hard on file formats."""
 
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
 
-from finegraph import Kind, LabelGraph
+from finegraph import Kind, LabelGraph, Number
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.names import kind_name_fault, name_fault
 
@@ -27,9 +28,22 @@ NASTY = (
     ),
     *('"', 'say "x"', '""', ",", "a,b", "yes", "no", "Yes", "fine", "x", "ingredient: tofu", "g: a", "g: b", "g: a: b"),
     *(": a", "=1+1", "日本", "🍜", "👨‍👩‍👧", "שלום", "مرحبا", "e\u0301", "é", "a\u00a0b", "a\u2028b", "a\u3000|b"),
-    *("a\u200bb", "\ufeffx", "null", "0"),
+    *(
+        "a\u200bb",
+        "\ufeffx",
+        "null",
+        "0",
+        "a [number]",
+        "b [log number, c]",
+        "a [b < c]",
+        "a [b]",
+        "[",
+        "<",
+        "a < b",
+        "]",
+    ),
 )
-TEXT = st.text(alphabet=st.one_of(st.sampled_from('ab|&:\\#", .0e5'), st.characters(codec="utf-8")), max_size=8)
+TEXT = st.text(alphabet=st.one_of(st.sampled_from('ab|&:\\#", .0e5[]<'), st.characters(codec="utf-8")), max_size=8)
 NAMES = st.one_of(st.sampled_from(NASTY), TEXT, st.sampled_from("abcdef")).filter(lambda name: name_fault(name) is None)
 KIND_NAMES = NAMES.filter(lambda name: kind_name_fault(name) is None)
 
@@ -70,12 +84,30 @@ def group(draw, name, fine):
 
 
 @st.composite
-def graphs(draw):
-    """A graph with up to four kinds or groups of kinds."""
+def one_number(draw, name, fine):
+    """A kind of numbers of any form: unknown and negative values, spreads, both scales, odd units."""
+    scale = draw(st.sampled_from(["linear", "log"]))
+    value = st.floats(-1e100, 1e100) if scale == "linear" else st.floats(1e-100, 1e100)
+    pairs = [draw(st.tuples(st.one_of(value, st.just(np.nan)), st.floats(0, 1e100))) for _ in range(fine)]
+    values, spreads = zip(*pairs, strict=True)
+    return Number.from_values(name, values, spreads, scale, draw(st.one_of(st.just(""), NAMES)))
+
+
+@st.composite
+def graphs(draw, typed=True):
+    """A graph with up to four kinds, groups of kinds or, where columns may be typed, numbers and ordered kinds."""
     fine = draw(distinct(NAMES, 1, 6))
-    kinds = {}
+    kinds, numbers = {}, {}
     for name in draw(distinct(KIND_NAMES, 0, 4)):
-        made = draw(group(name, len(fine))) if draw(st.integers(0, 2)) == 0 else [draw(one_kind(name, len(fine)))]
-        for kind in made:
+        form = draw(st.sampled_from(["group", "kind", "kind", *(["kind", "number"] if typed else [])]))
+        if form == "number":
+            numbers[composed(name)] = draw(one_number(name, len(fine)))
+        for kind in draw(group(name, len(fine))) if form == "group" else []:
             kinds.setdefault(composed(kind.name), kind)
-    return LabelGraph(fine, draw(st.permutations(list(kinds.values()))) if draw(st.booleans()) else kinds.values())
+        if form == "kind":
+            kind = draw(one_kind(name, len(fine)))
+            ordered = typed and len(kind.labels) > 1 and draw(st.integers(0, 3)) == 0
+            kinds.setdefault(composed(kind.name), replace(kind, ordered=ordered))
+    numbers = {name: number for name, number in numbers.items() if name not in kinds}
+    ordering = st.permutations(list(kinds.values()))
+    return LabelGraph(fine, draw(ordering) if draw(st.booleans()) else kinds.values(), numbers.values())

@@ -3,7 +3,8 @@ from graph_strategies import NAMES, distinct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finegraph.graph.formats.cells import CellError, escape_label, format_cell, format_name, parse_cell, parse_name
+from finegraph.graph.faults import CellError
+from finegraph.graph.formats.cells import escape_label, format_cell, format_name, parse_cell, parse_name
 from finegraph.graph.kind_columns import Cell
 
 

@@ -60,7 +60,7 @@ def test_equal_graphs_give_equal_text_and_digest():
         ("null", "wrong-type", None, "expected an object, got null"),
         ("[" * 100_000, "json-syntax", None, "nested too deeply"),
         ('{"version":' + "1" * 5000 + "}", "json-syntax", None, "too many digits"),
-        (content(version=2), "newer-version", "version", "a newer finegraph; this one reads up to version 1; update"),
+        (content(version=3), "newer-version", "version", "a newer finegraph; this one reads up to version 2; update"),
         (content(version=True), "wrong-type", "version", "expected a whole number from 1 on, got true or false"),
         (content(version=0), "wrong-type", "version", "got 0"),
         (content(version=...), "missing-key", "version", "the key is missing"),

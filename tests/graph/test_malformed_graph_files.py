@@ -19,12 +19,28 @@ from finegraph.graph.formats.csv_writer import format_csv
 from finegraph.graph.formats.json_writer import canonical_json
 
 FILES = int(os.environ.get("FINEGRAPH_MALFORMED", "400"))
-WORDS = (" & ", "::", "\\|", '""', "yes", "#labels", "null", "true", ":0.5", "\u0301", "\0")
+WORDS = (
+    " & ",
+    "::",
+    "\\|",
+    '""',
+    "yes",
+    "#labels",
+    "null",
+    "true",
+    ":0.5",
+    " +- ",
+    "..",
+    "[number]",
+    " < ",
+    "\u0301",
+    "\0",
+)
 SIGNS = [*'|&:\\#", \n\r\t.;0159ab{}[]é', *WORDS, ""]
 
 
 def good_graph(rng):
-    """A random graph with every form of cell: plain, binary, one of, weights, all of, unknown."""
+    """A random graph with every form of cell: plain, binary, one of, weights, all of, unknown, numbers, ordered."""
     fine = [f"dish {i} @ {rng.choice('AB')}" for i in range(rng.randint(3, 8))]
     words = ["tofu", "pork", "M&M", "a|b", "x:0.5", "é", "salt, fine", 'the "best"', "has::shape", "back\\slash"]
     rng.shuffle(words)
@@ -35,11 +51,15 @@ def good_graph(rng):
             "tofu": rng.choice([True, False]),
             "served": rng.choice([words[3], {words[3], words[4]}, {words[3]: 0.7, words[5]: 0.3}, None]),
             "ingredient": rng.sample(words[:4], rng.randint(0, 3)),
+            "price": rng.choice([None, 12.5, (-3.0, 0.1), "10..15"]),
+            "mass": rng.choice([None, 0.3, (7.0, 2.5)]),
+            "heat": rng.choice([None, "mild", {"mild", "hot"}]),
         }
     rows[fine[0]] |= {"served": words[3], "ingredient": words[:2]}
-    graph = LabelGraph.from_table(rows)
+    types = {"price": "number, EUR", "mass": "log number", "heat": ("mild", "medium", "hot")}
+    graph = LabelGraph.from_table(rows, types)
     if rng.random() < 0.5:
-        graph = graph.only(rng.sample(graph.kinds, len(graph.kinds)))
+        graph = graph.only([*rng.sample(graph.kinds, len(graph.kinds)), *graph.numbers])
     return graph
 
 
@@ -170,6 +190,21 @@ BREAK_CSV = {
     "weight": new_cell(
         "p:0.5", "p:1|q", "p:0|q:1", "p:-1|q:1", "p:nan|q:1", "p:1e999|q:1", "p: 1|q: 2", ":1|q:2", "p:1 & q"
     ),
+    "number": new_column(
+        "new [number]", "", ["1", "", "2", *["two", "1,5", "inf", "nan", "1e999", "5.", "1 2", "0x1"]]
+    ),
+    "log number": new_column("new [log number]", "", ["1", "0", "-1"]),
+    "spread": new_column("new [number]", "", ["1", "1 +- -1", "1 +- inf"]),
+    "empty range": new_column("new [number]", "", ["1", "15..10"]),
+    "other unit": new_column('"new [number, g]"', "", ["1 g", "1 kg"]),
+    "unit in a cell only": new_column("new [number]", "", ["1", "1 kg"]),
+    "labels of numbers": new_column("new [number]", "1|2", ["1", "2"]),
+    "label outside an order": new_column("new [p < q]", "", ["p", "q", "r"]),
+    "all of an order": new_column("new [p < q]", "", ["p", "p & q"]),
+    "labels of an order": new_column("new [p < q]", "p|q", ["p", "q"]),
+    "bad order": new_column("new [p < < q]", "", ["p"]),
+    "order with a label twice": new_column("new [p < q < p]", "", ["p"]),
+    "number named like a kind": new_column("dish [number]", "", ["1"]),
 }
 
 
@@ -254,7 +289,7 @@ BREAK_JSON = {
     "byte-order-mark": lambda rng, text: codecs.BOM_UTF8 + text.encode(),
     "not utf-8": with_bad_bytes,
     "format": changed(["format"], "finegraph.model", None, 1, ""),
-    "version": changed(["version"], 2, 0, -1, "1", 1.0, True, None, 10**9),
+    "version": changed(["version"], 3, 0, -1, "1", 1.0, True, None, 10**9),
     "key missing": lambda rng, text: without(rng.choice(["format", "version", "fine", "kinds"]))(rng, text),
     "key missing in kind": lambda rng, text: without("kinds", None, rng.choice(["name", "labels", "parents"]))(
         rng, text
@@ -274,6 +309,18 @@ BREAK_JSON = {
     "label": changed(["kinds", None, "labels", None], *NOT_A_NAME),
     "parents": changed(["kinds", None, "parents"], [], [0], *NOT_A_LIST),
     "parent": changed(["kinds", None, "parents", None], *NOT_A_PARENT),
+    "numbers in version 1": changed(["version"], 1),
+    "ordered": changed(["kinds", None, "ordered"], None, 1, "yes", []),
+    "numbers": changed(["numbers"], *NOT_A_LIST),
+    "number": changed(["numbers", None], None, 3, "x", [], {}),
+    "number name": changed(["numbers", None, "name"], "fine", "dish", "heat", *NOT_A_NAME),
+    "values": changed(["numbers", None, "values"], [], [1.5], *NOT_A_LIST),
+    "value": changed(["numbers", None, "values", None], True, "1", [], float("nan"), float("inf"), 1e200, 10**400),
+    "value on a log scale": changed(["numbers", 1, "values", None], 0, -1.5),
+    "spreads": changed(["numbers", None, "spreads"], [], [0.5], *NOT_A_LIST),
+    "scale": changed(["numbers", None, "scale"], "square", None, 1, []),
+    "unit": changed(["numbers", None, "unit"], None, 1, " g", "g\n"),
+    "unknown key in number": changed(["numbers", None, "labels"], []),
     "unknown prior": changed(["kinds", None, "unknown_prior"], "even", None, 1, True),
 }
 

@@ -3,5 +3,6 @@
 from finegraph.errors import Fault
 from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.number import Number
 
-__all__ = ["Fault", "Kind", "LabelGraph"]
+__all__ = ["Fault", "Kind", "LabelGraph", "Number"]

@@ -17,6 +17,7 @@ from finegraph.errors import unknown_name
 from finegraph.graph.kind import FloatArray, IntArray, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.number_summary import NumberSummary, choose_numbers, summarise
 
 Form = Literal["one of", "yes or no", "group"]
 YES = 1
@@ -77,6 +78,7 @@ class ColumnSummary:
         children_max: the largest of these numbers.
         entropy: how evenly the known fine labels spread over the labels, in bits; of a group, the mean of its kinds.
         most_frequent: the labels with the largest share, the largest first.
+        ordered: whether the labels are in rising order.
     """
 
     name: str
@@ -92,6 +94,7 @@ class ColumnSummary:
     children_max: int
     entropy: float
     most_frequent: tuple[LabelCount, ...]
+    ordered: bool = False
 
     @property
     def binary(self) -> bool:
@@ -108,12 +111,14 @@ class GraphSummary:
         kinds: the number of kinds of the graph, each kind of a group counted.
         edges: the number of edges of all kinds.
         columns: the kinds and groups that are described, in order.
+        numbers: the kinds of numbers that are described, in order.
     """
 
     fine: int
     kinds: int
     edges: int
     columns: tuple[ColumnSummary, ...]
+    numbers: tuple[NumberSummary, ...] = ()
 
 
 def describe(graph: LabelGraph, kinds: Iterable[str] | None = None, max_labels: int = 5) -> GraphSummary:
@@ -121,14 +126,16 @@ def describe(graph: LabelGraph, kinds: Iterable[str] | None = None, max_labels: 
 
     Args:
         graph: the graph.
-        kinds: the kinds or groups to describe; by default all.
+        kinds: the kinds, groups or numbers to describe; by default all.
         max_labels: how many of the most frequent labels of each are listed.
     """
+    chosen = None if kinds is None else list(kinds)
     return GraphSummary(
         fine=len(graph),
         kinds=len(graph.kinds),
         edges=sum(len(graph.kind(name).coarse) for name in graph.kinds),
-        columns=tuple(_summary(graph, column, max_labels) for column in choose_columns(graph, kinds)),
+        columns=tuple(_summary(graph, column, max_labels) for column in choose_columns(graph, chosen)),
+        numbers=tuple(summarise(number) for number in choose_numbers(graph, chosen)),
     )
 
 
@@ -147,15 +154,17 @@ def columns_of(graph: LabelGraph) -> tuple[Column, ...]:
 
 
 def choose_columns(graph: LabelGraph, names: Iterable[str] | None = None) -> tuple[Column, ...]:
-    """The columns with the given names, each once; a name is that of a kind or of a group."""
+    """The kinds and groups with the given names, each once; names of numbers are passed over."""
     columns = {column.name: column for column in columns_of(graph)}
     if names is None:
         return tuple(columns.values())
     choices = {**columns, **{name: Column(name, (name,)) for name in graph.kinds}}
     chosen: dict[str, Column] = {}
     for name in names:
+        if name in graph.numbers:
+            continue
         if name not in choices:
-            raise unknown_name("kind", name, tuple(choices))
+            raise unknown_name("kind", name, (*choices, *graph.numbers))
         chosen[name] = choices[name]
     return tuple(chosen.values())
 
@@ -190,6 +199,7 @@ def _summary(graph: LabelGraph, column: Column, max_labels: int) -> ColumnSummar
         most_frequent=tuple(
             LabelCount(label=labels[c], fine=int(children[c]), share=float(shares[c])) for c in order if children[c]
         ),
+        ordered=not column.group and kinds[0].ordered,
     )
 
 

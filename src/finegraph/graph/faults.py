@@ -8,13 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from finegraph.errors import Fault, GraphFileError
+from finegraph.errors import Fault, GraphError, GraphFileError
 
 MAX_PRINTED = 50
 """How many faults an error message lists; the others are counted, and all are in `.faults`."""
 MAX_COLLECTED = 10_000
 """How many faults of one file are collected before reading stops."""
 _LONGEST_VALUE = 80
+
+
+class CellError(GraphError):
+    """A cell that does not follow the syntax of its column.
+
+    Attributes:
+        rule: a short stable name of the fault.
+        hint: what to do.
+    """
+
+    def __init__(self, rule: str, message: str, hint: str | None = None) -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.rule, self.message, self.hint = rule, message, hint
 
 
 class FaultList:

@@ -30,8 +30,8 @@ def graph_from_csv(text: str, path: str, without: Collection[int] = ()) -> tuple
     Raises:
         GraphFileError: with all faults of the text.
     """
-    fine, kinds, lines = read_csv(text, path, without=without)
-    return graph_of_file(path, fine, kinds), lines
+    content, lines = read_csv(text, path, without=without)
+    return graph_of_file(path, content), lines
 
 
 def graph_from_json(text: str, path: str = "graph.json") -> LabelGraph:
@@ -44,7 +44,7 @@ def graph_from_json(text: str, path: str = "graph.json") -> LabelGraph:
     Raises:
         GraphFileError: with all faults of the text.
     """
-    return graph_of_file(path, *read_json(text, path))
+    return graph_of_file(path, read_json(text, path))
 
 
 def check_graph_file(path: str | os.PathLike[str]) -> list[Fault]:
@@ -55,8 +55,8 @@ def check_graph_file(path: str | os.PathLike[str]) -> list[Fault]:
     """
     name = os.fspath(path)
     try:
-        fine, kinds, lines = read_graph_file(name)
-        return lint(graph_of_file(name, fine, kinds), lines)
+        content, lines = read_graph_file(name)
+        return lint(graph_of_file(name, content), lines)
     except GraphFileError as error:
         faults = list(error.faults)
         return sorted(faults + _doubtful_names(name, faults), key=lambda fault: fault.line or 0)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -43,6 +43,7 @@ class Kind:
         coarse: the coarse label of each edge.
         weight: the weight of each edge; positive, each row sums to 1.
         unknown_prior: how an unknown parent is distributed: like the known rows, or uniformly.
+        ordered: whether the labels are in rising order: mild, medium, hot.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Kind:
     coarse: Int[IntArray, " edge"]
     weight: Float[FloatArray, " edge"]
     unknown_prior: UnknownPrior = "frequency"
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         _check_names(self.name, self.labels)
@@ -58,11 +60,14 @@ class Kind:
             raise GraphError(
                 f"kind {self.name!r}: unknown_prior is 'frequency' or 'uniform', got {self.unknown_prior!r}"
             )
+        if self.ordered and len(self.labels) < 2:
+            raise GraphError(f"kind {self.name!r}: an order has at least two labels, got {len(self.labels)}")
         starts = np.array(self.starts, dtype=np.int64)  # a copy: the caller's own array stays as it is
         coarse, weight = _canonical_rows(self.name, len(self.labels), starts, self.coarse, self.weight)
         for array in (starts, coarse, weight):
             array.flags.writeable = False
         object.__setattr__(self, "labels", tuple(self.labels))
+        object.__setattr__(self, "ordered", bool(self.ordered))
         object.__setattr__(self, "starts", starts)
         object.__setattr__(self, "coarse", coarse)
         object.__setattr__(self, "weight", weight)
@@ -171,13 +176,14 @@ class Kind:
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         offsets = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
         edge = np.repeat(self.starts[:-1][fine], sizes) + offsets
-        return Kind(self.name, self.labels, starts, self.coarse[edge], self.weight[edge], self.unknown_prior)
+        return replace(self, starts=starts, coarse=self.coarse[edge], weight=self.weight[edge])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kind):
             return NotImplemented
         return (
             (self.name, self.labels, self.unknown_prior) == (other.name, other.labels, other.unknown_prior)
+            and self.ordered == other.ordered
             and np.array_equal(self.starts, other.starts)
             and np.array_equal(self.coarse, other.coarse)
             and np.array_equal(self.weight, other.weight)
@@ -246,31 +252,3 @@ def _canonical_rows(
         bad = int(row[np.flatnonzero(weights == 0)[0]])
         raise GraphError(f"kind {name!r}: the weights of fine label number {bad} are too large or too far apart")
     return columns, weights
-
-
-@runtime_checkable
-class GraphLike(Protocol):
-    """What the modules below `LabelGraph` know of it: its fine labels, its kinds, and their indices."""
-
-    @property
-    def fine(self) -> tuple[str, ...]:
-        """The fine labels, in order."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The names of the kinds, in order."""
-
-    def kind(self, name: str) -> Kind:
-        """One kind with its labels and edges."""
-
-    def labels(self, kind: str) -> tuple[str, ...]:
-        """The coarse labels of a kind, in order."""
-
-    def fine_index(self, label: str) -> int:
-        """The index of a fine label."""
-
-    def label_index(self, kind: str, label: str | bool) -> int:
-        """The index of a coarse label of a kind."""
-
-    def __len__(self) -> int:
-        """How many fine labels there are."""

@@ -54,8 +54,13 @@ def cell_of(value: object, where: str) -> Cell | None:
         return _checked(Cell(tuple(value), all_of=True), where)
     raise GraphError(
         f"{where}: expected text, True, False, None (unknown), a set (one of), a mapping (weights) or a list (all of); "
-        f"got {type(value).__name__}"
+        f"got {type(value).__name__}{_number_hint(value)}"
     )
+
+
+def _number_hint(value: object) -> str:
+    """What to do with a number where a label is expected."""
+    return "; for a column of numbers give types={'price': 'number'}" if isinstance(value, Real) else ""
 
 
 def cells_of(name: str, values: Mapping[str, object]) -> list[Cell | None]:

@@ -22,15 +22,17 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from finegraph.errors import EmptyGraphError, GraphError, ShapeError, unknown_name
+from finegraph.errors import GraphError, ShapeError, unknown_name
 from finegraph.graph.faults import one_fault
 from finegraph.graph.formats.by_ending import read_graph_file, write_graph_file
+from finegraph.graph.formats.file_content import FileContent
 from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.graph_checks import check_fine, check_parts
 from finegraph.graph.kind import BINARY_LABELS, FloatArray, IntArray, Kind, UnknownPrior
-from finegraph.graph.kind_columns import cells_of, kinds_of_column
-from finegraph.graph.names import name_fault, unicode_twins
 from finegraph.graph.new_labels import with_rows
+from finegraph.graph.number import Number
 from finegraph.graph.photo_labels import Contradiction, blended_kinds, contradictions
+from finegraph.graph.tables import TypeLike, parts_of_table
 
 
 class LabelGraph:
@@ -50,41 +52,34 @@ class LabelGraph:
         (('no', 'yes'), [0, 0, 1])
     """
 
-    def __init__(self, fine: Iterable[str], kinds: Iterable[Kind] = ()) -> None:
+    def __init__(self, fine: Iterable[str], kinds: Iterable[Kind] = (), numbers: Iterable[Number] = ()) -> None:
         self._fine = tuple(fine)
-        kinds = tuple(kinds)
+        kinds, numbers = tuple(kinds), tuple(numbers)
         self._kinds = {kind.name: kind for kind in kinds}
+        self._numbers = {number.name: number for number in numbers}
         self.derived: dict[object, object] = {}
         """What upper layers have computed from this graph, kept as long as it lives; not part of its value."""
-        if not self._fine:
-            raise EmptyGraphError("a label graph needs at least one fine label, got none")
-        _check_fine(self._fine)
-        if len(self._kinds) != len(kinds):
-            names = [kind.name for kind in kinds]
-            double = next(name for name in names if names.count(name) > 1)
-            raise GraphError(f"the kind {double!r} is given twice; kinds must have distinct names")
-        for one, two in unicode_twins(self._kinds):
-            raise GraphError(f"the kinds {one!r} and {two!r} read the same but are spelt in two Unicode forms")
-        for kind in kinds:
-            if kind.fine_count != len(self._fine):
-                raise ShapeError(f"kind {kind.name!r} has {kind.fine_count} rows for {len(self._fine)} fine labels")
+        check_fine(self._fine)
+        check_parts(len(self._fine), kinds, numbers)
 
     # ---- making one -------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Mapping[str, object]]) -> LabelGraph:
+    def from_table(
+        cls, table: Mapping[str, Mapping[str, object]], types: Mapping[str, TypeLike] | None = None
+    ) -> LabelGraph:
         """The graph of a table: fine label -> kind -> label.
 
         A label is text; True and False make a binary kind; None or a missing entry is unknown; a set is one of several
         parents; a mapping gives them weights; a list means that all of them hold and becomes a group of binary kinds.
+
+        Args:
+            table: the labels and values of each fine label.
+            types: per column that is no plain kind, `"number"` or `"log number"`, with a unit as in `"number, EUR"`, or
+                labels in rising order, `("mild", "medium", "hot")`. A number is a float, a pair with its spread, or
+                text as in a graph file, such as `"12.5 +- 1.5"`.
         """
-        columns: dict[str, None] = {}
-        for row in table.values():
-            columns.update(dict.fromkeys(row))
-        kinds: list[Kind] = []
-        for name in columns:
-            kinds += kinds_of_column(name, cells_of(name, {fine: row.get(name) for fine, row in table.items()}))
-        return cls(table, kinds)
+        return cls(*parts_of_table(table, types or {}))
 
     @classmethod
     def from_parents(
@@ -134,8 +129,8 @@ class LabelGraph:
     def read(cls, path: str | os.PathLike[str]) -> LabelGraph:
         """Read a graph file, CSV or JSON by the ending of its name. All faults of the file come in one error."""
         name = os.fspath(path)
-        fine, kinds, _ = read_graph_file(name)
-        return graph_of_file(name, fine, kinds)
+        content, _ = read_graph_file(name)
+        return graph_of_file(name, content)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the graph as CSV or JSON by the ending of the name; reading it again gives an equal graph."""
@@ -159,6 +154,22 @@ class LabelGraph:
             return self._kinds[name]
         except (KeyError, TypeError):
             raise unknown_name("kind", name, self.kinds) from None
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The names of the kinds of numbers, in order."""
+        return tuple(self._numbers)
+
+    def number(self, name: str) -> Number:
+        """One kind of numbers with its values, spreads, scale and unit."""
+        try:
+            return self._numbers[name]
+        except (KeyError, TypeError):
+            raise unknown_name("number", name, self.numbers) from None
+
+    def values(self, number: str) -> Float[FloatArray, " fine"]:
+        """The value of each fine label, NaN where unknown."""
+        return self.number(number).values.copy()
 
     def labels(self, kind: str) -> tuple[str, ...]:
         """The coarse labels of a kind, in order; `("no", "yes")` for a binary kind."""
@@ -204,19 +215,27 @@ class LabelGraph:
     # ---- making another one of it -----------------------------------------------------------------------------------
 
     def only(self, kinds: Iterable[str]) -> LabelGraph:
-        """The graph with some of its kinds, in the given order."""
-        return LabelGraph(self._fine, [self.kind(name) for name in kinds])
+        """The graph with some of its kinds and numbers, in the given order."""
+        names = list(kinds)
+        numbers = [name for name in names if name in self.numbers]
+        chosen = [self.kind(name) for name in names if name not in self.numbers]
+        return LabelGraph(self._fine, chosen, [self.number(name) for name in numbers])
 
     def with_kind(self, kind: Kind) -> LabelGraph:
         """The graph with one kind more, or with a kind of that name replaced."""
-        return LabelGraph(self._fine, {**self._kinds, kind.name: kind}.values())
+        return LabelGraph(self._fine, {**self._kinds, kind.name: kind}.values(), self._numbers.values())
+
+    def with_number(self, number: Number) -> LabelGraph:
+        """The graph with one kind of numbers more, or with one of that name replaced."""
+        return LabelGraph(self._fine, self._kinds.values(), {**self._numbers, number.name: number}.values())
 
     def with_fine(self, rows: Mapping[str, Mapping[str, object]]) -> LabelGraph:
         """The graph with more fine labels, after those that it has.
 
         Args:
             rows: fine label -> kind -> label, written as for `from_table`. A kind that is left out is unknown; a label
-                that the kind does not have is new. A group of binary kinds may be given as a list of what holds.
+                that the kind does not have is new, unless the kind is ordered. A group of binary kinds may be given as
+                a list of what holds; a number as a float, a pair with its spread, or text such as "12.5 +- 1.5".
 
         Example:
             >>> graph = LabelGraph.from_table({"ramen @ A": {"dish": "ramen", "restaurant": "A"}})
@@ -231,6 +250,7 @@ class LabelGraph:
         return LabelGraph(
             self._fine,
             [replace(kind, unknown_prior=prior) if kind.name in chosen else kind for kind in self._kinds.values()],
+            self._numbers.values(),
         )
 
     def with_photo_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
@@ -240,7 +260,7 @@ class LabelGraph:
             counts: per kind, how many photos of each fine label showed each coarse label (fine x coarse).
             smoothing: how many photos the link of the class itself is worth.
         """
-        return LabelGraph(self._fine, blended_kinds(self, counts, smoothing))
+        return LabelGraph(self._fine, blended_kinds(self, counts, smoothing), self._numbers.values())
 
     def with_image_labels(self, counts: Mapping[str, ArrayLike], smoothing: float = 1.0) -> LabelGraph:
         """The former name of `with_photo_labels`."""
@@ -265,16 +285,19 @@ class LabelGraph:
     def __len__(self) -> int:
         return len(self._fine)
 
+    @property
+    def _parts(self) -> tuple[tuple[str, ...], tuple[Kind, ...], tuple[Number, ...]]:
+        """All that makes the value of the graph."""
+        return self._fine, tuple(self._kinds.values()), tuple(self._numbers.values())
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LabelGraph):
             return NotImplemented
-        return self is other or (
-            self._fine == other._fine and tuple(self._kinds.values()) == tuple(other._kinds.values())
-        )
+        return self is other or self._parts == other._parts
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self._fine, tuple(self._kinds.values())))
+        return hash(self._parts)
 
     def __hash__(self) -> int:
         return self._hash
@@ -286,36 +309,22 @@ class LabelGraph:
         return self
 
     def __reduce__(self) -> tuple[type[LabelGraph], tuple[object, ...]]:
-        return LabelGraph, (self._fine, tuple(self._kinds.values()))
+        return LabelGraph, self._parts
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name!r}: {len(kind.labels)}" for name, kind in list(self._kinds.items())[:6])
         more = f", and {len(self._kinds) - 6} more" if len(self._kinds) > 6 else ""
-        return f"LabelGraph({len(self._fine)} fine labels, kinds {{{kinds}{more}}})"
+        numbers = f", numbers {', '.join(map(repr, self._numbers))}" if self._numbers else ""
+        return f"LabelGraph({len(self._fine)} fine labels, kinds {{{kinds}{more}}}{numbers})"
 
 
-def graph_of_file(path: str, fine: Iterable[str], kinds: Iterable[Kind]) -> LabelGraph:
+def graph_of_file(path: str, content: FileContent) -> LabelGraph:
     """The graph of what a file holds.
 
     Raises:
         GraphFileError: it is no graph, although each part of it could be read.
     """
     try:
-        return LabelGraph(fine, kinds)
+        return LabelGraph(*content)
     except GraphError as error:
         raise one_fault(path, "bad-graph", str(error)) from error
-
-
-def _check_fine(fine: Sequence[str]) -> None:
-    """Raise if a fine label cannot be used."""
-    for number, name in enumerate(fine):
-        if fault := name_fault(name):
-            raise GraphError(f"fine label number {number}, {name!r}: {fault}")
-    if len(set(fine)) != len(fine):
-        seen: set[str] = set()
-        for name in fine:
-            if name in seen:
-                raise GraphError(f"the fine label {name!r} is given twice; fine labels must be distinct")
-            seen.add(name)
-    for one, two in unicode_twins(fine):
-        raise GraphError(f"the fine labels {one!r} and {two!r} read the same but are spelt in two Unicode forms")

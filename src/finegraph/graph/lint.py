@@ -20,6 +20,7 @@ from finegraph.graph.faults import first_few, shorten
 from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.lint_numbers import Doubt, idle_numbers, looks_numeric, looks_typed
 from finegraph.graph.names import fold
 from finegraph.graph.spelling import misspelt
 
@@ -81,7 +82,7 @@ def _first_use(kind: Kind, label: int, lines: Lines) -> int | None:
 
 def _no_kinds(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
     """A graph without kinds is a plain list of labels."""
-    if not graph.kinds:
+    if not graph.kinds and not graph.numbers:
         hint = "add a column for each kind of coarse label"
         yield _warn("no-kinds", "there is no kind, so the labels form no graph", hint, line=_HEADER if lines else None)
 
@@ -143,7 +144,7 @@ def _same_kinds(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
 
 def _indistinct(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
     """Fine labels that have the same labels in every kind."""
-    groups = indistinct_groups(graph) if graph.kinds else []
+    groups = indistinct_groups(graph) if graph.kinds or graph.numbers else []
     if groups:
         names = [graph.fine[index] for index in groups[0]]
         count = sum(len(group) for group in groups)
@@ -210,8 +211,9 @@ def _not_nfc(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
 
     if found := odd(graph.fine):
         yield warn("fine labels", graph.fine, found, _fine_line(lines, found[0]), "fine")
-    if found := odd(graph.kinds):
-        yield warn("names of kinds", graph.kinds, found, _HEADER if lines else None, graph.kinds[found[0]])
+    names = (*graph.kinds, *graph.numbers)
+    if found := odd(names):
+        yield warn("names of kinds", names, found, _HEADER if lines else None, names[found[0]])
     for kind in _kinds(graph):
         if found := odd(kind.labels):
             used = np.isin(found, kind.coarse)
@@ -295,6 +297,16 @@ def _member_line(members: Sequence[Kind], lines: Lines, member: int) -> int | No
     return _label_line(members[member], lines, _YES)
 
 
+def _in_header(rule: Callable[[LabelGraph], Iterator[Doubt]]) -> Callable[[LabelGraph, Lines], Iterator[Fault]]:
+    """A rule about whole columns, whose warnings are about the header."""
+
+    def found(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
+        for name, message, hint, column in rule(graph):
+            yield _warn(name, message, hint, line=_HEADER if lines else None, column=column)
+
+    return found
+
+
 RULES: dict[str, Callable[[LabelGraph, Lines], Iterator[Fault]]] = {
     "no-kinds": _no_kinds,
     "one-label": _one_label,
@@ -305,6 +317,9 @@ RULES: dict[str, Callable[[LabelGraph, Lines], Iterator[Fault]]] = {
     "not-told-apart": _indistinct,
     "looks-all-of": _looks_all_of,
     "looks-binary": _looks_binary,
+    "looks-numeric": _in_header(looks_numeric),
+    "looks-typed": _in_header(looks_typed),
+    "one-value": _in_header(idle_numbers),
     "not-nfc": _not_nfc,
     "misspelt-label": _misspelt_label,
     "alike-names": _alike,
@@ -327,10 +342,12 @@ def partition_key(kind: Kind) -> object:
 
 
 def indistinct_groups(graph: LabelGraph) -> list[list[int]]:
-    """The fine labels that have the same parents in every kind, in groups of two or more, in order of appearance."""
+    """The fine labels that are alike in every kind and number, in groups of two or more, in order of appearance."""
     classes = np.zeros(len(graph), dtype=np.int64)
-    for name in graph.kinds:
-        rows = _row_classes(graph.kind(name))
+    for rows in (
+        *(_row_classes(graph.kind(name)) for name in graph.kinds),
+        *(np.unique(graph.values(name), return_inverse=True)[1] for name in graph.numbers),
+    ):
         classes = np.unique(classes * (int(rows.max()) + 1) + rows, return_inverse=True)[1]
         if classes.max() + 1 == len(graph):
             return []

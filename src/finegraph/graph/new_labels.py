@@ -7,14 +7,19 @@ for the labels that there are. Cost: linear in the edges of the graph.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from finegraph.errors import GraphError, unknown_name
-from finegraph.graph.kind import BINARY_LABELS, GraphLike, Kind
+from finegraph.graph.graph_like import GraphLike
+from finegraph.graph.kind import BINARY_LABELS, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell, cell_of
 from finegraph.graph.names import fold, name_fault
+from finegraph.graph.number import Number
+from finegraph.graph.number_cells import number_cell
 
 Row = Mapping[str, object]
 """Kind -> label, or whatever else a cell may be."""
@@ -43,10 +48,13 @@ def rows_by_kind(graph: GraphLike, label: str, row: Row) -> dict[str, Cell]:
     return cells
 
 
-def with_rows(graph: GraphLike, rows: Mapping[str, Row]) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
-    """The fine labels and the kinds of the graph with more rows."""
+def with_rows(
+    graph: GraphLike, rows: Mapping[str, Row]
+) -> tuple[tuple[str, ...], tuple[Kind, ...], tuple[Number, ...]]:
+    """The fine labels, the kinds and the numbers of the graph with more rows."""
+    numbers = [graph.number(name) for name in graph.numbers]
     if not rows:
-        return graph.fine, tuple(graph.kind(name) for name in graph.kinds)
+        return graph.fine, tuple(graph.kind(name) for name in graph.kinds), tuple(numbers)
     known = {fold(label): label for label in graph.fine}
     for label in rows:
         if fault := name_fault(label):
@@ -54,9 +62,23 @@ def with_rows(graph: GraphLike, rows: Mapping[str, Row]) -> tuple[tuple[str, ...
         if fold(label) in known:
             raise GraphError(f"fine label {label!r}: the graph has {known[fold(label)]!r} already")
         known[fold(label)] = label
-    cells = [rows_by_kind(graph, label, row) for label, row in rows.items()]
+    measured = [_with_values(number, rows) for number in numbers]
+    cells = [
+        rows_by_kind(graph, label, {name: value for name, value in row.items() if name not in graph.numbers})
+        for label, row in rows.items()
+    ]
     kinds = [_longer(graph.kind(name), [row.get(name) for row in cells]) for name in graph.kinds]
-    return (*graph.fine, *rows), tuple(kinds)
+    return (*graph.fine, *rows), tuple(kinds), tuple(measured)
+
+
+def _with_values(number: Number, rows: Mapping[str, Row]) -> Number:
+    """A kind of numbers with a value more for each row."""
+    cells = [
+        number_cell(row.get(number.name), number.scale, f"fine label {label!r}, number {number.name!r}", number.unit)
+        for label, row in rows.items()
+    ]
+    values, spreads = zip(*(cell or (math.nan, 0.0) for cell in cells), strict=True)
+    return replace(number, values=np.append(number.values, values), spreads=np.append(number.spreads, spreads))
 
 
 def _group_cells(graph: GraphLike, name: str, cell: Cell | None, where: str) -> dict[str, Cell]:
@@ -90,6 +112,9 @@ def _check(graph: GraphLike, kind: str, cell: Cell, where: str) -> None:
             raise GraphError(f"{where}, label {label!r}: {fault}")
         if fold(label) in known:
             raise GraphError(f"{where}: the label {label!r} is spelt {known[fold(label)]!r} in the graph")
+        if graph.kind(kind).ordered:
+            order = " < ".join(labels)
+            raise GraphError(f"{where}: {label!r} has no place in the order {order}; take one of these labels")
 
 
 def _longer(kind: Kind, cells: list[Cell | None]) -> Kind:
@@ -99,11 +124,10 @@ def _longer(kind: Kind, cells: list[Cell | None]) -> Kind:
     coarse = [place[label] for cell in cells if cell for label in cell.labels]
     weight = [one for cell in cells if cell for one in (cell.weights or [1.0 / len(cell.labels)] * len(cell.labels))]
     sizes = np.cumsum([len(cell.labels) if cell else 0 for cell in cells])
-    return Kind(
-        kind.name,
-        tuple(labels),
-        np.concatenate([kind.starts, kind.starts[-1] + sizes]),
-        np.concatenate([kind.coarse, np.array(coarse, dtype=np.int64)]),
-        np.concatenate([kind.weight, np.array(weight, dtype=np.float64)]),
-        kind.unknown_prior,
+    return replace(
+        kind,
+        labels=tuple(labels),
+        starts=np.concatenate([kind.starts, kind.starts[-1] + sizes]),
+        coarse=np.concatenate([kind.coarse, np.array(coarse, dtype=np.int64)]),
+        weight=np.concatenate([kind.weight, np.array(weight, dtype=np.float64)]),
     )

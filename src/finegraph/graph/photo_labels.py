@@ -22,7 +22,8 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import InputError, ShapeError
-from finegraph.graph.kind import FloatArray, GraphLike, IntArray, Kind
+from finegraph.graph.graph_like import GraphLike
+from finegraph.graph.kind import FloatArray, IntArray, Kind
 
 
 @dataclass(frozen=True)

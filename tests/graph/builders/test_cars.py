@@ -175,3 +175,12 @@ def test_names_that_are_no_class_are_all_reported():
 def test_two_names_for_one_class():
     with pytest.raises(GraphError, match="'Acura RL Sedan 2012' and 'acura rl sedan 2012' are both the class"):
         graph_from_cars(["Acura RL Sedan 2012", "acura rl sedan 2012"])
+
+
+def test_years_are_numbers_if_asked():
+    graph, plain = graph_from_cars(numbers=True), graph_from_cars()
+    assert (graph.kinds, graph.numbers) == (("make", "model", "type"), ("year",))
+    assert plain.numbers == ()
+    years = [float(plain.labels("year")[index]) for index in plain.parents("year")]
+    assert graph.values("year").tolist() == years
+    assert graph_from_cars(["Acura RL Sedan 2012"], numbers=True).values("year").tolist() == [2012]

@@ -175,3 +175,21 @@ def test_the_size_of_the_real_data_set(tmp_path):
     # Groups need not lie together in the file: group g3 has the columns 3, 31, 59, ...
     best = percent[:, 3::28].argmax(axis=1)
     assert [choice.labels("g3")[parent] for parent in choice.parents("g3")] == [f"c{3 + 28 * b}" for b in best]
+
+
+def test_sizes_in_rising_order_if_asked(folder):
+    names = ["large (16 - 32 in)", "small (5 - 9 in)", "very large (32 - 72 in)", "medium (9 - 16 in)"]
+    attributes = [f"has_size::{name}".replace(" ", "_") for name in names] + ["has_back::blue"]
+    for place in ("attributes/attributes.txt", "attributes.txt", "../attributes.txt"):
+        if (folder / place).is_file():
+            (folder / place).write_text(numbered(attributes))
+    rows = ["80 10 5 5 100", "0 90 0 10 0", "0 0 0 0 0"]
+    (folder / "attributes" / "class_attribute_labels_continuous.txt").write_text("\n".join(rows) + "\n")
+    plain, ordered = graph_from_cub(folder), graph_from_cub(folder, ordered=True)
+    assert not plain.kind("size").ordered
+    assert ordered.kind("size").ordered
+    assert [label.split(" (")[0] for label in ordered.labels("size")] == ["small", "medium", "large", "very large"]
+    assert ordered.parents("size").tolist() == [2, 0, -1]
+    assert ordered.kinds == plain.kinds
+    with pytest.raises(InputError, match="choice"):
+        graph_from_cub(folder, "percent", ordered=True)

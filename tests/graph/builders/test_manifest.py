@@ -1,5 +1,7 @@
 """Manifests: one row per photo, one column per kind."""
 
+import math
+
 import pytest
 
 from finegraph.errors import GraphFileError, InputError, UnknownNameError
@@ -163,3 +165,41 @@ def test_many_photos(write):
     assert len(graph) == 1000
     assert graph.parents("group").tolist() == [i % 10 for i in range(1000)]
     assert graph.parents("odd").tolist() == [i % 2 for i in range(1000)]
+
+
+# ---- typed columns ---------------------------------------------------------------------------------------------------
+
+MEASURED = """\
+path,label,"mass [number, g]",price [log number],heat [mild < medium < hot]
+1.jpg,mapo,300,10,hot
+2.jpg,mapo,320 g,40,hot
+3.jpg,ramen,,,mild
+4.jpg,udon,500,7,
+"""
+
+
+def test_numbers_of_photos_become_means_with_spreads(write):
+    graph = graph_from_manifest(write(MEASURED))
+    mass, price, heat = graph.number("mass"), graph.number("price"), graph.kind("heat")
+    assert (mass.unit, price.scale) == ("g", "log")
+    assert mass.values.tolist() == pytest.approx([310, float("nan"), 500], nan_ok=True)
+    assert mass.spreads.tolist() == [10, 0, 0]
+    assert price.values[0] == pytest.approx(20)
+    assert price.spreads[0] / 20 == pytest.approx(math.log(2))
+    assert heat.ordered
+    assert heat.labels == ("mild", "medium", "hot")
+    assert heat.parents.tolist() == [2, 0, -1]
+
+
+def test_faults_of_typed_columns_have_lines(write):
+    text = (
+        MEASURED.replace("320 g", "320 kg")
+        .replace("mild\n", "milt\n")
+        .replace(",7,", ",-7,")
+        .replace(",300,", ",3 +- 1,")
+    )
+    found = " ".join(faults_of(write(text)))
+    for part in ("2: column 'mass'", "3: column 'mass'", "4: column 'heat'"):
+        assert part in found
+    assert "5: column 'price'" in found
+    assert "did you mean 'mild'" in found

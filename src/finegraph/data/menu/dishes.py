@@ -18,6 +18,10 @@ from finegraph.data.menu.restaurants import RESTAURANTS, Restaurant
 from finegraph.data.menu.scene import Serving
 from finegraph.data.menu.vessels import SHAPES
 
+AMOUNT_NOISE = 0.48
+"""How much the amount of an ingredient differs from day to day: the deviation of its logarithm."""
+SIZE_NOISE = 0.25
+"""How far the size of a whole plate may be from the usual one, as a part of it."""
 BEDS = frozenset(one.name for one in INGREDIENTS if one.role == "staple")
 """What other things can lie on."""
 
@@ -58,13 +62,13 @@ class Item:
         return replace(
             usual,
             portions=tuple(
-                Portion(one.ingredient, float(one.amount * np.exp(random.normal(0, 0.48)))) for one in portions
+                Portion(one.ingredient, float(one.amount * np.exp(random.normal(0, AMOUNT_NOISE)))) for one in portions
             ),
             sauce=usual.sauce if random.random() < 0.7 else _one_of(method.sauces, random),
             vessel=usual.vessel if random.random() < 0.45 else _one_of(_vessels(method, arrangement), random),
             ware=int(random.integers(len(usual.restaurant.wares))),
             arrangement=arrangement,
-            size=float(usual.size * random.uniform(0.75, 1.25)),
+            size=float(usual.size * random.uniform(1 - SIZE_NOISE, 1 + SIZE_NOISE)),
             wet=round(float(np.clip(usual.wet * random.uniform(0.5, 1.3), 0, 1)), 1),
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,12 +20,15 @@ from PIL import Image
 from finegraph.data.menu.camera import CONTROLLED, WILD, take
 from finegraph.data.menu.chance import chance
 from finegraph.data.menu.dishes import Item, invent_dishes, serve_dishes
+from finegraph.data.menu.item_values import HEATS, heat_of, price_of, served_grams, weight_of
 from finegraph.data.menu.restaurants import Restaurant
-from finegraph.data.menu.scene import Moment, draw_scene
+from finegraph.data.menu.scene import Moment, Serving, draw_scene
 from finegraph.data.menu.sizes import SIZES, photo_counts
 from finegraph.data.menu.vessels import VIEWS
 from finegraph.errors import InputError, unknown_name
+from finegraph.graph.kind import Kind
 from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.number import Number
 
 SPLITS = ("train", "val", "test", "wild")
 """The splits, in the order in which photos are listed."""
@@ -88,9 +91,13 @@ class Menu:
                 for number in range(int(counts[split][index])):
                     yield Photo(item.label, split, number, f"photos/{folder}/{split}-{number:04d}.jpg")
 
-    def graph(self) -> LabelGraph:
-        """The label graph: dish, restaurant, and a yes-or-no kind for each ingredient."""
-        return LabelGraph.from_table(
+    def graph(self, *, numbers: bool = False) -> LabelGraph:
+        """The label graph: dish, restaurant, and a yes-or-no kind for each ingredient.
+
+        Args:
+            numbers: whether it also has how hot an item is (ordered labels), what it weighs and what it costs.
+        """
+        graph = LabelGraph.from_table(
             {
                 item.label: {
                     "dish": item.dish.name,
@@ -100,6 +107,19 @@ class Menu:
                 for item in self.items
             }
         )
+        if not numbers:
+            return graph
+        heats = [HEATS.index(heat_of(item)) for item in self.items]
+        weights = [weight_of(item) for item in self.items]
+        grams = [round(one.grams) for one in weights], [round(one.spread) for one in weights]
+        prices = Number.from_values("price", [price_of(item, self.seed) for item in self.items], 0.0, "log", "EUR")
+        heat = replace(Kind.from_parents("heat", HEATS, heats), ordered=True)
+        return graph.with_kind(heat).with_number(Number.from_values("portion", *grams, "log", "g")).with_number(prices)
+
+    def grams(self, photo: Photo) -> float:
+        """What is on the plate of a photo, in grams, without what is eaten already."""
+        serving, moment, _ = self._scene_of(photo, self._random_of(photo))
+        return served_grams(serving, moment.eaten)
 
     def draw(self, photo: Photo) -> Image.Image:
         """Draw a photo: a picture of 256 x 256 pixels.
@@ -109,15 +129,22 @@ class Menu:
         """
         if photo.label not in self._by_label:
             raise unknown_name("fine label", photo.label, tuple(self._by_label), "of this menu")
-        random = chance("photo", self.seed, photo.label, photo.split, photo.number)
-        wild = photo.split == "wild"
+        random = self._random_of(photo)
+        serving, moment, bright = self._scene_of(photo, random)
+        scene = draw_scene(serving, moment, random)
+        camera = WILD if photo.split == "wild" else CONTROLLED
+        return take(scene, camera, serving.restaurant.exposure * bright, random)
+
+    def _random_of(self, photo: Photo) -> np.random.Generator:
+        """Where the chance of a photo comes from."""
+        return chance("photo", self.seed, photo.label, photo.split, photo.number)
+
+    def _scene_of(self, photo: Photo, random: np.random.Generator) -> tuple[Serving, Moment, float]:
+        """What a photo is taken of: the dish on its day, what is special about it, and how bright the day is."""
         day = int(random.choice(DAYS[photo.split]))
         serving = self._by_label[photo.label].on(day, self.seed)
-        moment, bright = _moment(
-            serving.restaurant, chance("day", self.seed, serving.restaurant.name, day), random, wild
-        )
-        scene = draw_scene(serving, moment, random)
-        return take(scene, WILD if wild else CONTROLLED, serving.restaurant.exposure * bright, random)
+        of_day = chance("day", self.seed, serving.restaurant.name, day)
+        return serving, *_moment(serving.restaurant, of_day, random, photo.split == "wild")
 
     def jpeg(self, photo: Photo) -> bytes:
         """Draw a photo, as the bytes of a JPEG file."""

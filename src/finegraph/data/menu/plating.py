@@ -35,6 +35,10 @@ class Piece(NamedTuple):
     facing: int = -1
 
 
+PIECES_PER_COUNT = 1.5
+"""How many pieces lie on a plate for each that the usual portion of an ingredient counts."""
+
+
 @dataclass
 class Plating:
     """The pieces of one photo as they are put down.
@@ -53,7 +57,7 @@ class Plating:
     def count(self, portion: Portion) -> int:
         """How many pieces of an ingredient there are this time."""
         usual = BY_NAME[portion.ingredient].count * portion.amount * self.portion
-        return max(2, round(usual * self.random.uniform(0.85, 1.15) * 1.5))
+        return max(2, round(usual * self.random.uniform(0.85, 1.15) * PIECES_PER_COUNT))
 
     def mound(
         self, portions: list[Portion], at: tuple[float, float] = (0, 0), size: float = 1.0, on: float = -1.0

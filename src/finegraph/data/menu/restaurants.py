@@ -26,6 +26,7 @@ class Restaurant:
         house: ingredients that it likes to add to dishes others make without, the dearest first.
         mirrored: whether light comes from the right.
         share: how much of the whole menu is its own.
+        price_level: what a dish costs here, as a multiple of the usual price.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Restaurant:
     house: tuple[str, ...]
     mirrored: bool
     share: float
+    price_level: float
 
 
 _WHITE = Ware((246, 246, 244), (226, 226, 226), "line")
@@ -61,6 +63,7 @@ RESTAURANTS: tuple[Restaurant, ...] = (
         ("scallion", "mushroom"),
         False,
         1.25,
+        1.0,
     ),
     Restaurant(
         "The Copper Wok",
@@ -76,6 +79,7 @@ RESTAURANTS: tuple[Restaurant, ...] = (
         ("onion", "carrot"),
         True,
         1.1,
+        1.15,
     ),
     Restaurant(
         "Willow Kitchen",
@@ -91,6 +95,7 @@ RESTAURANTS: tuple[Restaurant, ...] = (
         ("carrot", "pea"),
         False,
         0.9,
+        1.45,
     ),
     Restaurant(
         "Harbour Moon",
@@ -106,6 +111,7 @@ RESTAURANTS: tuple[Restaurant, ...] = (
         ("ginger", "scallion"),
         True,
         1.0,
+        0.8,
     ),
     Restaurant(
         "Auntie Fen's",
@@ -121,6 +127,7 @@ RESTAURANTS: tuple[Restaurant, ...] = (
         ("chilli", "red pepper"),
         False,
         1.0,
+        0.9,
     ),
     Restaurant(
         "Nine Clouds Noodle House",
@@ -136,5 +143,6 @@ RESTAURANTS: tuple[Restaurant, ...] = (
         ("bean sprout", "egg"),
         True,
         0.75,
+        1.25,
     ),
 )

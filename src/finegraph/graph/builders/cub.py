@@ -14,7 +14,9 @@ has no genus, family or order; add such kinds with `LabelGraph.with_kind`. Cost:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +31,7 @@ from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import kind_name_fault, name_fault
 
 _OFFICIAL_CLASSES, _OFFICIAL_ATTRIBUTES = 200, 312
+_SIZE = "size"
 _PERCENT_FILE = Path("attributes") / "class_attribute_labels_continuous.txt"
 _ATTRIBUTE_FILES = (Path("attributes") / "attributes.txt", Path("attributes.txt"), Path("..") / "attributes.txt")
 """Where the names of the attributes lie: the archive holds them beside its folder, and people move them inside."""
@@ -38,6 +41,7 @@ def graph_from_cub(
     folder: str | os.PathLike[str],
     attributes: Literal["choice", "percent"] = "choice",
     groups: Sequence[str] | None = None,
+    ordered: bool = False,
 ) -> LabelGraph:
     """The graph of a folder with the layout of CUB-200-2011.
 
@@ -46,6 +50,8 @@ def graph_from_cub(
         attributes: "choice" for one kind per group, with the most confident choice as the parent (the first one where
             several are equal, unknown where all are 0); "percent" for one weighted binary kind per attribute.
         groups: only these groups, in this order, such as `["bill shape", "wing color"]`; by default all.
+        ordered: whether the choices of `size`, from "very small (3 - 5 in)" to "very large (32 - 72 in)", are in rising
+            order; for "choice" only. By default they are not, so that graphs of earlier runs stay what they are.
 
     Raises:
         GraphFileError: files that are missing or wrong, all faults at once.
@@ -53,6 +59,8 @@ def graph_from_cub(
     """
     if attributes not in ("choice", "percent"):
         raise InputError(f"attributes must be 'choice' or 'percent', got {attributes!r}")
+    if ordered and attributes != "choice":
+        raise InputError("ordered sizes are one kind, so they need attributes='choice', got attributes='percent'")
     folder = Path(folder)
     fine, named, percent = _read(folder)
     members: dict[str, list[int]] = {}
@@ -64,6 +72,9 @@ def graph_from_cub(
             raise unknown_name("group of attributes", group, tuple(members))
         labels = [named[column][1] for column in members[group]]
         table = percent[:, members[group]]
+        if ordered and group == _SIZE:
+            kinds.append(_sizes(labels, table))
+            continue
         kinds += [_choice(group, labels, table)] if attributes == "choice" else _binary(group, labels, table)
     return LabelGraph(fine, kinds)
 
@@ -90,6 +101,15 @@ def _choice(group: str, labels: list[str], percent: FloatArray) -> Kind:
     parents = percent.argmax(axis=1)
     parents[percent.max(axis=1) == 0] = -1
     return Kind.from_parents(group, labels, parents)
+
+
+def _sizes(labels: list[str], percent: FloatArray) -> Kind:
+    """The sizes in rising order of the first number that a choice names."""
+    inches = [re.search(r"[0-9]+(?:\.[0-9]+)?", label) for label in labels]
+    if not all(inches) or len(labels) < 2:
+        raise InputError(f"the choices of {_SIZE!r} cannot be put in order, since not all name a number: {labels}")
+    order = sorted(range(len(labels)), key=lambda place: float(found[0]) if (found := inches[place]) else 0.0)
+    return replace(_choice(_SIZE, [labels[place] for place in order], percent[:, order]), ordered=True)
 
 
 def _binary(group: str, labels: list[str], percent: FloatArray) -> list[Kind]:

@@ -7,27 +7,33 @@ A manifest is a CSV file with one row per photo: `path`, `label`, optionally `sp
 
 A kind whose label is the same on all photos of a fine label gives that fine label one parent. Where the photos disagree
 the kind belongs to the photos rather than to the class: an error, or weights, as the caller likes. Empty cells say
-nothing. A cell is one label, letter by letter; the signs of graph files (`|`, `&`) mean nothing here. Rows and quotes
-follow the rules of graph files. Cost: linear in the cells; beside the text of the file, memory grows with the different
-pairs of fine and coarse label, not with the photos.
+nothing. A column of numbers (`price [number]`) gives the mean of the photos of a fine label, with their standard
+deviation as spread. A cell is one label, letter by letter; the signs of graph files (`|`, `&`) mean nothing here. Rows
+and quotes follow the rules of graph files. Cost: linear in the cells; beside the text of the file, memory grows with
+the different pairs of fine and coarse label and with the measured values, not with the photos.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from finegraph.errors import InputError, unknown_name
+from finegraph.graph.builders.manifest_columns import check_cell, column_of
 from finegraph.graph.builders.text_files import read_text
 from finegraph.graph.faults import FaultList
+from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType
 from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.kind import Kind
 from finegraph.graph.kind_columns import Cell, kinds_of_column
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.names import RESERVED_KINDS, kind_name_fault, name_fault, unicode_twins
+from finegraph.graph.number import Number
 
 
 def graph_from_manifest(
@@ -55,14 +61,18 @@ def graph_from_manifest(
     path = Path(path)
     faults = FaultList()
     lines = rows(read_text(path, faults) or "", faults)
-    _, header = next(lines, (1, []))
+    _, cells = next(lines, (1, []))
+    named = [column_of(cell) for cell in cells]
+    header = [name for name, _ in named]
     check_header(header, faults)
     faults.raise_if_any(str(path))
     position, columns = _choose_columns(path, header, kinds, fine)
-    seen = _read_rows(lines, header, position, columns, faults)
-    made = _make_kinds(seen, columns, on_conflict, faults)
+    types = {name: type_ for name, type_ in named if type_ is not None and name in columns}
+    seen = _read_rows(lines, header, position, columns, types, faults)
+    made = _make_kinds(seen, columns, types, on_conflict, faults)
     faults.raise_if_any(str(path))
-    return LabelGraph(seen.fine, made)
+    numbers = [_number(name, type_, seen) for name, type_ in types.items() if isinstance(type_, NumberType)]
+    return LabelGraph(seen.fine, made, numbers)
 
 
 @dataclass(slots=True)
@@ -80,6 +90,8 @@ class _Seen:
     fine: dict[str, int] = field(default_factory=dict)
     labels: dict[str, dict[str, dict[str, _Sight]]] = field(default_factory=dict)
     """Kind -> fine label -> label -> how often."""
+    values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """Number -> fine label -> the values measured on its photos."""
 
 
 def check_header(header: list[str], faults: FaultList) -> None:
@@ -125,6 +137,7 @@ def _read_rows(
     header: list[str],
     position: int,
     columns: dict[str, int],
+    types: Mapping[str, ColumnType],
     faults: FaultList,
 ) -> _Seen:
     """Go through the photos and count which labels were seen on those of each fine label."""
@@ -144,6 +157,12 @@ def _read_rows(
             label = row[column]
             if not label:
                 continue
+            if kind in types:
+                value = check_cell(label, kind, types[kind], line, faults)
+                if isinstance(types[kind], NumberType):
+                    if value is not None:
+                        seen.values.setdefault(kind, {}).setdefault(name, []).append(value)
+                    continue
             if label not in known[kind]:
                 known[kind].add(label)
                 if fault := name_fault(label):
@@ -166,10 +185,27 @@ def _check_twins(column: str, lines: dict[str, int], faults: FaultList) -> None:
         faults.add("unicode-twins", message, line=lines[two], column=column, value=two)
 
 
-def _make_kinds(seen: _Seen, columns: dict[str, int], on_conflict: str, faults: FaultList) -> list[Kind]:
+def _number(name: str, type_: NumberType, seen: _Seen) -> Number:
+    """The values of the fine labels: the mean of those measured on photos, with their standard deviation as spread."""
+    log = type_.scale == "log"
+    values, spreads = [], []
+    for fine in seen.fine:
+        found = np.array(seen.values.get(name, {}).get(fine, [np.nan]))
+        middle = float(np.exp(np.log(found).mean()) if log else found.mean())
+        values.append(middle)
+        spreads.append(float(np.log(found).std() * middle if log else found.std()))
+    return Number.from_values(name, values, np.nan_to_num(spreads), type_.scale, type_.unit)
+
+
+def _make_kinds(
+    seen: _Seen, columns: dict[str, int], types: Mapping[str, ColumnType], on_conflict: str, faults: FaultList
+) -> list[Kind]:
     """The kinds of the columns, with conflicts noted or turned into weights."""
     made: list[Kind] = []
     for kind in columns:
+        type_ = types.get(kind)
+        if isinstance(type_, NumberType):
+            continue
         by_fine = seen.labels[kind]
         first: dict[str, int] = {}
         for sights in by_fine.values():
@@ -182,7 +218,9 @@ def _make_kinds(seen: _Seen, columns: dict[str, int], on_conflict: str, faults: 
             _check_conflicts(kind, by_fine, faults)
         if not len(faults):
             cells = [_cell(by_fine.get(name)) for name in seen.fine]
-            made += kinds_of_column(kind, cells)
+            order = type_.labels if isinstance(type_, OrderType) else None
+            found = kinds_of_column(kind, cells, order)
+            made += [replace(one, ordered=True) for one in found] if order else found
     return made
 
 

@@ -3,7 +3,8 @@
 A picture of everything is readable for small graphs only. So some fine labels, in proportion from every coarse label,
 and the first kinds are taken, the rest is counted, and nothing is left out without a number that says so. Fine labels
 are ordered by the parents in the first kind, then the second, and so on; the labels of a kind by the mean position of
-their children (the barycentre), which keeps crossings few. Cost: a sort of the fine labels.
+their children (the barycentre), which keeps crossings few, except where they have an order of their own. Cost: a sort
+of the fine labels.
 
 Where there is no room for all fine labels, `sample_fine` takes some: the kind with the fewest labels parts them, each
 part gets one place first, then places go where a part has most fine labels for those it has (the method of
@@ -103,7 +104,8 @@ def links_of(graph: LabelGraph, column: Column, fine: Int[IntArray, " sample"], 
     present = np.flatnonzero(counts)
     own = np.sort(present[np.argsort(-counts[present], kind="stable")][:max_labels])
     nodes = [Node(names[label], True, rows[labels == label], weights[labels == label]) for label in own]
-    nodes.sort(key=lambda node: float(node.rows.mean()))
+    if column.group or not kinds[0].ordered:  # an order stands as it is
+        nodes.sort(key=lambda node: float(node.rows.mean()))
     if len(present) > len(own):
         shared = ~np.isin(labels, own)
         mass = np.bincount(rows[shared], weights=weights[shared], minlength=len(fine))

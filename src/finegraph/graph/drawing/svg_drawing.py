@@ -14,6 +14,7 @@ from html import escape
 
 from finegraph.errors import InputError
 from finegraph.graph.describe import Column, choose_columns, columns_of
+from finegraph.graph.drawing.number_strips import Dot, Strip, heading, with_strips
 from finegraph.graph.drawing.placement import (
     BULLET,
     FONT,
@@ -31,10 +32,12 @@ from finegraph.graph.drawing.placement import (
 from finegraph.graph.drawing.shown_links import by_size, links_of, order_fine
 from finegraph.graph.drawing.text_width import shorten, text_width
 from finegraph.graph.label_graph import LabelGraph
+from finegraph.graph.number_summary import choose_numbers
 
 MAX_FINE = 60
 MAX_KINDS = 6
 MAX_LABELS = 24
+MAX_NUMBERS = 4
 """Above these numbers a picture is no longer readable."""
 
 PALETTE = (
@@ -68,7 +71,8 @@ def draw_svg(
 
     Args:
         graph: the graph.
-        kinds: the kinds or groups to draw, in order; by default the first `max_kinds` of the graph.
+        kinds: the kinds, groups and numbers to draw, in order; by default the first `max_kinds` of the graph, and the
+            first kinds of numbers.
         title: what stands above the picture.
         max_fine: the largest number of fine labels; of more, some of each coarse label are drawn, in proportion.
         max_kinds: the largest number of kinds and groups.
@@ -80,17 +84,20 @@ def draw_svg(
     for name, value in (("max_fine", max_fine), ("max_kinds", max_kinds), ("max_labels", max_labels)):
         if value < 1:
             raise InputError(f"{name} must be 1 or more, got {value}")
-    columns = choose_columns(graph, kinds)[:max_kinds]
+    chosen = None if kinds is None else list(kinds)
+    columns = choose_columns(graph, chosen)[:max_kinds]
     order = order_fine(graph, columns, max_fine)
     layout = lay_out(
         [graph.fine[index] for index in order], [links_of(graph, column, order, max_labels) for column in columns]
     )
-    return _svg(layout, title, _notes(graph, len(order), columns, kinds is None))
+    layout, strips = with_strips(layout, choose_numbers(graph, chosen)[:MAX_NUMBERS], order)
+    return _svg(layout, strips, title, _notes(graph, len(order), columns, len(strips), kinds is None))
 
 
-def _notes(graph: LabelGraph, fine_count: int, drawn: Sequence[Column], in_order: bool) -> list[str]:
+def _notes(graph: LabelGraph, fine_count: int, drawn: Sequence[Column], strips: int, in_order: bool) -> list[str]:
     """What the graph has, and what of it is drawn if that is not all."""
-    notes = [f"{_count(len(graph), 'fine label')}, {_count(len(graph.kinds), 'kind')}"]
+    numbers = f", {_count(len(graph.numbers), 'number')}" if graph.numbers else ""
+    notes = [f"{_count(len(graph), 'fine label')}, {_count(len(graph.kinds), 'kind')}{numbers}"]
     parts = []
     if fine_count < len(graph):
         which = f", in proportion from every {by_size(graph, drawn)[0].name}," if drawn else ""
@@ -98,6 +105,8 @@ def _notes(graph: LabelGraph, fine_count: int, drawn: Sequence[Column], in_order
     columns = len(columns_of(graph))
     if len(drawn) < columns:
         parts.append(f"{'the first ' if in_order else ''}{len(drawn)} of {columns:,} kinds and groups")
+    if strips < len(graph.numbers):
+        parts.append(f"{strips} of {_count(len(graph.numbers), 'number')}")
     return [*notes, "Only a part is drawn: " + " and ".join(parts).rstrip(",") + "."] if parts else notes
 
 
@@ -106,13 +115,14 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def _svg(layout: Layout, title: str, notes: list[str]) -> str:
+def _svg(layout: Layout, strips: Sequence[Strip], title: str, notes: list[str]) -> str:
     """The whole file."""
-    legend_width, legend = _legend(layout)
+    legend_width, legend = _legend(layout, strips)
     words = max(text_width(title, 20, bold=True), *(text_width(note, 12.5) for note in notes), legend_width)
     width = max(layout.width, words) + 2 * MARGIN
     top = 90.0 + LINE * (len(notes) - 1)
     height = top + layout.height + 56
+    first = sum(len(panel.sections) for panel in layout.panels)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_number(width)}" height="{_number(height)}" '
         f'viewBox="0 0 {_number(width)} {_number(height)}" role="img" font-family="{FAMILY}" font-size="{FONT}">',
@@ -124,6 +134,7 @@ def _svg(layout: Layout, title: str, notes: list[str]) -> str:
         *(_words(MARGIN, 63 + LINE * line, note, size=12.5) for line, note in enumerate(notes[1:], start=1)),
         f'<g transform="translate({_number((width - layout.width) / 2)} {_number(top)})">',
         *(part for panel in layout.panels for part in _panel(panel)),
+        *(_strip(strip, first + number) for number, strip in enumerate(strips)),
         "</g>",
         f'<g transform="translate({_number(MARGIN)} {_number(top + layout.height + 26)})">{legend}</g>',
         "</svg>",
@@ -201,7 +212,46 @@ def _box(box: Box, fill: str, stroke: str, whole: str) -> str:
     )
 
 
-def _legend(layout: Layout) -> tuple[float, str]:
+def _strip(strip: Strip, number: int) -> str:
+    """One kind of numbers: heading, rows with a dot for each value, and the ends of the axis."""
+    colour, fill = PALETTE[number % len(PALETTE)]
+    name, behind = heading(strip.number)
+    room = strip.width - 8 - text_width(behind, NOTE_FONT)
+    rows = "".join(
+        f'<path d="M{_number(strip.x + 1)} {_number(dot.y)}h{_number(strip.width - 2)}" stroke="{PAPER}"/>'
+        for dot in strip.dots
+    )
+    foot = strip.y + strip.height + 14
+    ends = [
+        f'<text x="{_number(x)}" y="{_number(foot)}" text-anchor="{anchor}" font-size="{NOTE_FONT}" fill="{QUIET}">'
+        f"{_text(words)}</text>"
+        for x, anchor, words in (
+            (strip.x + 2, "start", strip.ends[0]),
+            (strip.x + strip.width - 2, "end", strip.ends[1] if strip.ends[1] != strip.ends[0] else ""),
+        )
+    ]
+    return (
+        f'<g><text x="{_number(strip.x)}" y="{_number(strip.y - 9)}" font-size="{HEADING_FONT}" fill="{INK}">'
+        f'<title>{_text(name)}</title><tspan font-weight="bold">'
+        f"{_text(shorten(name, room, HEADING_FONT, bold=True))}</tspan>"
+        f'<tspan dx="6" font-size="{NOTE_FONT}" fill="{QUIET}">{_text(behind)}</tspan></text>'
+        f'<rect x="{_number(strip.x)}" y="{_number(strip.y)}" width="{_number(strip.width)}" '
+        f'height="{_number(strip.height)}" rx="4" fill="{fill}"/>{rows}'
+        f"{''.join(_dot(dot, colour) for dot in strip.dots)}{''.join(ends)}</g>"
+    )
+
+
+def _dot(dot: Dot, colour: str) -> str:
+    """One value with its spread; an unknown one is hollow."""
+    bar = f'<path d="M{_number(dot.start)} {_number(dot.y)}H{_number(dot.end)}" stroke="{colour}" stroke-width="1.6"/>'
+    look = f'fill="{colour}"' if dot.known else f'fill="{PAPER}" stroke="{colour}" stroke-dasharray="2 1.5"'
+    return (
+        f"<g><title>{_text(dot.words)}</title>{bar if dot.end > dot.start else ''}"
+        f'<circle cx="{_number(dot.x)}" cy="{_number(dot.y)}" r="4" {look}/></g>'
+    )
+
+
+def _legend(layout: Layout, strips: Sequence[Strip]) -> tuple[float, str]:
     """The legend of the styles of links that occur, as (width, SVG)."""
     weights = {curve.weight for panel in layout.panels for section in panel.sections for curve in section.curves}
     entries = []
@@ -214,6 +264,12 @@ def _legend(layout: Layout) -> tuple[float, str]:
     x, parts = 0.0, []
     for look, words in entries:
         parts.append(f'<path d="M{_number(x)} 0h26" stroke="{QUIET}" {look}/>' + _words(x + 33, 4, words, colour=QUIET))
+        x += 33 + text_width(words, FONT) + 14
+    if any(dot.end > dot.start for strip in strips for dot in strip.dots):
+        words = "a value with its spread to either side"
+        look = f'<path d="M{_number(x)} 0h26" stroke="{QUIET}" stroke-width="1.6"/>'
+        parts.append(f'{look}<circle cx="{_number(x + 13)}" cy="0" r="4" fill="{QUIET}"/>')
+        parts.append(_words(x + 33, 4, words, colour=QUIET))
         x += 33 + text_width(words, FONT) + 14
     return x, "".join(parts)
 

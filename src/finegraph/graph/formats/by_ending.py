@@ -7,19 +7,19 @@ equal graph, and appears whole or not at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from finegraph.graph.faults import FaultList, one_fault
 from finegraph.graph.formats.csv_reader import read_csv
 from finegraph.graph.formats.csv_writer import format_csv
+from finegraph.graph.formats.file_content import FileContent
 from finegraph.graph.formats.json_reader import read_json
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.graph.formats.text_file import decode, read_bytes, write_text
-from finegraph.graph.kind import GraphLike, Kind
+from finegraph.graph.graph_like import GraphLike
 
 
-def read_graph_file(path: str) -> tuple[Sequence[str], Sequence[Kind], list[int] | None]:
-    """The fine labels and the kinds in a file, and for CSV the line of each fine label.
+def read_graph_file(path: str) -> tuple[FileContent, list[int] | None]:
+    """The parts of the graph in a file, and for CSV the line of each fine label.
 
     Raises:
         GraphFileError: with all faults of the file.
@@ -30,7 +30,7 @@ def read_graph_file(path: str) -> tuple[Sequence[str], Sequence[Kind], list[int]
     if text is None:
         faults.raise_if_any(path)
         raise AssertionError("text that cannot be decoded is a fault")
-    return read_csv(text, path, faults) if is_csv else (*read_json(text, path, faults), None)
+    return read_csv(text, path, faults) if is_csv else (read_json(text, path, faults), None)
 
 
 def write_graph_file(graph: GraphLike, path: str) -> None:

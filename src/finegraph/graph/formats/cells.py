@@ -8,9 +8,9 @@ r"""The syntax of the cells of a graph file.
     &                known: none of them
 
 A `:` is a weight only if the text after the last one is a number, so `has_bill_shape::dagger` is a name. A backslash
-takes the meaning from `\ | & : #`, and from `= + - @`, which have one for spreadsheets only. White space around `|` and
-`&` belongs to them; any other at the end of a name is a fault. `parse_cell` and `format_cell` are each other's inverse.
-Linear in the length of the text.
+takes the meaning from `\ | & : # [ <`, and from `= + - @`, which have one for spreadsheets only. White space around `|`
+and `&` belongs to them; any other at the end of a name is a fault. `parse_cell` and `format_cell` are each other's
+inverse. Linear in the length of the text. Cells of numbers are in `number_cells`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from finegraph.errors import GraphError
-from finegraph.graph.faults import shorten
+from finegraph.graph.faults import CellError, shorten
 from finegraph.graph.kind_columns import Cell
 from finegraph.graph.names import control_fault, name_fault
 
@@ -27,7 +26,7 @@ _SPECIAL = re.compile(r"[\\|&:]")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 FORMULA_SIGNS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 """A cell that begins with one of these may be run by a spreadsheet; after a backslash it is only text."""
-_ESCAPABLE = frozenset(("\\", "|", "&", ":", "#", *FORMULA_SIGNS))
+_ESCAPABLE = frozenset(("\\", "|", "&", ":", "#", "[", "<", *FORMULA_SIGNS))
 _LONE_AND = r"(?<![^\s|])&(?![^\s|])"
 """An `&` with white space, a `|` or the end of the cell on either side."""
 _ONE_OF = re.compile(r"\|")
@@ -37,22 +36,14 @@ _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?
 _MASK = "\0\0"
 
 
-class CellError(GraphError):
-    """A cell that does not follow the syntax.
-
-    Attributes:
-        rule: a short stable name of the fault.
-        hint: what to do.
-    """
-
-    def __init__(self, rule: str, message: str, hint: str | None = None) -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.rule, self.message, self.hint = rule, message, hint
-
-
 def text_only(cell: str) -> str:
     """A cell that no spreadsheet takes for a formula; reading takes the backslash away again."""
     return "\\" + cell if cell.startswith(FORMULA_SIGNS) else cell
+
+
+def without_mark(cell: str) -> str:
+    """The text of a cell that `text_only` wrote."""
+    return cell[1:] if cell[:1] == "\\" and cell[1:].startswith(FORMULA_SIGNS) else cell
 
 
 def parse_cell(text: str) -> Cell | None:
@@ -139,7 +130,7 @@ def mask_escapes(text: str) -> str:
             raise CellError(
                 "bad-escape",
                 f"{match[0]!r} is no escape",
-                r"there are \\ \| \& \: \# \= \+ \- \@; write a backslash as \\",
+                r"there are \\ \| \& \: \# \[ \< \= \+ \- \@; write a backslash as \\",
             )
     return _ESCAPE.sub(_MASK, text)
 

@@ -6,19 +6,23 @@ row keeps only the number of its text. Memory is 4 bytes per cell, time is linea
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from finegraph.errors import GraphError
-from finegraph.graph.faults import FaultList, first_few, shorten
-from finegraph.graph.formats.cells import CellError, parse_cell
+from finegraph.graph.faults import CellError, FaultList, first_few, shorten
+from finegraph.graph.formats.cells import parse_cell
+from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType
 from finegraph.graph.kind import BINARY_LABELS, IntArray, Kind
 from finegraph.graph.kind_columns import Cell, kinds_of_column
 from finegraph.graph.names import fold, unicode_twins
+from finegraph.graph.number import Number
+from finegraph.graph.number_cells import NumberError, parse_number
 from finegraph.graph.spelling import Suggestions
 
 LONGEST_CELL = 1_000_000
@@ -50,14 +54,15 @@ class Column:
     """The cells of one column while a file is read.
 
     Attributes:
-        name: the name of the kind or group.
+        name: the name of the kind, group or number.
+        type: what the header says of it, if it says more than the name.
         texts: the different texts of its cells with their numbers, in order of appearance.
         codes: the number of the text in each row.
         declared: what the `#labels` row says of the column, as text; empty if it says nothing.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, type_: ColumnType | None = None) -> None:
+        self.name, self.type = name, type_
         self.texts: dict[str, int] = {}
         self.codes = array("i")
         self.declared = ""
@@ -90,11 +95,22 @@ class Column:
         if found is None:
             return []
         cells, labels = found
+        ordered = isinstance(self.type, OrderType)
         try:
-            return [kind.rows(self._code_array) for kind in kinds_of_column(self.name, cells, labels)]
+            kinds = [kind.rows(self._code_array) for kind in kinds_of_column(self.name, cells, labels)]
+            return [replace(kind, ordered=True) for kind in kinds] if ordered else kinds
         except GraphError as error:
             context.faults.add("bad-column", str(error), line=1, column=self.name)
             return []
+
+    def number(self, context: Context, type_: NumberType) -> Number | None:
+        """The kind of numbers that the column holds; None where it has faults, which are noted."""
+        checks = _Checks(self, context)
+        found = checks.numbers(type_)
+        if found is None:
+            return None
+        values, spreads = np.array([cell or (math.nan, 0.0) for cell in found]).T
+        return Number(self.name, values[self._code_array], spreads[self._code_array], type_.scale, type_.unit)
 
 
 class _Checks:
@@ -127,6 +143,32 @@ class _Checks:
             return None
         return cells, declared
 
+    def numbers(self, type_: NumberType) -> list[tuple[float, float] | None] | None:
+        """The different cells of a column of numbers; None if there are faults."""
+        before = len(self.faults)
+        if self.column.declared:
+            self._misplaced_labels("a column of numbers has no labels")
+        cells: list[tuple[float, float] | None] = []
+        for code, text in enumerate(self.texts):
+            try:
+                cells.append(parse_number(text, type_.scale, type_.unit))
+            except NumberError as error:
+                self._note(error.rule, error.message, code, error.hint)
+            if self.faults.full:
+                break
+        return cells if len(self.faults) == before else None
+
+    def _misplaced_labels(self, message: str) -> None:
+        """Note a cell of the `#labels` row that has to be empty."""
+        self.faults.add(
+            "bad-labels",
+            message,
+            line=self.labels_line,
+            column=self.column.name,
+            value=self.column.declared,
+            hint="leave the cell of the #labels row empty",
+        )
+
     def _note(self, rule: str, message: str, code: int, hint: str | None = None, every: bool = True) -> None:
         """Note a fault of a text at every row that has it, or at the first only."""
         rows = self.column.rows_with(code)
@@ -138,6 +180,10 @@ class _Checks:
     def _declared(self) -> tuple[str, ...] | None:
         """The labels that the `#labels` row lists."""
         text = self.column.declared
+        if isinstance(self.column.type, OrderType):
+            if text:
+                self._misplaced_labels("the header has the labels of this column in their order")
+            return self.column.type.labels
         try:
             cell = parse_cell(text)
             if cell and (cell.all_of or cell.weights):
@@ -167,6 +213,12 @@ class _Checks:
         all_of = next((code for code, cell in enumerate(cells) if cell and cell.all_of), None)
         if all_of is None:
             return
+        if isinstance(self.column.type, OrderType):
+            for code, cell in enumerate(cells):
+                if cell and cell.all_of:
+                    message = "a fine label has one label of an order, not all of several (&)"
+                    self._note("mixed-column", message, code, "write one label, or a|b for one of several")
+            return
         other = self.lines[self.column.rows_with(all_of)[0]]
         for code, cell in enumerate(cells):
             if cell and not cell.all_of and len(cell.labels) > 1:
@@ -195,7 +247,9 @@ class _Checks:
         self.faults.add("unicode-twins", message, line=line, column=self.column.name, value=two, hint="use one form")
 
     def _check_declared(self, cells: Sequence[Cell | None], declared: set[str]) -> None:
-        """Every label that is used stands in the `#labels` row, where that lists labels of the column."""
+        """Every label that is used stands in the `#labels` row or the header, where that lists labels of the column."""
+        ordered = isinstance(self.column.type, OrderType)
+        where, line = ("order of the header", 1) if ordered else ("#labels row", self.labels_line)
         hints: dict[str, str] = {}
         for code, cell in enumerate(cells):
             for label in cell.labels if cell else ():
@@ -203,8 +257,8 @@ class _Checks:
                     continue
                 if label not in hints:
                     near = self.context.suggestions.hint(label, declared)
-                    hints[label] = near or f"add it there (line {self.labels_line})"
-                message = f"the label {shorten(label)!r} is not in the #labels row"
+                    hints[label] = near or f"add it there (line {line})"
+                message = f"the label {shorten(label)!r} is not in the {where}"
                 self._note("undeclared-label", message, code, hints[label])
 
     def _check_yes_no(self, labels: dict[str, int]) -> None:

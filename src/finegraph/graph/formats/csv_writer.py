@@ -18,23 +18,28 @@ import numpy as np
 
 from finegraph.errors import GraphError
 from finegraph.graph.formats.cells import escape_label, format_cell, format_name, text_only
+from finegraph.graph.formats.column_types import ColumnType, NumberType, OrderType, format_header
 from finegraph.graph.formats.csv_columns import LONGEST_CELL
 from finegraph.graph.formats.csv_reader import FINE, LABELS_ROW
 from finegraph.graph.formats.csv_rows import MAX_COLUMNS
-from finegraph.graph.kind import BINARY_LABELS, GraphLike, Kind
+from finegraph.graph.graph_like import GraphLike
+from finegraph.graph.kind import BINARY_LABELS, Kind
 from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.names import kind_name_fault, name_fault
+from finegraph.graph.number import Number
+from finegraph.graph.number_cells import format_number, looks_like_number
 
 _YES = BINARY_LABELS.index("yes")
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column as text: its name, its cell in the `#labels` row, and a cell per fine label."""
+    """A column as text: its name, its cell in the `#labels` row, a cell per fine label, and its type."""
 
     name: str
     labels: str
     cells: list[str]
+    type: ColumnType | None = None
 
 
 def format_csv(graph: GraphLike, *, safe: bool = False) -> str:
@@ -49,15 +54,23 @@ def format_csv(graph: GraphLike, *, safe: bool = False) -> str:
     """
     columns = list(_columns(graph))
     _check(graph, columns)
-    rows: list[Sequence[str]] = [[FINE, *(format_name(column.name) for column in columns)]]
+    rows: list[Sequence[str]] = [[FINE, *(format_header(column.name, column.type) for column in columns)]]
     if any(column.labels for column in columns):
         rows.append([LABELS_ROW, *(column.labels for column in columns)])
     fine = [format_name(label) for label in graph.fine]
     rows += zip(fine, *(column.cells for column in columns), strict=True)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([text_only(cell) for cell in row] if safe else row for row in rows)
+    if safe:  # a bare number in a column of numbers is one for a spreadsheet too
+        plain = [False, *(isinstance(column.type, NumberType) for column in columns)]
+        rows = [[_safe(*cell) for cell in zip(row, plain, strict=True)] for row in rows]
+    writer.writerows(rows)
     return text.getvalue()
+
+
+def _safe(cell: str, number: bool) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return cell if number and looks_like_number(cell) else text_only(cell)
 
 
 def _check(graph: GraphLike, columns: Sequence[_Column]) -> None:
@@ -84,7 +97,7 @@ def _check(graph: GraphLike, columns: Sequence[_Column]) -> None:
 def _columns(graph: GraphLike) -> Iterator[_Column]:
     """The columns of the file: a kind each, or a group of neighbouring binary kinds."""
     kinds = [graph.kind(name) for name in graph.kinds]
-    taken = {unicodedata.normalize("NFC", kind.name) for kind in kinds}
+    taken = {unicodedata.normalize("NFC", name) for name in (*graph.kinds, *graph.numbers)}
     for group, run in groupby(kinds, key=_group_of):
         members = list(run)
         header = unicodedata.normalize("NFC", group) if group is not None else ""
@@ -94,12 +107,13 @@ def _columns(graph: GraphLike) -> Iterator[_Column]:
             yield column
         else:
             yield from (_kind_column(kind) for kind in members)
+    yield from (_number_column(graph.number(name)) for name in graph.numbers)
 
 
 def _group_of(kind: Kind) -> str | None:
     """The group that a binary kind belongs to by its name."""
     group, separator, label = kind.name.partition(GROUP_SEPARATOR)
-    if not kind.binary or not separator or kind_name_fault(group) or name_fault(label):
+    if not kind.binary or kind.ordered or not separator or kind_name_fault(group) or name_fault(label):
         return None
     return group
 
@@ -112,6 +126,8 @@ def _kind_column(kind: Kind) -> _Column:
     else:
         coarse, weight = kind.coarse.tolist(), kind.weight.tolist()
         cells = [_row(names, coarse[i:j], weight[i:j]) for i, j in pairwise(kind.starts.tolist())]
+    if kind.ordered:
+        return _Column(kind.name, "", cells, OrderType(kind.labels))
     appearing = tuple(kind.labels[index] for index in dict.fromkeys(kind.coarse.tolist()))
     if appearing and set(appearing) <= set(BINARY_LABELS):
         read_as: tuple[str, ...] | None = BINARY_LABELS
@@ -120,6 +136,12 @@ def _kind_column(kind: Kind) -> _Column:
     else:
         read_as = appearing
     return _Column(kind.name, "" if kind.labels == read_as else "|".join(names), cells)
+
+
+def _number_column(number: Number) -> _Column:
+    """The column of a kind of numbers."""
+    cells = [format_number(*pair) for pair in zip(number.values.tolist(), number.spreads.tolist(), strict=True)]
+    return _Column(number.name, "", cells, NumberType(number.scale, number.unit))
 
 
 def _row(names: Sequence[str], coarse: Sequence[int], weight: Sequence[float]) -> str:

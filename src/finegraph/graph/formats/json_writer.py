@@ -5,6 +5,13 @@
 
 Per fine label: a number is its one parent, null is unknown, a list of [label, weight] pairs is one of several.
 A kind whose unknown parents are distributed evenly says `"unknown_prior": "uniform"`. Equal graphs give equal text.
+
+A graph with ordered kinds or numbers has version 2, which readers of version 1 refuse; any other has version 1 still:
+
+    "kinds": [{"name": "heat", "labels": ["mild", "hot"], "parents": [...], "ordered": true}],
+    "numbers": [{"name": "price", "values": [12.5, null], "spreads": [1.5, 0.0], "scale": "log", "unit": "EUR"}]
+
+In an entry of numbers, spreads that are all 0, the linear scale and an empty unit are left out.
 """
 
 from __future__ import annotations
@@ -12,16 +19,23 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from finegraph.graph.kind import GraphLike, Kind
+from finegraph.graph.graph_like import GraphLike
+from finegraph.graph.kind import Kind
+from finegraph.graph.number import Number
 
 FORMAT = "finegraph.graph"
-VERSION = 1
+VERSION = 2
+"""The newest version; a graph that needs nothing of it is written as version 1."""
 
 
 def canonical_json(graph: GraphLike) -> str:
     """The graph as JSON text; equal graphs give equal text."""
     kinds = [_kind_entry(graph.kind(name)) for name in graph.kinds]
-    content = {"format": FORMAT, "version": VERSION, "fine": list(graph.fine), "kinds": kinds}
+    numbers = [_number_entry(graph.number(name)) for name in graph.numbers]
+    version = 2 if numbers or any("ordered" in entry for entry in kinds) else 1
+    content = {"format": FORMAT, "version": version, "fine": list(graph.fine), "kinds": kinds}
+    if numbers:
+        content["numbers"] = numbers
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -39,4 +53,19 @@ def _kind_entry(kind: Kind) -> dict[str, object]:
     entry: dict[str, object] = {"name": kind.name, "labels": list(kind.labels), "parents": parents}
     if kind.unknown_prior != "frequency":
         entry["unknown_prior"] = kind.unknown_prior
+    if kind.ordered:
+        entry["ordered"] = True
+    return entry
+
+
+def _number_entry(number: Number) -> dict[str, object]:
+    """One kind of numbers as it stands in the file."""
+    values = [value if known else None for value, known in zip(number.values.tolist(), number.known, strict=True)]
+    entry: dict[str, object] = {"name": number.name, "values": values}
+    if number.spreads.any():
+        entry["spreads"] = number.spreads.tolist()
+    if number.scale != "linear":
+        entry["scale"] = number.scale
+    if number.unit:
+        entry["unit"] = number.unit
     return entry

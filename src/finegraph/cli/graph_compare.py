@@ -1,0 +1,96 @@
+"""`finegraph graph compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.graph import Json
+from finegraph.cli.terminal import console, count, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from finegraph.workflows.graph_comparisons import ComparedKind
+
+MAX_SHOWN = 30
+"""How many fine labels, pairs and circles a terminal is filled with."""
+
+
+def compare(
+    comparisons: Annotated[
+        Path,
+        typer.Argument(metavar="COMPARISONS", help="A CSV file with the columns kind, more, less, who, same, of."),
+    ],
+    graph: Annotated[str, typer.Option("--graph", "-g", metavar="GRAPH", help="A source of a graph.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the graph with the numbers (.csv, .json)."),
+    ] = None,
+    photos: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="Where the photos are, if photos are compared.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn comparisons ("A is hotter than B") into numbers.
+
+    Each compared kind becomes a kind of numbers with spreads; values that the graph has stay. Pairs that were told both
+    ways, circles, and groups that no comparison links are reported.
+    """
+    from finegraph.workflows.graph_comparisons import compare_labels
+
+    result = compare_labels(comparisons, graph, output, photos)
+    if as_json:
+        print_json({"kinds": [asdict(kind) for kind in result], "graph": None if output is None else str(output)})
+        return
+    to = console()
+    for kind in result:
+        _print_kind(to, kind)
+    if output is not None:
+        to.print(f"graph: {printable(str(output))}", markup=False, highlight=False)
+
+
+def _print_kind(to: Console, kind: ComparedKind) -> None:
+    """The order of the fine labels, and what does not fit together."""
+    from rich.text import Text
+
+    unknown = f", {count(kind.unknown, 'fine label')} unknown" if kind.unknown else ""
+    to.print(
+        Text.assemble(
+            (printable(kind.name), "bold"),
+            f": {count(kind.comparisons, 'comparison')} of {len(kind.order)} fine labels{unknown}",
+        )
+    )
+    # Values of comparisons alone lie around 0.
+    signed = "" if kind.unit else "+"
+    rows = [[one.label, f"{one.value:{signed}.2f}", f"{one.spread:.2f}"] for one in kind.order[:MAX_SHOWN]]
+    print_table(to, ["fine label", f"value, {kind.unit}" if kind.unit else "value", "spread"], rows, right=(1, 2))
+    _more(to, len(kind.order))
+    conflicts = kind.conflicts
+    for pair in conflicts.divided[:MAX_SHOWN]:
+        _say(to, f"told both ways: {pair.more} has more than {pair.less} ({pair.votes} to {pair.against})")
+    for circle in conflicts.circles[:MAX_SHOWN]:
+        _say(to, "a circle: " + " > ".join((*circle, circle[0])))
+    if len(conflicts.groups) > 1:
+        _say(to, f"{len(conflicts.groups)} groups that no comparison links: {_names(conflicts.groups)}")
+
+
+def _names(groups: Sequence[Sequence[str]]) -> str:
+    """The first fine label of each of the first groups."""
+    shown = [group[0] + (f" and {len(group) - 1} more" if len(group) > 1 else "") for group in groups[:4]]
+    return "; ".join(shown) + ("; ..." if len(groups) > 4 else "")
+
+
+def _say(to: Console, words: str) -> None:
+    """A line about what does not fit together."""
+    to.print(f"warning: {printable(words)}", style="yellow", markup=False, highlight=False)
+
+
+def _more(to: Console, number: int) -> None:
+    """How many fine labels are not printed."""
+    if number > MAX_SHOWN:
+        to.print(f"... and {number - MAX_SHOWN:,} more; --json lists them all")

@@ -1,0 +1,296 @@
+r"""From comparisons to numbers: Bradley and Terry's model with a Gaussian prior.
+
+    P(i more than j) = 1 / (1 + exp(v_j - v_i)),      v_i ~ N(0, prior_spread^2),      "same" = half a vote either way
+
+The values are the most probable ones, found by Newton's method, which the concave posterior makes safe; their spreads
+are those of the Gaussian with the same curvature there (Laplace). What nobody compared stays unknown. By default two
+things that nobody compared have any probability of being told apart about equally likely: the difference of their
+values has the variance of the logistic distribution, pi^2 / 3.
+
+**Photos** of a fine label differ among themselves, with a spread s. So two photos tell less of their fine labels than a
+comparison of the labels would: the difference v_i - v_j counts only 1 / sqrt(1 + pi s^2 / 4) of itself (the logistic
+function, averaged over that noise). By default photos of one label differ as much as labels do.
+
+**Known values.** Where some labels have values in a unit already, v = slope x (inner value), the known ones are held
+by their own spreads, and the others come out in that unit. The slope says how well people tell values apart; it is the
+most probable one given the comparisons of two known labels.
+
+Cost: the cube of how many things are compared, once, for their spreads; all else is linear in the pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from finegraph.errors import InputError, unknown_name
+from finegraph.graph.comparisons import Comparison
+from finegraph.graph.kind import FloatArray, IntArray
+from finegraph.graph.number import Number
+
+PRIOR_SPREAD = math.pi / math.sqrt(6)
+_MAX_STEPS = 100
+_CLOSE = 1e-10
+"""Newton's method ends where no value moves by more than this."""
+_EXACT = 1e-10
+"""How exact a step of Newton's method is, as a part of its length."""
+_FINEST = 1e-3
+"""The smallest spread of a known value, as a part of the spread of all."""
+_SLOPES = np.geomspace(0.05, 50.0, 301)
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """How comparisons went, pair by pair.
+
+    Attributes:
+        one: the first of each pair.
+        two: the second.
+        wins: how often the first was said to have more; "same" counts half for both.
+        losses: how often the second was.
+        shown: how much of the difference of their values shows: 1 where they were compared themselves, less by photos.
+    """
+
+    one: Int[IntArray, " pair"]
+    two: Int[IntArray, " pair"]
+    wins: Float[FloatArray, " pair"]
+    losses: Float[FloatArray, " pair"]
+    shown: Float[FloatArray, " pair"]
+
+    @classmethod
+    def of(cls, answers: Iterable[tuple[int, int, bool, float]]) -> Tally:
+        """From comparisons: what has more, what has less, whether they are the same, and how much shows."""
+        counts: dict[tuple[int, int, float], list[float]] = {}
+        for more, less, same, shown in answers:
+            own = counts.setdefault((min(more, less), max(more, less), shown), [0.0, 0.0])
+            if same:
+                own[0] += 0.5
+                own[1] += 0.5
+            else:
+                own[int(more > less)] += 1.0
+        keys = np.array([key[:2] for key in counts], dtype=np.int64).reshape(-1, 2)
+        votes = np.array(list(counts.values()), dtype=np.float64).reshape(-1, 2)
+        shown_of = np.array([key[2] for key in counts], dtype=np.float64)
+        return cls(keys[:, 0], keys[:, 1], votes[:, 0], votes[:, 1], shown_of)
+
+    def among(self, items: Int[IntArray, " column"]) -> Tally:
+        """The same with places in `items`, which holds everything that was compared, in rising order."""
+        one, two = np.searchsorted(items, self.one), np.searchsorted(items, self.two)
+        return Tally(one, two, self.wins, self.losses, self.shown)
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonFit:
+    """Values fitted to comparisons of one kind.
+
+    Attributes:
+        number: the values with their spreads, unknown for what nobody compared.
+        items: what was compared, as positions in the list of names, in rising order.
+        values: the fitted values of the items, on the scale of the model.
+        covariance: how they vary together, given the comparisons.
+        prior_mean: what each name is expected to have before any comparison, on the same scale.
+        prior_spread: how far it may be off.
+        slope: how steep that scale is, in inner steps of the known values; 1 if there are none.
+    """
+
+    number: Number
+    items: Int[IntArray, " column"]
+    values: Float[FloatArray, " column"]
+    covariance: Float[FloatArray, "column column"]
+    prior_mean: Float[FloatArray, " fine"]
+    prior_spread: Float[FloatArray, " fine"]
+    slope: float = 1.0
+
+    def in_unit(self, known: Number | None) -> tuple[Float[FloatArray, " column"], Float[FloatArray, " column"]]:
+        """The fitted values of the items and their spreads, in the unit of what was known before."""
+        return _in_unit(self.values / self.slope, np.sqrt(np.diag(self.covariance)) / self.slope, known)
+
+
+def fit_comparisons(
+    kind: str,
+    names: Sequence[str],
+    comparisons: Iterable[Comparison],
+    prior_spread: float = PRIOR_SPREAD,
+    *,
+    known: Number | None = None,
+    photo_spread: float | None = None,
+) -> ComparisonFit:
+    """Fit the values of one kind to comparisons.
+
+    Args:
+        kind: which comparisons count, and the name of the numbers.
+        names: what may be compared, such as all fine labels; the numbers have a value for each.
+        comparisons: of any kinds; those of other kinds are passed over. Those of photos name the fine labels of these;
+            see `between_labels`.
+        prior_spread: how far apart values are before any comparison.
+        known: values that some names have already; they stay, and the others get values in their unit.
+        photo_spread: how far apart photos of one name are; by default as far as names are.
+
+    Raises:
+        UnknownNameError: a comparison of something else.
+        InputError: no comparison of this kind, or a prior that is none.
+    """
+    for what, spread in (("prior_spread", prior_spread), ("photo_spread", photo_spread)):
+        if spread is not None and not ((spread == 0.0 and what == "photo_spread") or 0 < spread < math.inf):
+            raise InputError(f"{what} must be a finite number above 0, got {spread!r}")
+    through_photos = shown_by_photos(prior_spread if photo_spread is None else photo_spread)
+    position = {name: index for index, name in enumerate(names)}
+    told: list[tuple[int, int, bool, float]] = []
+    for one in comparisons:
+        if one.kind == kind:
+            for name in (one.more, one.less):
+                if name not in position:
+                    raise unknown_name("fine label", name, tuple(names), "in a comparison")
+            shown = through_photos if one.photos else 1.0
+            told.append((position[one.more], position[one.less], one.same, shown))
+    if not told:
+        raise InputError(f"there is no comparison of the kind {kind!r}")
+    return fit_tally(kind, len(names), Tally.of(told), prior_spread, known=known)
+
+
+def shown_by_photos(photo_spread: float) -> float:
+    """How much of the difference of two labels a comparison of their photos shows, if these have this spread."""
+    return 1.0 / math.sqrt(1.0 + math.pi * photo_spread**2 / 4)
+
+
+def fit_tally(
+    kind: str, count: int, tally: Tally, prior_spread: float = PRIOR_SPREAD, *, known: Number | None = None
+) -> ComparisonFit:
+    """Fit the values of `count` names to how their comparisons went; see `fit_comparisons`."""
+    slope, mean, spread = prior_of(count, tally, prior_spread, known)
+    items = np.unique(np.concatenate([tally.one, tally.two]))
+    values, covariance = likeliest_values(tally.among(items), mean[items], spread[items])
+    fitted = _number(kind, count, items, values / slope, np.sqrt(np.diag(covariance)) / slope, known)
+    return ComparisonFit(fitted, items, values, covariance, mean, spread, slope)
+
+
+def prior_of(
+    count: int, tally: Tally | None, prior_spread: float = PRIOR_SPREAD, known: Number | None = None
+) -> tuple[float, Float[FloatArray, " fine"], Float[FloatArray, " fine"]]:
+    """How steep the scale of the model is, and the mean and spread of each value before any comparison."""
+    if known is None or not known.known.any():
+        return 1.0, np.zeros(count), np.full(count, prior_spread)
+    values, spreads = known.standardised
+    slope = prior_spread if tally is None else _slope(tally, known, prior_spread)
+    return slope, slope * values, slope * np.maximum(spreads, _FINEST)
+
+
+def _slope(tally: Tally, known: Number, prior_spread: float) -> float:
+    """The most probable slope, given the comparisons of two known labels; its logarithm is `prior_spread`'s +- 1."""
+    both = known.known[tally.one] & known.known[tally.two]
+    apart = (known.standardised[0][tally.one] - known.standardised[0][tally.two])[both] * tally.shown[both]
+    differences = _SLOPES[:, None] * apart
+    fit = -(tally.wins[both] * np.logaddexp(0, -differences) + tally.losses[both] * np.logaddexp(0, differences))
+    likely = fit.sum(axis=1) - np.log(_SLOPES / prior_spread) ** 2 / 2
+    return float(_SLOPES[likely.argmax()]) if both.any() else prior_spread
+
+
+def _number(
+    kind: str, count: int, items: IntArray, values: FloatArray, spreads: FloatArray, known: Number | None
+) -> Number:
+    """Fitted values as a kind of numbers; values that were known stay as they were."""
+    all_values, all_spreads = np.full(count, np.nan), np.zeros(count)
+    all_values[items], all_spreads[items] = _in_unit(values, spreads, known)
+    if known is None:
+        return Number(kind, all_values, all_spreads)
+    if not known.known.any():
+        return Number(kind, all_values, all_spreads, "linear", known.unit)
+    all_values = np.where(known.known, known.values, all_values)
+    all_spreads = np.where(known.known, known.spreads, all_spreads)
+    return Number(kind, all_values, all_spreads, known.scale, known.unit)
+
+
+def _in_unit(values: FloatArray, spreads: FloatArray, known: Number | None) -> tuple[FloatArray, FloatArray]:
+    """Inner values and spreads in the unit of known values; as they are if there are none."""
+    if known is None or not known.known.any():
+        return values, spreads
+    outer = known.to_outer(values)
+    return outer, known.width * spreads * (outer if known.scale == "log" else 1.0)
+
+
+# ---- the most probable values ----------------------------------------------------------------------------------------
+
+
+def likeliest_values(
+    tally: Tally, mean: Float[FloatArray, " column"], spread: Float[FloatArray, " column"]
+) -> tuple[Float[FloatArray, " column"], Float[FloatArray, "column column"]]:
+    """The most probable values given how comparisons went, and the inverse of the curvature there."""
+    values: FloatArray = mean.copy()
+    precision = spread**-2.0
+    for _ in range(_MAX_STEPS):
+        gradient, weight = _derivatives(values, tally, mean, precision)
+        step = _newton_step(gradient, tally, weight, precision)
+        length, here = 1.0, log_posterior(values, tally, mean, spread)
+        while length > _CLOSE and log_posterior(values + length * step, tally, mean, spread) < here:
+            length /= 2
+        values = values + length * step
+        if np.abs(step).max() < _CLOSE:
+            break
+    curvature = _curvature(tally, _derivatives(values, tally, mean, precision)[1], precision)
+    return values, np.linalg.inv(curvature).astype(np.float64)
+
+
+def log_posterior(
+    values: Float[FloatArray, " column"],
+    tally: Tally,
+    mean: Float[FloatArray, " column"],
+    spread: Float[FloatArray, " column"],
+) -> float:
+    """The log of the posterior density of some values, up to a constant."""
+    apart = tally.shown * (values[tally.one] - values[tally.two])
+    told = -tally.wins * np.logaddexp(0, -apart) - tally.losses * np.logaddexp(0, apart)
+    return float(told.sum() - (((values - mean) / spread) ** 2).sum() / 2)
+
+
+def _derivatives(
+    values: FloatArray, tally: Tally, mean: FloatArray, precision: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The gradient of the log posterior, and by how much each pair adds to its curvature."""
+    one, two, count = tally.one, tally.two, len(values)
+    apart = tally.shown * (values[one] - values[two])
+    loses = 1 / (1 + np.exp(np.clip(apart, -700, 700)))  # the probability that the first is said to have less
+    pull = tally.shown * (tally.wins * loses - tally.losses * (1 - loses))
+    gradient = np.bincount(one, pull, count) - np.bincount(two, pull, count) - (values - mean) * precision
+    return gradient, tally.shown**2 * (tally.wins + tally.losses) * loses * (1 - loses)
+
+
+def _curvature(tally: Tally, weight: FloatArray, precision: FloatArray) -> FloatArray:
+    """The negative of the second derivatives of the log posterior: a graph Laplacian and the prior."""
+    curvature = np.diag(precision + _degrees(tally, weight, len(precision)))
+    np.add.at(curvature, (tally.one, tally.two), -weight)
+    np.add.at(curvature, (tally.two, tally.one), -weight)
+    return curvature
+
+
+def _degrees(tally: Tally, weight: FloatArray, count: int) -> FloatArray:
+    """The sum of the weights of the pairs of each item."""
+    found: FloatArray = np.zeros(count)
+    for items in (tally.one, tally.two):
+        found += np.bincount(items, weight, count)
+    return found
+
+
+def _newton_step(gradient: FloatArray, tally: Tally, weight: FloatArray, precision: FloatArray) -> FloatArray:
+    """The curvature's inverse times the gradient, by conjugate gradients: each step is linear in the pairs."""
+    one, two, count = tally.one, tally.two, len(gradient)
+    scale = 1 / (precision + _degrees(tally, weight, count))
+    step, rest = np.zeros(count), gradient.copy()
+    direction = scale * rest
+    old = rest @ direction
+    least = _EXACT**2 * old
+    for _ in range(10 * count):
+        if old <= least or old == 0:
+            break
+        across = weight * (direction[one] - direction[two])
+        bent = precision * direction + np.bincount(one, across, count) - np.bincount(two, across, count)
+        length = old / (direction @ bent)
+        step += length * direction
+        rest -= length * bent
+        new = rest @ (scale * rest)
+        direction = scale * rest + (new / old) * direction
+        old = new
+    return step

@@ -1,0 +1,43 @@
+"""What modules below `LabelGraph` know of a graph, so that they need not import it."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from finegraph.graph.kind import Kind
+from finegraph.graph.number import Number
+
+
+@runtime_checkable
+class GraphLike(Protocol):
+    """What the modules below `LabelGraph` know of it: its fine labels, its kinds and numbers, and their indices."""
+
+    @property
+    def fine(self) -> tuple[str, ...]:
+        """The fine labels, in order."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names of the kinds, in order."""
+
+    def kind(self, name: str) -> Kind:
+        """One kind with its labels and edges."""
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The names of the kinds of numbers, in order."""
+
+    def number(self, name: str) -> Number:
+        """One kind of numbers with its values."""
+
+    def labels(self, kind: str) -> tuple[str, ...]:
+        """The coarse labels of a kind, in order."""
+
+    def fine_index(self, label: str) -> int:
+        """The index of a fine label."""
+
+    def label_index(self, kind: str, label: str | bool) -> int:
+        """The index of a coarse label of a kind."""
+
+    def __len__(self) -> int:
+        """How many fine labels there are."""

@@ -1,0 +1,162 @@
+r"""The cells of a column of numbers.
+
+    (empty)          unknown
+    12.5             exact
+    12.5 +- 1.5      with a spread, one standard deviation; also written with the sign ±
+    10..15           somewhere in a range: its centre, with the spread of a value drawn evenly from it
+
+A cell may repeat the unit of its column, `12.5 EUR`; another unit is a fault. `parse_number` and `format_number` are
+each other's inverse, bit by bit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from numbers import Real
+from typing import TypeGuard
+
+import numpy as np
+
+from finegraph.errors import GraphError
+from finegraph.graph.faults import CellError
+from finegraph.graph.number import Scale, value_fault
+
+_DIGITS = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_CONSTANT = r"[+-]?(?:inf|infinity|nan)"
+_NUMBER = re.compile(rf"({_DIGITS}|{_CONSTANT})", re.IGNORECASE)
+_SPREAD = re.compile(rf"({_DIGITS}|{_CONSTANT})\s*(?:\+-|\+/-|±)\s*({_DIGITS}|{_CONSTANT})", re.IGNORECASE)
+_RANGE = re.compile(rf"({_DIGITS}|{_CONSTANT})\s*\.\.\s*({_DIGITS}|{_CONSTANT})", re.IGNORECASE)
+_FINITE = re.compile(_DIGITS)
+_OTHER_UNIT = re.compile(rf"({_DIGITS})\s*([^\s0-9.,+-][^0-9]*)")
+
+
+class NumberError(CellError):
+    """A cell of a column of numbers that is none."""
+
+
+def parse_number(text: str, scale: Scale = "linear", unit: str = "") -> tuple[float, float] | None:
+    """The value and the spread that a cell says; None if it is empty, which means unknown.
+
+    Args:
+        text: the cell.
+        scale: the scale of the column.
+        unit: the unit of the column, which the cell may repeat.
+
+    Raises:
+        NumberError: the text is no number, or one that the scale does not have.
+    """
+    if not text:
+        return None
+    value, spread = _value_and_spread(_without_unit(_unescaped(text), unit))
+    if math.isnan(spread) or spread < 0:
+        raise NumberError("bad-spread", f"a spread is a finite number from 0 on, got {spread:g}", "write 12.5 +- 1.5")
+    if fault := value_fault(value, spread, scale):
+        raise NumberError("bad-value", fault, "leave the cell empty if the value is unknown")
+    return value, spread
+
+
+def _unescaped(text: str) -> str:
+    """The text without the backslash that keeps spreadsheets from running it."""
+    return text[1:] if text.startswith(("\\+", "\\-")) else text
+
+
+def looks_like_number(text: str) -> bool:
+    """Whether a label is nothing but one finite number."""
+    return _FINITE.fullmatch(text) is not None
+
+
+def _without_unit(text: str, unit: str) -> str:
+    """The cell without its unit, which must be that of the column."""
+    if any(form.fullmatch(text) for form in (_NUMBER, _SPREAD, _RANGE)):
+        return text
+    if unit and text.endswith(unit):
+        return text.removesuffix(unit).rstrip()
+    if unit and text.startswith(unit):
+        return text.removeprefix(unit).lstrip()
+    match = _OTHER_UNIT.fullmatch(text)
+    if match is None:
+        return text
+    if unit:
+        hint = f"give the value in {unit}, or use one unit in the header"
+        raise NumberError("unit-differs", f"the cell is in {match[2]!r}, the column in {unit!r}", hint)
+    hint = f"write {match[1]} here and the unit in the header: 'price [number, {match[2]}]'"
+    raise NumberError("unit-differs", f"the cell has the unit {match[2]!r}, the column has none", hint)
+
+
+def _value_and_spread(text: str) -> tuple[float, float]:
+    """What the text says, whether or not it can be meant."""
+    if match := _NUMBER.fullmatch(text):
+        return float(match[1]), 0.0
+    if match := _SPREAD.fullmatch(text):
+        return float(match[1]), float(match[2])
+    if match := _RANGE.fullmatch(text):
+        low, high = float(match[1]), float(match[2])
+        if low > high:
+            raise NumberError("empty-range", f"the range {text} is empty", f"write {match[2]}..{match[1]}")
+        return low / 2 + high / 2, (high - low) / math.sqrt(12)
+    hint = "write 12.5, 12.5 +- 1.5, 10..15, or nothing where the value is unknown"
+    if "," in text and _NUMBER.fullmatch(bare := text.replace(",", ".", 1)):
+        hint = f"did you mean {bare}? a number has a point, not a comma"
+    raise NumberError("no-number", "the cell of a column of numbers is no number", hint)
+
+
+def format_number(value: float, spread: float) -> str:
+    """The text of a cell; NaN is unknown."""
+    if math.isnan(value):
+        return ""
+    if not spread:
+        return _short(value)
+    half = spread * math.sqrt(3)
+    as_range = f"{value - half:.12g}..{value + half:.12g}"
+    with_spread = f"{_short(value)} +- {_short(spread)}"
+    # What was a range stays one, as long as not a bit is lost.
+    return as_range if len(as_range) < len(with_spread) and _says(as_range, value, spread) else with_spread
+
+
+def _says(text: str, value: float, spread: float) -> bool:
+    """Whether a text says exactly these numbers."""
+    try:
+        return _value_and_spread(text) == (value, spread)
+    except NumberError:
+        return False
+
+
+def _short(value: float) -> str:
+    """A number that reads back the same; whole ones without `.0`."""
+    text = repr(float(value))
+    return text.removesuffix(".0")
+
+
+def number_cell(value: object, scale: Scale, where: str, unit: str = "") -> tuple[float, float] | None:
+    """The value and the spread that a Python value stands for; None if it is unknown.
+
+    A number is exact, a pair is a value with its spread, None and NaN are unknown, text is read as in a file.
+
+    Raises:
+        GraphError: it is none of these, or the scale does not have it.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return parse_number(value, scale, unit)
+        except NumberError as error:
+            raise GraphError(f"{where}: {value!r}: {error}") from error
+    number, spread = value if isinstance(value, tuple) and len(value) == 2 else (value, 0.0)
+    if not _is_number(number) or not _is_number(spread):
+        raise GraphError(
+            f"{where}: expected a number, a pair (value, spread), text such as '12.5 +- 1.5', or None (unknown); "
+            f"got {value!r}"
+        )
+    number, spread = float(number), float(spread)
+    if math.isnan(number):
+        return None
+    if fault := value_fault(number, spread, scale):
+        raise GraphError(f"{where}: {fault}")
+    return number, spread
+
+
+def _is_number(value: object) -> TypeGuard[Real]:
+    """Whether a Python value is a number; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)

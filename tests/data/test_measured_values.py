@@ -1,0 +1,65 @@
+"""Values that were measured on single photos."""
+
+import numpy as np
+import pytest
+
+from finegraph import LabelGraph
+from finegraph.data.checks.label_check import label_findings
+from finegraph.data.layouts.manifest import read_manifest
+from finegraph.data.measured_values import measured_values
+from finegraph.errors import DataError, DataFileError
+
+GRAPH = LabelGraph.from_table(
+    {"mapo": {"dish": "tofu", "mass": 300, "price": 12}, "ramen": {"dish": "noodles", "mass": None, "price": 9}},
+    {"mass": "log number, g", "price": "number"},
+)
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    def write(text):
+        path = tmp_path / "images.csv"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_typed_columns_are_values_of_the_samples(manifest):
+    samples = read_manifest(manifest('path,label,dish,"mass [log number, g]"\n1.jpg,mapo,tofu,310 g\n2.jpg,ramen,,\n'))
+    assert [dict(sample.values) for sample in samples] == [{"mass": 310.0}, {}]
+    assert (samples.kinds, samples.numbers) == (("dish",), ("mass",))
+    assert measured_values(samples, GRAPH)["mass"].tolist() == pytest.approx([310, np.nan], nan_ok=True)
+    assert samples.without_kinds().numbers == ()
+
+
+def test_a_column_named_like_a_number_of_the_graph_holds_values(manifest):
+    samples = read_manifest(manifest("path,label,price\n1.jpg,mapo,12.5\n2.jpg,ramen,\n3.jpg,ramen,1e1\n"))
+    found = measured_values(samples, GRAPH)
+    assert list(found) == ["price"]
+    assert found["price"].tolist() == pytest.approx([12.5, np.nan, 10], nan_ok=True)
+    assert not [one for one in label_findings(samples, {}, GRAPH) if one.rule in ("unknown-kind", "bad-value")]
+
+
+def test_faults_with_lines(manifest):
+    text = "path,label,price [number],heat [mild < hot]\n1.jpg,mapo,cheap,hto\n2.jpg,mapo,1 +- 2,hot\n3.jpg,mapo,inf,\n"
+    with pytest.raises(DataFileError) as caught:
+        read_manifest(manifest(text))
+    found = [(fault.line, fault.column, fault.rule) for fault in caught.value.faults]
+    assert sorted(found) == [
+        (2, "heat", "undeclared-label"),
+        (2, "price", "no-number"),
+        (3, "price", "bad-value"),
+        (4, "price", "bad-value"),
+    ]
+
+
+def test_faults_against_the_graph_come_together(manifest):
+    samples = read_manifest(manifest("path,label,price,mass\n1.jpg,mapo,cheap,-3\n2.jpg,ramen,12 EUR,1 kg\n"))
+    with pytest.raises(DataError) as caught:
+        measured_values(samples, GRAPH)
+    assert len(str(caught.value).splitlines()) == 5
+    findings = {one.rule: one for one in label_findings(samples, {}, GRAPH)}
+    assert findings["bad-value"].severity == "error"
+    typed = read_manifest(manifest("path,label,weight [number]\n1.jpg,mapo,3\n"))
+    assert "unknown-number" in {one.rule for one in label_findings(typed, {}, GRAPH)}

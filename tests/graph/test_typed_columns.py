@@ -1,0 +1,185 @@
+"""Columns of numbers and of ordered labels in graph files and tables."""
+
+import math
+
+import numpy as np
+import pytest
+from graph_strategies import KIND_NAMES, NAMES, distinct
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finegraph import LabelGraph
+from finegraph.errors import GraphError, GraphFileError, UnknownNameError
+from finegraph.graph.formats.column_types import NumberType, OrderType, format_header, parse_header
+from finegraph.graph.formats.csv_writer import format_csv
+from finegraph.graph.graph_files import graph_from_csv
+from finegraph.graph.number_cells import NumberError, format_number, parse_number
+
+MENU = """\
+fine,dish,"price [number, EUR]",mass [log number],heat [mild < medium < hot]
+mapo @ A,mapo,12.5,300 +- 30,hot
+mapo @ B,mapo,10..15,,medium|hot
+kung pao @ B,kung pao,-3 ± 0.5,2e2,
+"""
+
+
+def read(text):
+    return graph_from_csv(text, "menu.csv")[0]
+
+
+def faults(text):
+    with pytest.raises(GraphFileError) as caught:
+        graph_from_csv(text, "menu.csv")
+    return caught.value.faults
+
+
+def test_every_form_of_cell():
+    graph = read(MENU)
+    assert (graph.kinds, graph.numbers) == (("dish", "heat"), ("price", "mass"))
+    price, mass, heat = graph.number("price"), graph.number("mass"), graph.kind("heat")
+    assert price.values.tolist() == [12.5, 12.5, -3]
+    assert price.spreads.tolist() == [0, 5 / math.sqrt(12), 0.5]
+    assert (price.unit, price.scale, mass.unit, mass.scale) == ("EUR", "linear", "", "log")
+    assert mass.known.tolist() == [True, False, True]
+    assert (heat.labels, heat.ordered) == (("mild", "medium", "hot"), True)
+    assert heat.unknown.tolist() == [False, False, True]
+    assert not graph.kind("dish").ordered
+
+
+def test_the_spread_of_a_range_is_that_of_a_value_drawn_evenly_from_it():
+    value, spread = parse_number("10..15")
+    drawn = np.linspace(10, 15, 100_001)
+    assert (value, spread) == pytest.approx((drawn.mean(), drawn.std()), rel=1e-4)
+
+
+def test_written_as_a_person_would():
+    text = format_csv(read(MENU), safe=True)
+    assert text.splitlines()[0] == 'fine,dish,heat [mild < medium < hot],"price [number, EUR]",mass [log number]'
+    assert text.splitlines()[1] == "mapo @ A,mapo,hot,12.5,300 +- 30"
+    assert text.splitlines()[3] == "kung pao @ B,kung pao,,\\-3 +- 0.5,200"
+    assert read(text) == read(MENU)
+    assert "-7" in format_csv(read("fine,t [number]\na,-7\nb,1\n"), safe=True).split("\n")[1].split(",")
+
+
+@given(st.floats(-1e100, 1e100), st.floats(0, 1e100))
+def test_a_number_reads_back_bit_by_bit(value, spread):
+    assert parse_number(format_number(value, spread)) == (value, spread)
+
+
+@given(
+    KIND_NAMES,
+    st.one_of(
+        st.none(),
+        st.builds(NumberType, st.sampled_from(["linear", "log"]), st.one_of(st.just(""), NAMES)),
+        distinct(NAMES, 2, 5).map(lambda labels: OrderType(tuple(labels))),
+    ),
+)
+def test_a_header_reads_back(name, kind):
+    assert parse_header(format_header(name, kind)) == (name, kind)
+
+
+@pytest.mark.parametrize("text", ["10..15", "0.1..0.3", "-3..4", "1e-05..2e-05", "1000..2500"])
+def test_a_range_stays_one(text):
+    assert format_number(*parse_number(text)) == text
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_a_range_reads_back_bit_by_bit(low, width):
+    value, spread = parse_number(f"{low!r}..{low + width!r}")
+    assert parse_number(format_number(value, spread)) == (value, spread)
+
+
+@pytest.mark.parametrize(
+    "name", ["size [cm]", "price[number]", "[number]", "a [numbers]", "a [b<c]", "a [number] b", "a [Number]"]
+)
+def test_other_brackets_are_part_of_the_name(name):
+    assert read(f"fine,{name}\na,1\nb,2\n").kinds == (name,)
+
+
+def test_a_kind_called_like_a_typed_column_is_written_with_a_backslash():
+    graph = read("fine,price \\[number],a \\[b < c]\nx,1,1\ny,2,2\n")
+    assert graph.kinds == ("price [number]", "a [b < c]")
+    assert read(format_csv(graph)) == graph
+
+
+def test_all_faults_with_line_and_column():
+    text = """\
+fine,"price [number, EUR]",mass [log number],heat [mild < medium < hot],size [a < a],x [number]
+#labels,,,mild|hot,,1|2
+one,twelve,0,mlid,a,1
+two,15..10,-2,hot & mild,a,2
+three,12 +- -1,inf,hot,a,3
+four,12 USD,3 kg,,a,4
+five,"12,5",1e300,tepid,a,5
+"""
+    found = {(fault.line, fault.column, fault.rule) for fault in faults(text)}
+    assert found == {
+        (1, "size [a < a]", "bad-type"),
+        (1, "x", "reserved-kind"),
+        (2, "heat", "bad-labels"),
+        (3, "price", "no-number"),
+        (4, "price", "empty-range"),
+        (5, "price", "bad-spread"),
+        (6, "price", "unit-differs"),
+        (7, "price", "no-number"),
+        (3, "mass", "bad-value"),
+        (4, "mass", "bad-value"),
+        (5, "mass", "bad-value"),
+        (6, "mass", "unit-differs"),
+        (7, "mass", "bad-value"),
+    }
+    hints = {fault.line: fault.hint for fault in faults(text) if fault.column == "price"}
+    assert hints[4] == "write 10..15"
+    assert "give the value in EUR" in hints[6]
+    assert "did you mean 12.5?" in hints[7]
+
+
+def test_an_unknown_ordered_label_gets_a_near_match():
+    found = faults("fine,heat [mild < medium < hot]\na,mlid\nb,hot & mild\nc,medium\n")
+    assert [(fault.line, fault.rule) for fault in found] == [(2, "undeclared-label"), (3, "mixed-column")]
+    assert "did you mean 'mild'" in str(found[0].hint)
+
+
+def test_a_cell_may_repeat_the_unit():
+    assert parse_number("12.5 EUR", unit="EUR") == parse_number("EUR 12.5", unit="EUR") == (12.5, 0)
+    assert parse_number("12 +- 2 g", unit="g") == (12, 2)
+    assert parse_number("110", unit="10") == (110, 0)
+    with pytest.raises(NumberError, match="the cell has the unit 'EUR', the column has none"):
+        parse_number("12.5 EUR")
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_tables_with_types():
+    table = {
+        "a": {"price": 12.5, "mass": (300, 30), "heat": "hot", "dish": "x"},
+        "b": {"price": np.float32(2), "mass": "10..15", "heat": {"mild", "hot"}, "dish": "y"},
+        "c": {"price": None, "mass": math.nan, "heat": None, "dish": "x"},
+    }
+    types = {"price": "number, EUR", "mass": "log number", "heat": ("mild", "medium", "hot")}
+    graph = LabelGraph.from_table(table, types)
+    assert graph == read(format_csv(graph))
+    assert (graph.number("price").unit, graph.number("mass").scale) == ("EUR", "log")
+    assert graph.kind("heat").ordered
+    assert graph == LabelGraph.from_table(table, {**types, "heat": "mild < medium < hot"})
+
+
+def test_a_column_of_numbers_without_a_type_is_what_it_was():
+    with pytest.raises(GraphError, match="got float; for a column of numbers give types="):
+        LabelGraph.from_table({"a": {"price": 1.5}})
+    assert read("fine,year\na,2010\nb,2012\n").labels("year") == ("2010", "2012")
+
+
+def test_all_faults_of_typed_columns_in_one_error():
+    table = {"a": {"price": "x", "heat": "mlid"}, "b": {"price": -1, "heat": ["hot"]}, "c": {"price": True}}
+    with pytest.raises(GraphError) as caught:
+        LabelGraph.from_table(table, {"price": "log number", "heat": ("mild", "hot")})
+    text = str(caught.value)
+    assert len(text.splitlines()) == 5
+    assert "did you mean 'mild'" in text
+    for types, message in [({"heat": ("hot",)}, "at least two"), ({"heat": "numbr"}, "expected 'number'")]:
+        with pytest.raises(GraphError, match=message):
+            LabelGraph.from_table(table, types)
+    with pytest.raises(UnknownNameError, match="prise"):
+        LabelGraph.from_table(table, {"prise": "number"})
