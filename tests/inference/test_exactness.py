@@ -1,7 +1,8 @@
 """Posterior, marginals, evidence, loss and gradient equal a brute-force enumeration on 1,000 random graphs.
 
 Each graph is summed by rows and by columns, with matrix products, blocks and lists in turn, and half of them by weights
-too, whatever the cost model would choose. The first 50 graphs, four of each form, are in the fast tier.
+too, whatever the cost model would choose. The first 50 graphs, four of each form, are in the fast tier, the first 240
+in `make test`, all in `make test-all`.
 """
 
 import numpy as np
@@ -16,7 +17,11 @@ from reference.random_graphs import random_graphs, random_scores
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-PARTS = [range(50), *(pytest.param(range(n, n + 190), marks=pytest.mark.deep) for n in range(50, 1000, 190))]
+PARTS = [
+    range(50),
+    pytest.param(range(50, 240), marks=pytest.mark.deep),
+    *(pytest.param(range(n, n + 190), marks=pytest.mark.slow) for n in range(240, 1000, 190)),
+]
 TOLERANCE = 1e-9
 
 

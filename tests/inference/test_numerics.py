@@ -94,6 +94,7 @@ def percentages(fine, kinds, labels, seed=0):
     return fg.LabelGraph.from_matrix(names, rows, {kind: [f"{c}" for c in range(labels)] for kind in rows})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scale", [0.5, 4, 30, 300, 1e4])
 @pytest.mark.parametrize(("kinds", "labels"), [(5, 9), (70, 2)])
 def test_weighted_kinds_are_as_exact_by_products_as_by_edges(kinds, labels, scale):

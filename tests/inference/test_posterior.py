@@ -147,7 +147,7 @@ class TestAnswers:
             posterior.top(0)
 
     def test_the_sure_answer_backs_off(self, posterior):
-        assert posterior.answer(risk=0.25) == [
+        assert [one[:4] for one in posterior.answer(risk=0.25)] == [
             ("dish", "mapo tofu", pytest.approx(0.8), 2),
             (None, "kung pao @ B", pytest.approx(0.8), 1),
         ]
@@ -158,11 +158,11 @@ class TestAnswers:
 
     def test_what_evidence_rules_out_is_not_compatible(self, posterior):
         given = posterior.given(restaurant="B")
-        assert given.answer(risk=0.01) == [(("restaurant"), "B", pytest.approx(1.0), 2)] * 2
+        assert [one[:4] for one in given.answer(risk=0.01)] == [("restaurant", "B", pytest.approx(1.0), 2)] * 2
         # In restaurant B mapo tofu is one fine label only; so is every dish, and the statement is as specific as that.
         sure = posterior.given(restaurant=["B", None], fine=[{"mapo tofu @ B": 1.0, "kung pao @ B": 1e-9}, None])
-        assert sure.answer(risk=0.25)[0] == (None, "mapo tofu @ B", pytest.approx(1.0), 1)
-        assert sure.answer(risk=0.25)[1] == (None, "kung pao @ B", pytest.approx(0.8), 1)
+        assert sure.answer(risk=0.25)[0][:4] == (None, "mapo tofu @ B", pytest.approx(1.0), 1)
+        assert sure.answer(risk=0.25)[1][:4] == (None, "kung pao @ B", pytest.approx(0.8), 1)
         kinds = {kind.name: kind.compatible(~sure.log_probs().isneginf()).tolist() for kind in sure.tensors.kinds}
         assert kinds == {"dish": [[1, 1], [2, 1]], "restaurant": [[0, 2], [1, 2]], "tofu": [[1, 1], [1, 2]]}
 

@@ -12,8 +12,9 @@ import finegraph as fg
 from finegraph.inference.sums.graph_tensors import GraphTensors
 from finegraph.inference.sums.strategy import Strategy
 from reference.random_graphs import FORMS, random_graph
+from reference.random_numbers import with_numbers
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.deep]
 
 INFERENCE = str(Path(sys.modules["finegraph.inference"].__file__).parent)
 MAX_DEPTH = 8
@@ -45,28 +46,38 @@ class Walk:
 
 
 def losses():
-    """Losses of all forms of graphs by all strategies, with everything that a loss can be given."""
+    """Losses of all forms of graphs by all strategies, with everything that a loss can be given.
+
+    Sizes of batches and scores of coarse labels alternate from form to form: that is a quarter of all combinations, and
+    takes the same ways through the code.
+    """
     strategies = [Strategy(by=by, weights=weights) for by in ("rows", "columns") for weights in (False, True)]
     for number, form in enumerate(FORMS):
-        graph = random_graph(np.random.default_rng(number), form).graph
+        case = random_graph(np.random.default_rng(number), form)
+        graph = case.graph if number % 3 else with_numbers(np.random.default_rng(number), case, 2)[0]
         generator = torch.Generator().manual_seed(number)
         coarse_count = sum(len(graph.labels(kind)) for kind in graph.kinds)
+        batch = (1, 20)[number % 2]
         for strategy in strategies:
             tensors = GraphTensors(graph, strategy)
-            for batch in (1, 20):
-                fine = torch.randn(batch, len(graph), generator=generator)
-                coarse = torch.randn(batch, coarse_count, generator=generator).requires_grad_()
-                target = torch.randint(len(graph), (batch,), generator=generator)
-                fine[0, target[0]] = -900.0  # a probability that underflows
-                fine.requires_grad_()
-                for own in (None, coarse):
-                    posterior = fg.Posterior(graph, fine, own, tensors=tensors)
-                    yield posterior, target, {}
-                    yield posterior, target, {"kind_weights": 0.5, "reduction": "none"}
-                    seen = {kind: torch.full((batch,), -2) for kind in graph.kinds}
-                    yield posterior, target.clone().fill_(-100), {"kind_targets": seen}
-                    wide = fg.Posterior(graph, 1e4 * fine, None if own is None else 1e4 * own, tensors=tensors)
-                    yield wide, target, {}
+            fine = torch.randn(batch, len(graph), generator=generator)
+            coarse = torch.randn(batch, coarse_count, generator=generator).requires_grad_()
+            target = torch.randint(len(graph), (batch,), generator=generator)
+            one_of_three = torch.rand(batch, len(graph), generator=generator).argsort(dim=1) < 3
+            fine[0, target[0]] = -900.0  # a probability that underflows
+            fine.requires_grad_()
+            own = (None, coarse)[number // 2 % 2]
+            values = torch.rand(batch, len(graph.numbers), 2, generator=generator).requires_grad_()
+            posterior = fg.Posterior(graph, fine, own, number_scores=values if graph.numbers else None, tensors=tensors)
+            yield posterior, target, {}
+            yield posterior, target, {"kind_weights": 0.5, "reduction": "none"}
+            seen = {kind: torch.full((batch,), -2) for kind in graph.kinds}
+            yield posterior, target.clone().fill_(-100), {"kind_targets": seen}
+            yield posterior, one_of_three, {}
+            yield posterior, one_of_three, {"kind_targets": seen, "kind_weights": 0.5, "reduction": "none"}
+            scores = 1e4 * fine, None if own is None else 1e4 * own
+            wide = fg.Posterior(graph, *scores, number_scores=values if graph.numbers else None, tensors=tensors)
+            yield wide, target, {}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +101,7 @@ def test_the_walk_meets_all_implementations(calls):
         for step in ("joint_scores", "set_probs", "target_probs", "gradient", "coarse_gradient", "log_shares"):
             inherited = step == "log_shares" and implementation != "WeightSums"
             assert f"{'GroupedSums' if inherited else implementation}.{step}" in functions
-    assert "_add_in_log_space" in functions
+    assert {"_add_in_log_space", "reading_terms", "reading_terms_in_log_space"} <= functions
 
 
 def test_a_loss_is_at_most_eight_functions_deep(calls):

@@ -442,6 +442,22 @@ def statements(joint: Array, matrices: Sequence[ArrayLike]) -> list[Statement]:
     return listed
 
 
+def range_statements(joint: Array, kind: int, matrix: ArrayLike) -> list[tuple[tuple[int, int], float, int]]:
+    """All runs of at least two labels of an ordered kind: (first, last), probability, compatible fine labels.
+
+    Those that are compatible with all fine labels that are possible say nothing and are left out.
+    """
+    rows = np.asarray(matrix)[fine_log_probs(joint) > -math.inf]
+    probs = np.exp(kind_log_probs(joint, kind))
+    listed = []
+    for first in range(len(probs)):
+        for last in range(first + 1, len(probs)):
+            compatible = sum(1 for row in rows if any(row[c] > 0 for c in range(first, last + 1)))
+            if compatible < len(rows):
+                listed.append(((first, last), math.fsum(probs[first : last + 1]), compatible))
+    return listed
+
+
 def sure_answer(joint: Array, matrices: Sequence[ArrayLike], risk: float, tolerance: float = 1e-12) -> Statement | None:
     """Of the statements with probability at least 1 - risk, the one compatible with the fewest fine labels.
 
@@ -475,6 +491,8 @@ def joint_scores(
 
 def minimum_norm_split(scores: ArrayLike, parent_matrices: Sequence[ArrayLike]) -> Parts:
     """The smallest fine and coarse scores that add up to the joint scores s: the fine part, and the part of each kind.
+
+    A number is a matrix too: the columns v and - v^2 / 2 of its values.
 
     alpha = (I + G G')^-1 s with all kinds stacked in G; fine label i gets alpha_i from itself and (G_j' alpha)[parent]
     from kind j. All parts have one entry per fine label and sum to s.

@@ -1,8 +1,9 @@
 """What a posterior says in words: labels with their probabilities, the sure answer, and what to ask next.
 
 The sure answer is the most specific statement whose probability is at least 1 - risk. Statements are "it is this fine
-label" and "it has this label of a kind". The more specific of two is compatible with fewer of the fine labels that
-evidence leaves; of equally specific ones the more probable is taken.
+label", "it has this label of a kind", and ranges of ordered kinds and of numbers (`sure_ranges.py`). The more specific
+of two is compatible with fewer of the fine labels that evidence leaves; of equally specific ones the more probable is
+taken.
 
 What to ask next depends on what knowing the label of a kind is expected to do. With F the fine label, C the label of
 the kind, p_i and p_c their probabilities, and r_ic = P(C = c | F = i):
@@ -12,13 +13,15 @@ the kind, p_i and p_c their probabilities, and r_ic = P(C = c | F = i):
     settles  =  sum_c p_c [max_i p_i r_ic >= (1 - risk) p_c] how often it will be at least 1 - risk
 
 The gain is how much the entropy of the fine label falls on average, so the question with the largest gain leaves the
-least to be asked. All of it is exact, in float64, for all kinds together. Cost: two passes over the edges.
+least to be asked. All of it is exact, in float64, for all kinds together. Of a number one asks whether it is above a
+round number (`numbers/thresholds.py`). Cost: two passes over the edges.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -28,9 +31,12 @@ from torch import Tensor
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference.marginals import MAX_TOGETHER, GroupMembers, Marginals
+from finegraph.inference.numbers.thresholds import ThresholdEffects
+from finegraph.inference.numbers.value_distribution import ValueDistribution
 from finegraph.inference.numerics import shared_constants
 from finegraph.inference.sums.graph_tensors import GraphTensors
 from finegraph.inference.sums.kind_tensors import KindTensors
+from finegraph.inference.sure_ranges import NONE, sure_interval, sure_label_range
 
 NO_GAIN = 1e-9
 """A gain below this many bits is rounding: the kind is known already, or says nothing about the fine label."""
@@ -47,16 +53,20 @@ class Statement(NamedTuple):
     """The most specific thing that is sure enough.
 
     Attributes:
-        kind: the kind that the label is of; None for a fine label.
-        label: what is stated.
+        kind: the kind or number that the label is of; None for a fine label.
+        label: what is stated; of a range `medium to hot`, or `10 to 15 EUR`.
         probability: how sure it is.
         compatible: how many fine labels the statement leaves open.
+        low: the lower end of a range: a label, or a value in the unit of the number; None if it is no range.
+        high: the upper end.
     """
 
     kind: str | None
     label: str
     probability: float
     compatible: int
+    low: str | float | None = None
+    high: str | float | None = None
 
     def __str__(self) -> str:
         name = self.label if self.kind is None else f"{self.kind}: {self.label}"
@@ -64,7 +74,7 @@ class Statement(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What knowing the label of a kind is expected to do.
+    """What knowing the label of a kind, or whether a number is above some value, is expected to do.
 
     Attributes:
         kind: what to ask for.
@@ -74,6 +84,8 @@ class Question(NamedTuple):
         after: what it will be, on average.
         settles: how probable it is that the answer settles it: that the best fine label then has a probability of at
             least 1 - risk.
+        above: of a number, the value that it is asked to be above; None of a kind.
+        unit: of a number, what it is counted in; may be empty.
     """
 
     kind: str
@@ -82,10 +94,14 @@ class Question(NamedTuple):
     before: float
     after: float
     settles: float
+    above: float | None = None
+    unit: str = ""
 
     @property
     def text(self) -> str:
         """The question as one asks it."""
+        if self.above is not None:
+            return f"Is the {self.kind} above {self.above:.12g}{f' {self.unit}' if self.unit else ''}?"
         if not self.binary:
             return f"Which {self.kind}?"
         _, mark, part = self.kind.partition(": ")
@@ -96,34 +112,62 @@ class Question(NamedTuple):
 
 
 def sure_statements(
-    tensors: GraphTensors, marginals: Marginals, risk: float, *, evidence: bool
+    tensors: GraphTensors,
+    marginals: Marginals,
+    values: Sequence[ValueDistribution],
+    risk: float,
+    *,
+    evidence: bool,
 ) -> list[Statement | None]:
     """One statement per sample, or None where nothing is sure.
 
     Args:
         tensors: those of the graph.
         marginals: the log probabilities of all labels.
+        values: what is known of each number.
         risk: how often a statement may be wrong.
         evidence: whether there is any; it rules fine labels out, in each sample others.
     """
     graph, (fine, coarse) = tensors.graph, marginals
     probs = torch.cat([fine, coarse], dim=1).double().exp()
     possible = ~fine.isneginf() if evidence else None
+    rounding = rounding_of(fine.dtype)
+    ranges = [
+        sure_label_range(kind, graph.labels(kind.name), coarse[:, kind.columns].double().exp(), possible, sure)
+        for sure in [1.0 - risk - rounding]
+        for kind in tensors.kinds
+        if graph.kind(kind.name).ordered
+    ]
+    if risk > 0.0:
+        pairs = zip(tensors.numbers.numbers, values, strict=True)
+        ranges += [sure_interval(number, value, possible, risk) for number, value in pairs]
     own = torch.ones(1, len(graph), dtype=torch.int64, device=probs.device)
     sizes = [kind.compatible(possible) for kind in tensors.kinds]
     rows = 1 if possible is None else len(probs)
     compatible = torch.cat([own.expand(rows, -1), *sizes], dim=1).expand(len(probs), -1)
-    rounding = rounding_of(fine.dtype)
+    single = probs.shape[1]
+    if ranges:
+        # A range that is sure of nothing is compatible with more fine labels than there are, and has no probability.
+        probs = torch.cat(
+            [probs, *(torch.where(one.compatible < NONE, one.probability, 0.0)[:, None] for one in ranges)], 1
+        )
+        compatible = torch.cat([compatible, *(one.compatible.unsqueeze(1) for one in ranges)], dim=1)
     sure = probs >= 1.0 - risk - rounding
     open_labels = torch.where(sure, compatible, torch.iinfo(torch.int64).max)
     fewest = open_labels.amin(dim=1, keepdim=True)
     candidates = torch.where(sure & (open_labels == fewest), probs, -1.0)
     best = (candidates >= candidates.amax(dim=1, keepdim=True) - rounding).int().argmax(dim=1, keepdim=True)
     chosen = (values.gather(1, best).squeeze(1).tolist() for values in (sure, probs, compatible))
-    return [
-        Statement(*_named(graph, tensors, index), min(probability, 1.0), count) if is_sure else None
-        for index, is_sure, probability, count in zip(best.squeeze(1).tolist(), *chosen, strict=True)
-    ]
+    found: list[Statement | None] = []
+    for row, (index, is_sure, probability, count) in enumerate(zip(best.squeeze(1).tolist(), *chosen, strict=True)):
+        if not is_sure:
+            found.append(None)
+        elif index < single:
+            found.append(Statement(*_named(graph, tensors, index), min(probability, 1.0), count))
+        else:
+            name, _, _, low, high, text = ranges[index - single]
+            found.append(Statement(name, text[row], min(probability, 1.0), count, low[row], high[row]))
+    return found
 
 
 def rounding_of(dtype: torch.dtype) -> float:
@@ -144,19 +188,30 @@ def _named(graph: LabelGraph, tensors: GraphTensors, index: int) -> tuple[str | 
 
 
 class Effects(NamedTuple):
-    """What knowing the label of each kind is expected to do.
+    """What knowing the label of each kind, and then whether each number is above a value, is expected to do.
 
     Attributes:
         gain: by how much the entropy of the fine label falls on average, in bits.
         before: the probability of the best fine label now.
         after: what it will be, on average.
         settles: how probable it is that it will be at least 1 - risk.
+        above: for each number the value that it is asked to be above, the most telling one.
     """
 
-    gain: Float[Tensor, "batch kind"]
+    gain: Float[Tensor, "batch item"]
     before: Float[Tensor, " batch"]
-    after: Float[Tensor, "batch kind"]
-    settles: Float[Tensor, "batch kind"]
+    after: Float[Tensor, "batch item"]
+    settles: Float[Tensor, "batch item"]
+    above: Float[Tensor, "batch number"]
+
+    def with_numbers(self, numbers: Sequence[ThresholdEffects]) -> Effects:
+        """The effects of the questions about numbers after those about kinds."""
+        if not numbers:
+            return self
+        above, *others = (torch.stack(column, dim=1) for column in zip(*numbers, strict=True))
+        own = (self.gain, self.after, self.settles)
+        gain, after, settles = (torch.cat(pair, dim=1) for pair in zip(own, others, strict=True))
+        return Effects(gain, self.before, after, settles, above)
 
 
 class _Labels(NamedTuple):
@@ -194,11 +249,11 @@ def expected_effects(
 
 
 def best_questions(tensors: GraphTensors, effects: Effects, count: int) -> list[list[Question]]:
-    """For each sample the kinds whose label is worth knowing, by gain; see `Posterior.questions`.
+    """For each sample the kinds and numbers that are worth knowing, by gain; see `Posterior.questions`.
 
     Args:
         tensors: those of the graph.
-        effects: what knowing each kind is expected to do.
+        effects: what knowing each kind and number is expected to do.
         count: how many to list at most.
 
     Raises:
@@ -207,20 +262,24 @@ def best_questions(tensors: GraphTensors, effects: Effects, count: int) -> list[
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"questions: expected a count of at least 1, got {count!r}")
     graph = tensors.graph
-    binary = {name for name in graph.kinds if graph.kind(name).binary}
-    # Equal kinds keep the order of the graph, whatever the last bits of their gains.
+    kinds = [(name, graph.kind(name).binary, "") for name in graph.kinds]
+    names = [*kinds, *((name, True, graph.number(name).unit) for name in graph.numbers)]
+    # Equal ones keep the order of the graph, whatever the last bits of their gains.
     order = torch.sort(effects.gain.div(NO_GAIN).round(), dim=1, descending=True, stable=True).indices[:, :count]
     chosen = [values.gather(1, order).tolist() for values in (effects.gain, effects.after, effects.settles)]
     found = []
-    for kinds, before, *row in zip(order.tolist(), effects.before.tolist(), *chosen, strict=True):
-        asked = zip((graph.kinds[kind] for kind in kinds), *row, strict=True)
-        found.append(
-            [
-                Question(name, name in binary, gain, before, max(before, min(after, 1.0)), min(settles, 1.0))
-                for name, gain, after, settles in asked
-                if gain > NO_GAIN
-            ]
-        )
+    for places, before, above, *row in zip(
+        order.tolist(), effects.before.tolist(), effects.above.tolist(), *chosen, strict=True
+    ):
+        asked = []
+        for place, gain, after, settles in zip(places, *row, strict=True):
+            if gain <= NO_GAIN:
+                continue
+            name, binary, unit = names[place]
+            value = above[place - len(kinds)] if place >= len(kinds) else None
+            effect = gain, before, max(before, min(after, 1.0)), min(settles, 1.0)
+            asked.append(Question(name, binary, *effect, value, unit))
+        found.append(asked)
     return found
 
 
@@ -246,7 +305,7 @@ def _effects(
         return values.new_zeros(len(values), len(kinds)).index_add_(1, kind_of, values)
 
     gain = (per_kind(entropies) - labels.spread).clamp_min_(0.0) / math.log(2.0)
-    return Effects(gain, fine.amax(dim=1).exp(), per_kind(labels.best.exp()), per_kind(settled))
+    return Effects(gain, fine.amax(dim=1).exp(), per_kind(labels.best.exp()), per_kind(settled), gain[:, :0])
 
 
 def _labels(

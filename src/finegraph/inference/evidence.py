@@ -12,22 +12,30 @@ of kind j given fine label i, and l the likelihoods (1 and 0 for hard evidence):
 Given the fine label the kinds are independent, so this is the sum over all states of the joint, exactly. Likelihoods
 are taken relative to the largest of their kind, since a common factor means nothing: an even likelihood of two labels
 is the same as "one of the two". Cost: one pass over the edges of the kinds that evidence is on.
+
+Evidence on a number is no likelihood per label but four numbers (see `numbers/known_values.py`). Given the fine label
+its value is independent of all kinds too, so its likelihood is one more factor of the same sum.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from finegraph.errors import EvidenceError, ShapeError
+from finegraph.errors import EvidenceError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
+from finegraph.inference.numbers.known_values import Around, Known, known_values
 from finegraph.inference.sums.graph_tensors import GraphTensors
+
+_LIMIT = re.compile(r"(<=|>=|<|>|≤|≥)\s*(.+)")
 
 FINE = "fine"
 """The name under which evidence on the fine label itself is given; no kind may be called so."""
@@ -40,6 +48,41 @@ def merged_evidence(evidence: Mapping[str, object] | None, kinds: Mapping[str, o
     return {**(evidence or {}), **kinds}
 
 
+class Evidence(NamedTuple):
+    """Evidence as tensors.
+
+    Attributes:
+        likelihoods: per kind, or for `"fine"`, log likelihoods in float64: one row, or one per sample.
+        numbers: what is known of each number, in float64; None if no evidence is on numbers.
+    """
+
+    likelihoods: dict[str, Float[Tensor, "_ _"]]
+    numbers: Float[Tensor, "batch number 4"] | None
+
+
+def evidence_tensors(graph: LabelGraph, evidence: Mapping[str, object], batch: int) -> Evidence:
+    """Evidence on kinds, numbers and the fine label as tensors.
+
+    Args:
+        graph: the label graph.
+        evidence: as for `Posterior.given`.
+        batch: the number of samples.
+    """
+    likelihoods, known = {}, {}
+    for name, value in evidence.items():
+        if name in graph.numbers:
+            known[name] = known_values(graph.number(name), value, batch)
+        elif name == FINE or name in graph.kinds:
+            likelihoods[name] = log_likelihood(graph, name, value, batch)
+        else:
+            raise unknown_name("kind", name, (*graph.kinds, *graph.numbers))
+    if not known:
+        return Evidence(likelihoods, None)
+    nothing = torch.tensor([Known()], dtype=torch.float64)
+    rows = [known.get(name, nothing).expand(batch, -1) for name in graph.numbers]
+    return Evidence(likelihoods, torch.stack(rows, dim=1))
+
+
 def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> Float[Tensor, "_ label"]:
     """The evidence on one kind as log likelihoods in float64: one row, or one per sample.
 
@@ -47,11 +90,12 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
         graph: the label graph.
         kind: a kind, or `"fine"` for the fine label itself.
         value: a label; a set of labels, one of which it is; a mapping label -> likelihood (labels left out are ruled
-            out); a tensor or array of likelihoods, (labels) or (batch, labels); None for nothing known; or a sequence
-            with one of these per sample.
+            out); a range of an ordered kind, such as ">= medium" or "mild to hot"; a tensor or array of likelihoods,
+            (labels) or (batch, labels); None for nothing known; or a sequence with one of these per sample.
         batch: the number of samples.
     """
     labels = graph.fine if kind == FINE else graph.labels(kind)
+    ordered = kind != FINE and graph.kind(kind).ordered
     index: Callable[..., int] = graph.fine_index if kind == FINE else partial(graph.label_index, kind)
 
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
@@ -64,9 +108,27 @@ def log_likelihood(graph: LabelGraph, kind: str, value: object, batch: int) -> F
                 f"evidence on {kind!r}: a sequence gives one value per sample, expected {batch}, got {len(value)}; "
                 "use a set for one of several labels"
             )
-        rows = [_one_sample(kind, entry, labels, index) for entry in value]
+        rows = [_one_sample(kind, _range(labels, entry) if ordered else entry, labels, index) for entry in value]
         return torch.stack(rows) if rows else torch.zeros(0, len(labels), dtype=torch.float64)
-    return _one_sample(kind, value, labels, index).unsqueeze(0)
+    return _one_sample(kind, _range(labels, value) if ordered else value, labels, index).unsqueeze(0)
+
+
+def _range(labels: Sequence[str], value: object) -> object:
+    """The labels of a range of an ordered kind, such as ">= medium"; anything else as it is."""
+    if not isinstance(value, str) or value in labels:
+        return value
+    if match := _LIMIT.fullmatch(value.strip()):
+        sign, label = match[1].replace("≤", "<=").replace("≥", ">="), match[2]
+        if label not in labels:
+            return label  # an unknown label is reported by its name
+        place = labels.index(label)
+        parts = {"<=": labels[: place + 1], "<": labels[:place], ">=": labels[place:], ">": labels[place + 1 :]}
+        return frozenset(parts[sign])
+    for mark in (" to ", ".."):
+        low, found, high = (part.strip() for part in value.partition(mark))
+        if found and low in labels and high in labels:
+            return frozenset(labels[labels.index(low) : labels.index(high) + 1])
+    return value
 
 
 def evidence_log_prob(
@@ -74,6 +136,7 @@ def evidence_log_prob(
     fine: Float[Tensor, "batch fine"],
     scores: Float[Tensor, "batch coarse"] | None,
     likelihoods: Mapping[str, Float[Tensor, "_ _"]],
+    numbers: Float[Tensor, "batch fine"] | None = None,
 ) -> Float[Tensor, " batch"]:
     """The log probability of evidence, in float64; minus infinity where it is impossible.
 
@@ -82,8 +145,9 @@ def evidence_log_prob(
         fine: the log probabilities of the fine labels.
         scores: the coarse scores; None for all 0.
         likelihoods: per kind, or for `"fine"`, log likelihoods of shape (1 or batch, label).
+        numbers: the log likelihood of the evidence on all numbers, given each fine label; None if there is none.
     """
-    terms = fine.double()
+    terms = fine.double() if numbers is None else fine.double() + numbers
     for name, likelihood in likelihoods.items():
         relative = (likelihood - likelihood.amax(dim=1, keepdim=True)).to(fine.device)
         if name == FINE:
@@ -100,7 +164,11 @@ def evidence_in_words(evidence: Mapping[str, object]) -> str:
     """Evidence as short text for a message."""
     parts = []
     for name, value in evidence.items():
-        text = repr(value) if isinstance(value, str | bool | set | frozenset) else f"a {type(value).__name__}"
+        text = (
+            repr(value)
+            if isinstance(value, str | bool | set | frozenset | tuple | int | float | Around)
+            else f"a {type(value).__name__}"
+        )
         parts.append(f"{name} is {text[:60]}")
     return ", ".join(parts)
 

@@ -6,6 +6,7 @@ labels and the weights g^j of the graph:
     p(i, c_1, ..., c_m)  =  exp(f_i) prod_j g^j[i, c_j] exp(f^j[c_j]) / z
     s_i                  =  f_i + sum_j log sum_c g^j[i, c] exp(f^j[c])        so  p_i = softmax(s)_i
 
+A number of the graph, such as a price, is summed out in the same way (`numbers/potential.py`) and adds to s_i too.
 Every question below is answered exactly from s, in log space, in time linear in the number of edges: the labels of a
 kind, evidence of any form, the sure answer, explanations, samples. Nothing is approximated and nothing is clamped.
 """
@@ -34,10 +35,15 @@ from finegraph.inference.answers import (
     rounding_of,
     sure_statements,
 )
-from finegraph.inference.evidence import evidence_in_words, evidence_log_prob, log_likelihood, merged_evidence
+from finegraph.inference.evidence import evidence_in_words, evidence_log_prob, evidence_tensors, merged_evidence
 from finegraph.inference.explanations import Explanation, PosteriorParts, explain
 from finegraph.inference.marginals import Marginals, coarse_log_probs
-from finegraph.inference.numerics import SAMPLE, at_least_float32, refuse_nan
+from finegraph.inference.numbers.known_values import both_known
+from finegraph.inference.numbers.number_tensors import NumberTensors
+from finegraph.inference.numbers.potential import add_number_terms, components_of, evidence_log_likelihood
+from finegraph.inference.numbers.thresholds import ThresholdEffects, Thresholds, threshold_effects
+from finegraph.inference.numbers.value_distribution import ValueDistribution
+from finegraph.inference.numerics import SAMPLE, at_least_float32, refuse_nan, shared_constants
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.inference.sums.kind_tensors import KindTensors
 
@@ -96,6 +102,8 @@ class Posterior:
     fine_scores: Float[Tensor, "batch fine"]
     coarse_scores: Float[Tensor, "batch coarse"] | None
     evidence: Float[Tensor, "batch fine_and_coarse"] | None
+    number_scores: Float[Tensor, "batch number 2"] | None
+    number_evidence: Float[Tensor, "batch number 4"] | None
     tensors: GraphTensors
 
     def __init__(
@@ -105,6 +113,8 @@ class Posterior:
         coarse_scores: Mapping[str, Float[Tensor, "batch _"]] | Float[Tensor, "batch coarse"] | None = None,
         *,
         evidence: Float[Tensor, "batch fine_and_coarse"] | None = None,
+        number_scores: Float[Tensor, "batch number 2"] | Mapping[str, Float[Tensor, "batch 2"]] | None = None,
+        number_evidence: Float[Tensor, "batch number 4"] | None = None,
         tensors: GraphTensors | None = None,
     ) -> None:
         """Build a posterior from scores.
@@ -114,6 +124,9 @@ class Posterior:
             fine_scores: one score per fine label.
             coarse_scores: per kind, one score per label; or all kinds side by side in the order of the graph.
             evidence: log likelihoods to condition on, of the fine labels and then of all coarse labels; use `given`.
+            number_scores: per number a pull and a precision of at least 0 on its inner scale, or those of all numbers
+                in the order of the graph; numbers that are left out follow from the fine labels.
+            number_evidence: what is known of all numbers; use `given`.
             tensors: the graph's tensors, if already made.
         """
         if not isinstance(fine_scores, Tensor):
@@ -133,11 +146,20 @@ class Posterior:
                 f"coarse scores: expected shape ({fine_scores.shape[0]}, {tensors.coarse_count}), all side by side, "
                 f"got {tuple(coarse_scores.shape)}"
             )
+        if isinstance(number_scores, Mapping):
+            number_scores = _numbers_side_by_side(graph, fine_scores, number_scores)
+        elif number_scores is not None and number_scores.shape != (fine_scores.shape[0], len(graph.numbers), 2):
+            raise ShapeError(
+                f"number scores: expected shape ({len(fine_scores)}, {len(graph.numbers)}, 2), a pull and a precision "
+                f"per number, got {tuple(number_scores.shape)}"
+            )
         for name, value in {
             "graph": graph,
             "fine_scores": fine_scores,
             "coarse_scores": coarse_scores,
             "evidence": evidence,
+            "number_scores": number_scores,
+            "number_evidence": number_evidence,
             "tensors": tensors,
         }.items():
             object.__setattr__(self, name, value)
@@ -146,8 +168,10 @@ class Posterior:
         return len(self.fine_scores)
 
     def __repr__(self) -> str:
-        given = ", with evidence" if self.evidence is not None else ""
-        return f"Posterior({len(self)} samples, {len(self.graph)} fine labels, {len(self.graph.kinds)} kinds{given})"
+        given = ", with evidence" if self.evidence is not None or self.number_evidence is not None else ""
+        numbers = f", {len(self.graph.numbers)} numbers" if self.graph.numbers else ""
+        kinds = f"{len(self.graph.kinds)} kinds"
+        return f"Posterior({len(self)} samples, {len(self.graph)} fine labels, {kinds}{numbers}{given})"
 
     # ---- scores -----------------------------------------------------------------------------------------------------
 
@@ -158,14 +182,17 @@ class Posterior:
     def scores_with_evidence(
         self,
     ) -> tuple[Float[Tensor, "batch fine"], Float[Tensor, "batch coarse"] | None]:
-        """The fine and the coarse scores with the evidence added; None if all coarse scores are 0."""
+        """The fine scores with what numbers and evidence add, and the coarse ones with the evidence; None if all 0."""
         return self._fine_with_evidence(), self._coarse_with_evidence()
 
     def _fine_with_evidence(self) -> Float[Tensor, "batch fine"]:
-        if self.evidence is None:
-            return self.fine_scores
-        scores = at_least_float32(self.fine_scores)
-        return scores + self.evidence[:, : len(self.graph)].to(scores.dtype)
+        scores = self.fine_scores
+        if self.evidence is not None:
+            scores = at_least_float32(scores)
+            scores = scores + self.evidence[:, : len(self.graph)].to(scores.dtype)
+        if self.number_scores is None and self.number_evidence is None:
+            return scores
+        return add_number_terms(self.tensors.numbers, scores, self.number_scores, self.number_evidence)
 
     def _coarse_with_evidence(self) -> Float[Tensor, "batch coarse"] | None:
         if self.evidence is None:
@@ -234,6 +261,21 @@ class Posterior:
         log_probs = self.log_probs(kind)
         return -(log_probs.exp() * log_probs.masked_fill(log_probs.isneginf(), 0.0)).sum(dim=1)
 
+    def value(self, number: str, log_probs: Float[Tensor, "batch fine"] | None = None) -> ValueDistribution:
+        """What is known of the value of a number: its mean, spread, quantiles, intervals, in the user's unit.
+
+        Args:
+            number: what is asked for.
+            log_probs: those of the fine labels, if already computed.
+        """
+        return self._value(self.tensors.numbers.number(number), self.log_probs() if log_probs is None else log_probs)
+
+    def _value(self, number: NumberTensors, fine: Float[Tensor, "batch fine"]) -> ValueDistribution:
+        """What is known of a number, from the log probabilities of the fine labels."""
+        components = components_of(number, self.number_scores, self.number_evidence)
+        weights = number.to_components(fine.double().exp())
+        return ValueDistribution(number.number, weights / weights.sum(dim=1, keepdim=True), components)
+
     # ---- evidence ---------------------------------------------------------------------------------------------------
 
     def given(self, evidence: Mapping[str, object] | None = None, /, **kinds: object) -> Posterior:
@@ -241,20 +283,18 @@ class Posterior:
 
         Args:
             evidence: per kind (or `"fine"`, for the fine label itself) a label; a set, one of which it is; a mapping or
-                tensor of likelihoods (soft evidence); None for nothing known; or a list with one of these per sample.
-            **kinds: the same, for kinds whose names are Python names.
+                tensor of likelihoods (soft evidence); a range of an ordered kind, such as `">= medium"`; None for
+                nothing known; or a list with one of these per sample. Per number a limit `"<= 15"`, an interval
+                `(10, 15)`, `Around(12, 2)`, a value, None, or a list with one of these per sample.
+            **kinds: the same, for kinds and numbers whose names are Python names.
         """
         both = merged_evidence(evidence, kinds)
-        likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
-        fine = len(self.graph)
-        added = torch.zeros(len(self), fine + self.tensors.coarse_count, dtype=torch.float64)
-        for name, value in likelihoods.items():
-            columns = self.tensors.columns.get(name, slice(-fine, 0))
-            added[:, fine + columns.start : fine + columns.stop] = value
-        added = added.to(self.fine_scores.device)
-        if self.evidence is not None:
-            added += self.evidence
-        result = Posterior(self.graph, self.fine_scores, self.coarse_scores, evidence=added, tensors=self.tensors)
+        likelihoods, numbers = evidence_tensors(self.graph, both, len(self))
+        if numbers is not None:
+            numbers = numbers.to(self.fine_scores.device)
+        result = self.with_evidence(
+            self._side_by_side(likelihoods) if likelihoods or numbers is None else None, numbers
+        )
         impossible = result.joint_scores().scores.detach().amax(dim=1).isneginf()
         if bool(impossible.any()):
             sample, words = int(impossible.nonzero()[0]), evidence_in_words(both)
@@ -263,6 +303,35 @@ class Posterior:
                 "no fine label of the graph agrees with it; correct the evidence, or the graph"
             )
         return result
+
+    def _side_by_side(self, likelihoods: Mapping[str, Tensor]) -> Float[Tensor, "batch fine_and_coarse"]:
+        """Log likelihoods of the fine labels and of the labels of all kinds; 0 where none are given."""
+        fine = len(self.graph)
+        added = torch.zeros(len(self), fine + self.tensors.coarse_count, dtype=torch.float64)
+        for name, value in likelihoods.items():
+            columns = self.tensors.columns.get(name, slice(-fine, 0))
+            added[:, fine + columns.start : fine + columns.stop] = value
+        return added.to(self.fine_scores.device)
+
+    def with_evidence(
+        self,
+        evidence: Float[Tensor, "batch fine_and_coarse"] | None,
+        numbers: Float[Tensor, "batch number 4"] | None = None,
+    ) -> Posterior:
+        """The posterior with more evidence as tensors, unchecked; `given` takes it by name."""
+        if evidence is not None and self.evidence is not None:
+            evidence = evidence + self.evidence
+        if numbers is not None and self.number_evidence is not None:
+            numbers = both_known(self.number_evidence, numbers)
+        return Posterior(
+            self.graph,
+            self.fine_scores,
+            self.coarse_scores,
+            evidence=self.evidence if evidence is None else evidence,
+            number_scores=self.number_scores,
+            number_evidence=self.number_evidence if numbers is None else numbers,
+            tensors=self.tensors,
+        )
 
     def log_prob_of(self, evidence: Mapping[str, object] | None = None, /, **kinds: object) -> Float[Tensor, " batch"]:
         """The log probability of evidence beforehand, in float64; minus infinity if it is impossible.
@@ -273,12 +342,17 @@ class Posterior:
 
         Args:
             evidence: as for `given`. Of likelihoods it is the log of the mean likelihood, relative to the largest one
-                of the kind, so that a common factor changes nothing; None for nothing known has probability 1.
+                of the kind, so that a common factor changes nothing; `Around` is 1 at its value. None for nothing
+                known has probability 1.
             **kinds: the same, for kinds whose names are Python names.
         """
         both = merged_evidence(evidence, kinds)
-        likelihoods = {name: log_likelihood(self.graph, name, value, len(self)) for name, value in both.items()}
-        return evidence_log_prob(self.tensors, self.log_probs(), self._coarse_with_evidence(), likelihoods)
+        likelihoods, numbers = evidence_tensors(self.graph, both, len(self))
+        of_numbers = None
+        if numbers is not None:
+            table, known = self.tensors.numbers, numbers.to(self.fine_scores.device)
+            of_numbers = evidence_log_likelihood(table, self.number_scores, self.number_evidence, known)
+        return evidence_log_prob(self.tensors, self.log_probs(), self._coarse_with_evidence(), likelihoods, of_numbers)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -293,26 +367,36 @@ class Posterior:
         pairs = zip(values.tolist(), index.tolist(), strict=True)
         return [[Answer(labels[i], p) for p, i in zip(*row, strict=True)] for row in pairs]
 
-    def answer(self, risk: float = 0.05, marginals: Marginals | None = None) -> list[Statement | None]:
+    def answer(
+        self,
+        risk: float = 0.05,
+        marginals: Marginals | None = None,
+        values: Sequence[ValueDistribution] | None = None,
+    ) -> list[Statement | None]:
         """For each sample the most specific statement whose probability is at least 1 - risk, or None.
 
-        Statements are "it is this fine label" and "it has this label of a kind". The more specific one is that with
-        which fewer fine labels are compatible, of those that evidence leaves; among equals the more probable one.
+        Statements are "it is this fine label", "it has this label of a kind", "it has one of these labels of an ordered
+        kind" and "its value is in this interval". The more specific one is that with which fewer fine labels are
+        compatible, of those that evidence leaves; among equals the more probable one.
 
         Args:
             risk: how often a statement may be wrong.
             marginals: those of this posterior, if already computed.
+            values: those of its numbers, if already made.
         """
         _check_risk("answer", risk)
         marginals = self.marginals() if marginals is None else marginals
-        return sure_statements(self.tensors, marginals, risk, evidence=self.evidence is not None)
+        evidence = self.evidence is not None or self.number_evidence is not None
+        if values is None:
+            values = [self._value(number, marginals.fine) for number in self.tensors.numbers.numbers]
+        return sure_statements(self.tensors, marginals, values, risk, evidence=evidence)
 
     def questions(self, count: int = 3, risk: float = 0.05) -> list[list[Question]]:
-        """For each sample what to ask next: the kinds whose label says most about the fine label, best first.
+        """For each sample what to ask next: the kinds and numbers that say most about the fine label, best first.
 
-        The first is the question that is expected to settle the answer soonest: knowing its label lowers the entropy
-        of the fine label most, on average over its answers. Kinds that are known already, or that say nothing about
-        the fine label, are not listed.
+        The first is the question that is expected to settle the answer soonest: its answer lowers the entropy of the
+        fine label most, on average. Of a kind its label is asked for, of a number whether it is above a round value.
+        Kinds that are known already, or that say nothing about the fine label, are not listed.
 
         Args:
             count: how many to list at most.
@@ -322,26 +406,43 @@ class Posterior:
         return best_questions(self.tensors, effects, count)
 
     def expected_effects(self, risk: float = 0.05) -> Effects:
-        """What knowing the label of each kind is expected to do, as numbers; without a gradient."""
+        """What knowing each kind, and then each number, is expected to do, as numbers; without a gradient."""
         _check_risk("questions", risk)
         with torch.no_grad():
             scores = self.joint_scores().scores
             fine = torch.log_softmax(scores.double(), dim=1)
             refuse_nan(fine)
-            return expected_effects(self.tensors, fine, self._coarse_with_evidence(), risk + rounding_of(scores.dtype))
+            slack = risk + rounding_of(scores.dtype)
+            effects = expected_effects(self.tensors, fine, self._coarse_with_evidence(), slack)
+            return effects.with_numbers(
+                [self._threshold_effects(one, fine, slack) for one in self.tensors.numbers.numbers]
+            )
+
+    def _threshold_effects(
+        self, number: NumberTensors, fine: Float[Tensor, "batch fine"], risk: float
+    ) -> ThresholdEffects:
+        """The most telling threshold of a number; fine log probabilities in float64."""
+        thresholds = shared_constants(Thresholds, self.graph, fine.device)
+        value = self._value(number, fine)
+        best = number.largest_of_components(fine.exp())
+        return threshold_effects(thresholds, number, value.weights, best, value.components, risk)
 
     def _labels(self, kind: str | None) -> tuple[str, ...]:
         return self.graph.fine if kind is None else self.graph.labels(kind)
 
     def explain(self, first: str | Sequence[str], second: str | Sequence[str]) -> list[Explanation]:
-        """Why fine label `first` rather than `second`, by kind; each one label, or one per sample."""
+        """Why fine label `first` rather than `second`, by kind and number; each one label, or one per sample."""
         indices = self._fine_indices("first", first), self._fine_indices("second", second)
         with torch.no_grad():
             shape = len(self), self.tensors.coarse_count
             coarse = self.fine_scores.new_zeros(shape) if self.coarse_scores is None else self.coarse_scores
             log_probs, fine, coarse = (part.double().cpu() for part in (self.log_probs(), self.fine_scores, coarse))
             evidence = None if self.evidence is None else self.evidence.double().cpu()
-        return explain(self.graph, PosteriorParts(log_probs, fine, coarse, evidence), *indices)
+            known = None if self.number_evidence is None else self.number_evidence.double().cpu()
+            numbers = torch.zeros(len(self), len(self.graph.numbers), 2, dtype=torch.float64)
+            if self.number_scores is not None:
+                numbers = self.number_scores.double().cpu()
+        return explain(self.graph, PosteriorParts(log_probs, fine, coarse, evidence, numbers, known), *indices)
 
     def _fine_indices(self, what: str, labels: str | Sequence[str]) -> list[int]:
         names = [labels] * len(self) if isinstance(labels, str) else list(labels)
@@ -389,45 +490,65 @@ class Posterior:
             evidence: log likelihoods to condition these on as well; use `given` for evidence by name.
         """
         index = torch.tensor(rows, dtype=torch.int64, device=self.fine_scores.device)
-        own = None if self.evidence is None else self.evidence[index]
-        if evidence is not None:
-            evidence = evidence.to(index.device)
-            own = evidence if own is None else own + evidence
-        coarse = None if self.coarse_scores is None else self.coarse_scores[index]
-        return Posterior(self.graph, self.fine_scores[index], coarse, evidence=own, tensors=self.tensors)
+        parts = (self.coarse_scores, self.evidence, self.number_scores, self.number_evidence)
+        coarse, own, scores, known = (None if part is None else part[index] for part in parts)
+        chosen = Posterior(
+            self.graph,
+            self.fine_scores[index],
+            coarse,
+            evidence=own,
+            number_scores=scores,
+            number_evidence=known,
+            tensors=self.tensors,
+        )
+        return chosen if evidence is None else chosen.with_evidence(evidence.to(index.device))
 
     def tempered(self, temperature: float) -> Posterior:
         """The posterior with all scores divided by a temperature: above 1 less sure of everything, below 1 surer.
 
-        The order of the fine labels stays where every row has one parent per kind. Evidence counts as it is.
+        The order of the fine labels stays where every row has one parent per kind and all values of numbers are exact.
+        Evidence counts as it is.
         """
         if not 0.0 < temperature < float("inf"):
             raise InputError(f"temperature: expected a finite number above 0, got {temperature!r}")
         coarse = None if self.coarse_scores is None else at_least_float32(self.coarse_scores) / temperature
         fine = at_least_float32(self.fine_scores) / temperature
-        return Posterior(self.graph, fine, coarse, evidence=self.evidence, tensors=self.tensors)
+        return Posterior(
+            self.graph,
+            fine,
+            coarse,
+            evidence=self.evidence,
+            number_scores=None if self.number_scores is None else at_least_float32(self.number_scores) / temperature,
+            number_evidence=self.number_evidence,
+            tensors=self.tensors,
+        )
 
     def mean_views(self, views: int) -> Posterior:
         """One sample from each run of `views` samples, such as ten crops of one photo: fine probabilities are averaged.
 
         Marginals and evidence then follow from the average. In kinds with several parents, which of them it is follows
-        from the mean of the coarse scores.
+        from the mean of the coarse scores; so does a value with a spread from the mean of the scores of its number.
         """
         if views < 1 or len(self) % views:
             raise ShapeError(f"mean_views: {len(self)} samples cannot be cut into runs of {views} views")
-        if self.evidence is not None:
+        if self.evidence is not None or self.number_evidence is not None:
             raise EvidenceError("mean_views: average the views first, then give the evidence")
         log_probs = self.log_probs().reshape(-1, views, len(self.graph))
         fine = torch.logsumexp(log_probs, dim=1) - torch.tensor(float(views)).log().item()
+        numbers = None
+        if self.number_scores is not None and not self.tensors.numbers.linear:
+            numbers = at_least_float32(self.number_scores).reshape(len(fine), views, -1, 2).mean(dim=1).to(fine.dtype)
+            # What the mean scores will add is taken off, so that the average stays what it is.
+            fine = fine - add_number_terms(self.tensors.numbers, torch.zeros_like(fine), numbers, None)
         if self.coarse_scores is None or all(kind.plain for kind in self.tensors.kinds):
-            return Posterior(self.graph, fine, tensors=self.tensors)
+            return Posterior(self.graph, fine, number_scores=numbers, tensors=self.tensors)
         coarse = at_least_float32(self.coarse_scores).reshape(len(fine), views, -1).mean(dim=1).to(fine.dtype)
         for kind in self.tensors.kinds:
             if kind.plain:
                 coarse[:, kind.columns] = 0.0
             else:
                 fine = fine - kind.group_scores(coarse[:, kind.columns]).index_select(1, kind.group)
-        return Posterior(self.graph, fine, coarse, tensors=self.tensors)
+        return Posterior(self.graph, fine, coarse, number_scores=numbers, tensors=self.tensors)
 
 
 def _check_risk(what: str, risk: float) -> None:
@@ -452,20 +573,40 @@ def _side_by_side(
     return torch.cat(parts, dim=1)
 
 
+def _numbers_side_by_side(
+    graph: LabelGraph, fine_scores: Float[Tensor, "batch fine"], scores: Mapping[str, Tensor]
+) -> Float[Tensor, "batch number 2"] | None:
+    """The scores of all numbers; zeros for those that are left out."""
+    for name, value in scores.items():
+        graph.number(name)
+        if value.shape != (len(fine_scores), 2):
+            raise ShapeError(
+                f"scores of number {name!r}: expected shape ({len(fine_scores)}, 2), a pull and a precision, "
+                f"got {tuple(value.shape)}"
+            )
+    if not scores:
+        return None
+    nothing = next(iter(scores.values())).new_zeros(len(fine_scores), 2)
+    return torch.stack([scores.get(name, nothing) for name in graph.numbers], dim=1)
+
+
+_LEAVES = ("fine_scores", "coarse_scores", "evidence", "number_scores", "number_evidence")
+_LEAVES_WITHOUT_NUMBERS = 3
+"""Programs that were exported before there were numbers have so many."""
+
+
 def _flatten(posterior: Posterior) -> tuple[list[Any], LabelGraph]:
-    return [posterior.fine_scores, posterior.coarse_scores, posterior.evidence], posterior.graph
+    leaves = [getattr(posterior, name) for name in _LEAVES]
+    return leaves if posterior.graph.numbers else leaves[:_LEAVES_WITHOUT_NUMBERS], posterior.graph
 
 
 def _unflatten(values: Any, graph: LabelGraph) -> Posterior:
-    fine_scores, coarse_scores, evidence = values
+    leaves = list(values)
+    fine_scores = leaves[0]
     posterior = object.__new__(Posterior)
+    object.__setattr__(posterior, "graph", graph)
     # Tracers put placeholders where tensors were, so nothing may be checked here.
-    for name, value in {
-        "graph": graph,
-        "fine_scores": fine_scores,
-        "coarse_scores": coarse_scores,
-        "evidence": evidence,
-    }.items():
+    for name, value in zip(_LEAVES, [*leaves, None, None], strict=False):
         object.__setattr__(posterior, name, value)
     device = fine_scores.device if isinstance(fine_scores, Tensor) else torch.device("cpu")
     object.__setattr__(posterior, "tensors", graph_tensors(graph, device))

@@ -1,5 +1,6 @@
-"""The joint loss and its gradients, in closed form."""
+"""The joint loss and its gradients, in closed form, and the loss of comparisons."""
 
 from finegraph.inference.loss.joint_loss import joint_loss
+from finegraph.inference.loss.ranking_loss import ranking_loss
 
-__all__ = ["joint_loss"]
+__all__ = ["joint_loss", "ranking_loss"]

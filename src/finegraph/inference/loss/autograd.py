@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.inference.loss.formulas import Gradients, LossAndGradients, Wanted, loss_and_gradients
+from finegraph.inference.numbers.readings import Readings
 from finegraph.inference.numerics import at_least_float32, refuse_second_derivatives, without_autocast
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
 from finegraph.inference.sums.targets import Targets
@@ -24,37 +25,44 @@ def batch_loss(
     coarse: Float[Tensor, "batch coarse"] | None,
     targets: Targets,
     wanted: Wanted,
+    readings: Readings | None = None,
 ) -> LossAndGradients:
     """The loss and its gradients, in chunks of samples if the batch is large.
 
     Args:
         tables: how to sum over the graph.
-        fine: the fine scores.
+        fine: the fine scores with what numbers add to them.
         coarse: the coarse scores; None if all are 0, as in softmax.
         targets: what was observed.
         wanted: what to compute.
+        readings: the values that were observed; None if there are no terms of numbers.
     """
     fine, coarse = at_least_float32(fine), None if coarse is None else at_least_float32(coarse)
     batch, dtype = len(fine), tables.dtype_of(fine, coarse)
     max_samples = tables.max_samples(coarse is not None, dtype)
     with without_autocast(fine.device):
         if max_samples is None or batch <= max_samples:
-            return loss_and_gradients(tables.sums_of(coarse, batch, dtype), fine, targets, wanted)
+            return loss_and_gradients(tables.sums_of(coarse, batch, dtype), fine, targets, wanted, readings)
         memory = Gradients(
             fine.new_empty(fine.shape, dtype=dtype) if wanted.gradient else None,
             fine.new_empty(coarse.shape, dtype=dtype) if coarse is not None and wanted.coarse_gradient else None,
         )
         losses: list[Tensor] = []
+        numbers: list[Tensor] = []
         rows = -(-batch // -(-batch // max_samples))
         for start in range(0, batch, rows):
             chunk = slice(start, start + rows)
             own = Gradients(*(None if value is None else value[chunk] for value in memory))
+            read = None if readings is None else readings.part(chunk)
             sums = tables.sums_of(None if coarse is None else coarse[chunk], len(fine[chunk]), dtype)
-            loss, found = loss_and_gradients(sums, fine[chunk], targets.part(chunk), wanted, own)
+            loss, found = loss_and_gradients(sums, fine[chunk], targets.part(chunk), wanted, read, own)
             losses.append(loss)
+            if found.numbers is not None:
+                numbers.append(found.numbers)
             for into, value in zip(own, found, strict=True):
                 if into is not None and value is not None and into is not value:
                     into.copy_(value)
+        memory = memory._replace(numbers=torch.cat(numbers) if numbers else None)
         return LossAndGradients(torch.stack(losses).sum() if wanted.total else torch.cat(losses), memory)
 
 
@@ -65,9 +73,12 @@ def with_gradients(
     coarse: Float[Tensor, "batch coarse"] | None,
     targets: Targets,
     wanted: Wanted,
+    readings: Readings | None = None,
 ) -> Float[Tensor, "*batch"]:
     """The loss as a function of the scores that torch can differentiate; `found` is what `batch_loss` found of them."""
-    result: Tensor = _Loss.apply(fine, coarse, found, tables, targets, wanted)  # type: ignore[no-untyped-call]
+    scores = None if readings is None else readings.scores
+    held = None if readings is None else readings._replace(scores=None)
+    result: Tensor = _Loss.apply(fine, coarse, scores, found, tables, targets, wanted, held)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -79,31 +90,36 @@ class _Loss(torch.autograd.Function):
         ctx: Any,
         fine: Float[Tensor, "batch fine"],
         coarse: Float[Tensor, "batch coarse"] | None,
+        numbers: Float[Tensor, "batch number 2"] | None,
         found: LossAndGradients,
         tables: SumTables,
         targets: Targets,
         wanted: Wanted,
+        readings: Readings | None,
     ) -> Float[Tensor, "*batch"]:
         ctx.tables, ctx.targets, ctx.wanted, ctx.gradients = tables, targets, wanted, found.gradients
-        ctx.save_for_backward(fine, coarse)
+        ctx.readings = readings
+        ctx.save_for_backward(fine, coarse, numbers)
         return found.loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivatives()
-        fine, coarse = ctx.saved_tensors
+        fine, coarse, numbers = ctx.saved_tensors
         gradients: Gradients | None = ctx.gradients
         if gradients is None:
-            gradients = batch_loss(ctx.tables, fine, coarse, ctx.targets, ctx.wanted).gradients
+            readings = None if ctx.readings is None else ctx.readings._replace(scores=numbers)
+            gradients = batch_loss(ctx.tables, fine, coarse, ctx.targets, ctx.wanted, readings).gradients
         # They are scaled in place and given away, so a second backward pass finds them again.
         ctx.gradients = None
         factor = grads[0].unsqueeze(1) if grads[0].ndim else grads[0]
         is_one = factor.ndim == 0 and factor.device.type == "cpu" and factor.item() == 1.0
         out: list[Tensor | None] = []
-        for grad, source in zip(gradients, (fine, coarse), strict=True):
-            scaled = grad if grad is None or is_one else grad.mul_(factor)
+        for grad, source in zip(gradients, (fine, coarse, numbers), strict=True):
+            of_each = factor if grad is None or grad.ndim == 2 or not factor.ndim else factor.unsqueeze(2)
+            scaled = grad if grad is None or is_one else grad.mul_(of_each)
             out.append(None if scaled is None else scaled.to(source.dtype))
-        return *out, None, None, None, None
+        return *out, None, None, None, None, None
 
 
 def compiled_loss(
@@ -112,52 +128,81 @@ def compiled_loss(
     coarse: Float[Tensor, "batch coarse"] | None,
     targets: Targets,
     divisor: float | Float[Tensor, ""] | None,
+    readings: Readings | None = None,
 ) -> Float[Tensor, "*batch"]:
     """The loss inside a compiled program: of each sample, or their sum divided by a number."""
     ones = fine.new_ones(len(fine), 1 + targets.column.shape[1], dtype=tensors.by_groups.dtype_of(fine, coarse))
     weight = ones if targets.weight is None else targets.weight * ones
-    loss: Tensor = _loss_operator(fine, coarse, targets.fine, targets.column, weight, tensors.key)[0]
+    read = (None,) * 4 if readings is None else (readings.value, readings.weight, readings.scores, readings.evidence)
+    loss: Tensor = _loss_operator(fine, coarse, targets.fine, targets.column, weight, *read, tensors.key)[0]
     return loss if divisor is None else loss.sum() / divisor
 
 
 @torch.library.custom_op(
     "finegraph::joint_loss",
     mutates_args=(),
-    schema="(Tensor fine, Tensor? coarse, Tensor target, Tensor column, Tensor weight, int key) "
-    "-> (Tensor, Tensor, Tensor)",
+    schema="(Tensor fine, Tensor? coarse, Tensor target, Tensor column, Tensor weight, Tensor? read, "
+    "Tensor? read_weight, Tensor? numbers, Tensor? evidence, int key) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 def _loss_operator(
-    fine: Tensor, coarse: Tensor | None, target: Tensor, column: Tensor, weight: Tensor, key: int
-) -> tuple[Tensor, Tensor, Tensor]:
+    fine: Tensor,
+    coarse: Tensor | None,
+    target: Tensor,
+    column: Tensor,
+    weight: Tensor,
+    read: Tensor | None,
+    read_weight: Tensor | None,
+    numbers: Tensor | None,
+    evidence: Tensor | None,
+    key: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The loss of each sample as one opaque operator, since it branches on values; `key` names the graph's tensors."""
-    tables = GraphTensors.by_key(key).by_groups
+    tensors = GraphTensors.by_key(key)
+    tables = tensors.by_groups
     targets = Targets(target, column, weight, tables.targets.max_kinds())
+    readings = None
+    if read_weight is not None:
+        readings = Readings(tensors.numbers, target, read, read_weight, numbers, evidence)
     wanted = Wanted(coarse_gradient=coarse is not None)
-    loss, found = batch_loss(tables, fine, coarse, targets, wanted)
+    loss, found = batch_loss(tables, fine, coarse, targets, wanted, readings)
     assert found.fine is not None
     coarse_grad = fine.new_zeros(0) if coarse is None or found.coarse is None else found.coarse.to(coarse.dtype)
-    return loss, found.fine.to(fine.dtype), coarse_grad
+    number_grad = fine.new_zeros(0)
+    if numbers is not None:
+        number_grad = torch.zeros_like(numbers) if found.numbers is None else found.numbers.to(numbers.dtype)
+    return loss, found.fine.to(fine.dtype), coarse_grad, number_grad
 
 
 @_loss_operator.register_fake
 def _(
-    fine: Tensor, coarse: Tensor | None, target: Tensor, column: Tensor, weight: Tensor, key: int
-) -> tuple[Tensor, Tensor, Tensor]:
+    fine: Tensor,
+    coarse: Tensor | None,
+    target: Tensor,
+    column: Tensor,
+    weight: Tensor,
+    read: Tensor | None,
+    read_weight: Tensor | None,
+    numbers: Tensor | None,
+    evidence: Tensor | None,
+    key: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dtype = GraphTensors.by_key(key).by_groups.dtype_of(fine, coarse)
     coarse_grad = fine.new_empty(0) if coarse is None else coarse.new_empty(coarse.shape)
-    return fine.new_empty(fine.shape[0], dtype=dtype), fine.new_empty(fine.shape), coarse_grad
+    number_grad = fine.new_empty(0) if numbers is None else numbers.new_empty(numbers.shape)
+    return fine.new_empty(fine.shape[0], dtype=dtype), fine.new_empty(fine.shape), coarse_grad, number_grad
 
 
-def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    ctx.has_coarse = inputs[1] is not None
-    ctx.save_for_backward(output[1], output[2])
+def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.has_coarse, ctx.has_numbers = inputs[1] is not None, inputs[7] is not None
+    ctx.save_for_backward(*output[1:])
 
 
 def _scale_gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    fine, coarse = ctx.saved_tensors
+    fine, coarse, numbers = ctx.saved_tensors
     factor = grads[0].unsqueeze(1)
     coarse_grad = (coarse * factor).to(coarse.dtype) if ctx.has_coarse else None
-    return (fine * factor).to(fine.dtype), coarse_grad, None, None, None, None
+    number_grad = (numbers * factor.unsqueeze(2)).to(numbers.dtype) if ctx.has_numbers else None
+    return (fine * factor).to(fine.dtype), coarse_grad, None, None, None, None, None, number_grad, None, None
 
 
 _loss_operator.register_autograd(_scale_gradients, setup_context=_keep_gradients)

@@ -7,8 +7,9 @@
     (6)  dL/ds_i     =  (w_0 + sum_j w_j) p_i - w_0 [i = y] - sum_j w_j p_i r^j[i, t_j] / p^j[t_j]
     (7)  dL/df^j_c   =  sum_i r^j[i, c] dL/ds_i + w_j (sum_i p_i r^j[i, t_j] r^j[i, c] / p^j[t_j] - [c = t_j])
 
-A batch costs a few times a plain cross-entropy and needs two matrices of its size. If a probability is below what the
-number format holds, its terms of (4) to (7) are found in log space: nothing is clamped.
+Numbers have terms of their own between (3) and (4), by the formulas (n3) to (n6) of `numbers/readings.py`. A batch
+costs a few times a plain cross-entropy and needs two matrices of its size. If a probability is below what the number
+format holds, its terms of (4) to (7) are found in log space: nothing is clamped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from finegraph.inference.numbers.readings import (
+    Readings,
+    ReadingTerms,
+    reading_terms,
+    reading_terms_in_log_space,
+)
 from finegraph.inference.sums.interface import GraphSums
 from finegraph.inference.sums.targets import Targets
 
@@ -43,10 +50,14 @@ class Wanted(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """The gradients of the summed loss for the fine and for the coarse scores, if they are wanted."""
+    """The gradients of the summed loss for the fine and for the coarse scores, if they are wanted.
+
+    That for the scores of numbers is what does not pass through the joint scores; None if there is nothing.
+    """
 
     fine: Float[Tensor, "batch fine"] | None = None
     coarse: Float[Tensor, "batch coarse"] | None = None
+    numbers: Float[Tensor, "batch number 2"] | None = None
 
 
 class LossAndGradients(NamedTuple):
@@ -64,22 +75,28 @@ def loss_and_gradients(
     fine: Float[Tensor, "batch fine"],
     targets: Targets,
     wanted: Wanted,
+    readings: Readings | None = None,
     memory: Gradients = NO_MEMORY,
 ) -> LossAndGradients:
     """The loss and its gradients.
 
     Args:
         sums: the sums over the graph, for the coarse scores of the batch.
-        fine: the fine scores, in float32 or wider.
+        fine: the fine scores with what numbers add to them, in float32 or wider.
         targets: what was observed.
         wanted: what to compute.
+        readings: the values that were observed; None if there are no terms of numbers.
         memory: where gradients may be put, as far as it is given.
     """
     scale, dtype = wanted.scale, sums.dtype
     joint = sums.joint_scores(fine, memory.fine)  # (2)
     # The probabilities take over the memory of the joint scores, unless that is the caller's.
-    sums.set_probs(torch.softmax(joint, dim=1, out=memory.fine if joint is fine else joint), targets)  # (3)
-    del joint
+    fine_probs = torch.softmax(joint, dim=1, out=memory.fine if joint is fine else joint)  # (3)
+    read = None
+    if readings is not None:
+        read = reading_terms(readings, fine_probs, sums.smallest, scale, wanted.gradient)  # (n3) to (n6)
+    sums.set_probs(fine_probs, targets)
+    del joint, fine_probs
     probs = sums.target_probs()  # (4)
     weight, underflow = targets.weight, None
     if weight is not None and not bool((weight > 0).all()):
@@ -102,9 +119,53 @@ def loss_and_gradients(
     if underflow is not None and weight is not None:
         _add_in_log_space(sums, fine, targets, weight, underflow, scale, loss, grad)
         loss = loss.sum() * scale if wanted.total else loss
+    number_grad = None
+    if readings is not None and read is not None:
+        more = _with_log_space(sums, fine, readings, read, scale)
+        loss = loss + (more.loss.sum() * scale if wanted.total else more.loss).to(loss.dtype)
+        number_grad = more.gradients.numbers
+        if grad is not None and more.gradients.fine is not None:
+            grad.add_(more.gradients.fine)
     if grad is not None and wanted.coarse_gradient:
-        coarse_grad = sums.coarse_gradient(grad, underflow is None, memory.coarse)  # (7)
-    return LossAndGradients(loss.to(dtype), Gradients(grad, coarse_grad))
+        coarse_grad = sums.coarse_gradient(grad, underflow is None and read is None, memory.coarse)  # (7)
+    return LossAndGradients(loss.to(dtype), Gradients(grad, coarse_grad, number_grad))
+
+
+def _with_log_space(
+    sums: GraphSums,
+    fine: Float[Tensor, "batch fine"],
+    readings: Readings,
+    read: ReadingTerms,
+    scale: float | Float[Tensor, ""],
+) -> LossAndGradients:
+    """The terms of numbers for each sample; those whose probabilities underflowed are found in log space.
+
+    Args:
+        sums: the sums over the graph.
+        fine: the fine scores with what numbers add to them.
+        readings: the values that were observed.
+        read: their terms.
+        scale: the factor of all gradients.
+    """
+    weight, probs, grad, own = readings.weight.to(read.probs.dtype), read.probs, read.grad, read.score_grad
+    underflow = None
+    if probs.numel() and probs.amin().item() < sums.smallest:
+        underflow = (probs < sums.smallest) & (weight > 0)
+        probs = probs.masked_fill(probs < sums.smallest, 1.0)
+    loss = probs.log().mul_(weight).sum(dim=1).neg_()  # (n4)
+    if underflow is not None:
+        for sample in torch.split(underflow.any(dim=1).nonzero().squeeze(1), max(1, _MAX_TOGETHER // fine.shape[1])):
+            joint = sums.of_samples(sample).joint_scores(fine[sample])
+            log_probs = torch.log_softmax(joint.double(), dim=1)
+            found, more, numbers = reading_terms_in_log_space(
+                readings.part(sample), log_probs, underflow[sample], scale
+            )
+            loss.index_add_(0, sample, found.to(loss.dtype))
+            if grad is not None:
+                grad.index_add_(0, sample, more.to(grad.dtype))
+            if own is not None:
+                own.index_add_(0, sample, numbers)
+    return LossAndGradients(loss, Gradients(grad, None, own))
 
 
 def _add_in_log_space(

@@ -1,7 +1,8 @@
-"""The loss of the paper, for whole, partial, set-valued and image-level labels.
+"""The loss of the paper, for whole, partial and set-valued labels, for photo labels, and for values of numbers.
 
     L = -log p_y - sum_j weight_j log p^j[t_j]        t_j = the parent of y in kind j, or the label seen on this photo
 
+A number adds minus the log probability of reading the value of y, or that measured on the photo: `readings.py`.
 What was not observed is left out: an unknown parent, a fine label or a kind marked with `ignore_index`. A sample of
 which nothing was observed contributes 0. Time and memory are a few times those of a plain cross-entropy; see
 `formulas.py` for how.
@@ -20,6 +21,9 @@ from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.inference.loss.autograd import batch_loss, compiled_loss, with_gradients
 from finegraph.inference.loss.formulas import Wanted
+from finegraph.inference.numbers.number_tensors import NumberTensors
+from finegraph.inference.numbers.potential import components_of
+from finegraph.inference.numbers.readings import Readings
 from finegraph.inference.posterior import Posterior
 from finegraph.inference.sums.graph_tensors import GraphTensors, SumTables
 from finegraph.inference.sums.targets import Targets
@@ -34,7 +38,7 @@ FROM_FINE = -2
 def joint_loss(
     posterior: Posterior,
     target: Int[Tensor, " batch"] | Bool[Tensor, "batch fine"] | None,
-    kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+    kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None,
     kind_weights: KindWeights = None,
     reduction: Reduction = "mean",
     ignore_index: int = -100,
@@ -47,8 +51,10 @@ def joint_loss(
             be one of several fine labels, a mask (batch, fine) of these; or None if no fine label was observed.
         kind_targets: for some kinds the label seen on each photo; `ignore_index` where it was not observed, `FROM_FINE`
             (-2) where it is what the graph says of the fine label. By default, and for the other kinds, all are that.
-        kind_weights: the weight of each kind's term: one number for all, or one per kind. By default 1, as in the
-            paper.
+            For numbers the value measured on each photo, in the user's unit; NaN where it is the value of the fine
+            label, if that is known.
+        kind_weights: the weight of the term of each kind and number: one for all, or one for each. By default 1, as in
+            the paper.
         reduction: "mean" over the samples of which anything was observed, "sum", or "none" for one loss per sample.
         ignore_index: marks what was not observed.
 
@@ -64,24 +70,86 @@ def joint_loss(
     graph, tensors, kind_targets = posterior.graph, posterior.tensors, kind_targets or {}
     weights = _weights_of_kinds(graph, kind_weights)
     _check_types(graph, target, kind_targets)
-    if target is not None and target.dtype == torch.bool:
-        return _set_loss(posterior, target, kind_targets, weights, reduction, ignore_index)
+    measured = _measured_values(posterior, kind_targets)
+    kind_targets = {name: labels for name, labels in kind_targets.items() if name not in graph.numbers}
     fine, coarse = posterior.scores_with_evidence()
+    if target is not None and target.dtype == torch.bool:
+        log_probs = torch.log_softmax(tensors.joint_scores(fine, coarse), dim=1)
+        return _set_loss(posterior, log_probs, target, kind_targets, measured, weights, reduction, ignore_index)
     tables = tensors.tables_for(coarse)
     batch, dtype = len(posterior), tables.dtype_of(fine, coarse)
     if target is None:
         target = torch.full((batch,), ignore_index, device=fine.device)
     targets, observed = _batch_targets(tensors, tables, target, kind_targets, weights, ignore_index, batch, dtype)
+    readings = _readings(posterior, targets.fine, target != ignore_index, measured, weights)
+    if observed is not None and measured is not None:
+        observed = observed | ~measured.isnan().all(dim=1)
     divisor = _divisor(reduction, batch, observed, dtype)
     if torch.compiler.is_compiling():
-        return compiled_loss(tensors, fine, coarse, targets, divisor)
+        return compiled_loss(tensors, fine, coarse, targets, divisor, readings)
     needs_coarse = torch.is_grad_enabled() and coarse is not None and coarse.requires_grad
     needs_any = needs_coarse or (torch.is_grad_enabled() and fine.requires_grad)
     scale = 1.0 if divisor is None else 1.0 / divisor
     wanted = Wanted(divisor is not None, scale, gradient=needs_any, coarse_gradient=needs_coarse)
     with torch.no_grad():
-        found = batch_loss(tables, fine, coarse, targets, wanted)
-    return with_gradients(found, tables, fine, coarse, targets, wanted) if needs_any else found.loss
+        found = batch_loss(tables, fine, coarse, targets, wanted, readings)
+    return with_gradients(found, tables, fine, coarse, targets, wanted, readings) if needs_any else found.loss
+
+
+def _measured_values(posterior: Posterior, kind_targets: Mapping[str, Tensor]) -> Float[Tensor, "batch number"] | None:
+    """The values measured on photos, on the inner scales, NaN where there is none; None if there is none at all."""
+    numbers = posterior.tensors.numbers
+    if not any(one.name in kind_targets for one in numbers.numbers):
+        return None
+    columns = []
+    for one in numbers.numbers:
+        values = kind_targets.get(one.name)
+        if values is None:
+            columns.append(posterior.fine_scores.new_full((len(posterior),), torch.nan, dtype=torch.float64))
+            continue
+        if values.shape != (len(posterior),) or not values.dtype.is_floating_point:
+            raise TargetError(
+                f"kind_targets[{one.name!r}]: expected one value per sample as floating-point numbers, NaN where none "
+                f"was measured, shape ({len(posterior)},), got {values.dtype} of shape {tuple(values.shape)}"
+            )
+        inner = values.to(posterior.fine_scores.device).double()
+        inner = ((inner.log() if one.number.scale == "log" else inner) - one.number.centre) / one.number.width
+        if not torch.compiler.is_compiling() and bool(((inner.isnan() | inner.isinf()) & ~values.isnan()).any()):
+            above = " above 0" if one.number.scale == "log" else ""
+            raise TargetError(
+                f"kind_targets[{one.name!r}]: expected finite values{above}, or NaN where none was measured"
+            )
+        columns.append(inner)
+    return torch.stack(columns, dim=1)
+
+
+def _readings(
+    posterior: Posterior,
+    fine: Int[Tensor, " batch"],
+    known: Bool[Tensor, " batch"],
+    measured: Float[Tensor, "batch number"] | None,
+    weights: list[float] | None,
+) -> Readings | None:
+    """What the loss asks of numbers; None if it asks for nothing.
+
+    Args:
+        posterior: what a head answers.
+        fine: the fine label of each sample; any one where it was not observed.
+        known: where it was.
+        measured: the values measured on photos.
+        weights: one weight per kind and number; None if all are 1.
+    """
+    table = posterior.tensors.numbers
+    own = None if weights is None else weights[len(posterior.graph.kinds) :]
+    if not len(table) or (own is not None and not any(own)):
+        return None
+    # A sample has a term where its label is known and has a value, or where one was measured.
+    weight = table.known.index_select(0, fine) * known.unsqueeze(1)
+    if measured is not None:
+        weight = torch.where(measured.isnan(), weight, 1.0)
+    if own is not None:
+        weight = weight * weight.new_tensor(own)
+    return Readings(table, fine, measured, weight, posterior.number_scores, posterior.number_evidence)
 
 
 def _divisor(
@@ -97,14 +165,29 @@ def _divisor(
 
 def _set_loss(
     posterior: Posterior,
+    log_probs: Float[Tensor, "batch fine"],
     target: Bool[Tensor, "batch fine"],
     kind_targets: Mapping[str, Int[Tensor, " batch"]],
+    measured: Float[Tensor, "batch number"] | None,
     weights: list[float] | None,
     reduction: Reduction,
     ignore_index: int,
 ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
-    """The loss for fine labels known only to be one of a set; a kind's term uses the union of their parents."""
-    tensors, log_probs = posterior.tensors, posterior.log_probs()
+    """The loss for fine labels known only to be one of a set; a kind's term uses the union of their parents.
+
+    That of a number reads the range from the smallest to the largest of their values.
+
+    Args:
+        posterior: what a head answers.
+        log_probs: its log probabilities of the fine labels.
+        target: the set of each sample.
+        kind_targets: for some kinds the label seen on each photo.
+        measured: the values measured on photos.
+        weights: one weight per kind and number; None if all are 1.
+        reduction: whether to average, sum or return the losses of the samples.
+        ignore_index: marks what was not observed.
+    """
+    tensors = posterior.tensors
     if target.shape != log_probs.shape:
         raise ShapeError(f"target: expected a mask of shape {tuple(log_probs.shape)}, got {tuple(target.shape)}")
     observed = target.any(dim=1)
@@ -118,8 +201,47 @@ def _set_loss(
             observed = observed | labels.seen
         weight = 1.0 if weights is None else weights[kind.number]
         loss = loss - weight * _log_sum(posterior.kind_log_probs(kind.name, log_probs), union)
+    for number in tensors.numbers.numbers:
+        weight = 1.0 if weights is None else weights[len(tensors.kinds) + number.place]
+        own = None if measured is None else measured[:, number.place]
+        if own is not None:
+            observed = observed | ~own.isnan()
+        if weight > 0:
+            loss = loss - weight * _log_prob_of_range(posterior, number, log_probs, target, own)
     divisor = _divisor(reduction, len(loss), observed, loss.dtype)
     return loss if divisor is None else loss.sum() / divisor
+
+
+def _log_prob_of_range(
+    posterior: Posterior,
+    number: NumberTensors,
+    log_probs: Float[Tensor, "batch fine"],
+    target: Bool[Tensor, "batch fine"],
+    measured: Float[Tensor, " batch"] | None,
+) -> Float[Tensor, " batch"]:
+    """The log probability of reading a value in the range of those of a set; 0 if one of them is unknown.
+
+    The likelihood of a value is 1 inside the range, and falls with its distance outside. Where a value was measured on
+    the photo, it is that one.
+    """
+    if posterior.number_evidence is not None:
+        raise InputError("joint_loss: evidence on numbers together with sets of fine labels has no closed form")
+    values, variances = number.value[number.component], number.reading_variance[number.component]
+    low = values.expand_as(target).masked_fill(~target, torch.inf).amin(dim=1)
+    high = values.expand_as(target).masked_fill(~target, -torch.inf).amax(dim=1)
+    error = variances.expand_as(target).masked_fill(~target, 0.0).amax(dim=1)
+    some = target.any(dim=1) & ~(target & number.fine_value.isnan()).any(dim=1)
+    if measured is not None:
+        seen = ~measured.isnan()
+        low, high = torch.where(seen, measured, low), torch.where(seen, measured, high)
+        error, some = torch.where(seen, number.measured_variance, error), some | seen
+    low, high = (torch.where(some, end, 0.0).unsqueeze(1) for end in (low, high))
+    error = torch.where(some, error, 1.0).unsqueeze(1)
+    parts = components_of(number, posterior.number_scores, None)
+    away = (low - parts.mean).clamp_min(0.0) + (parts.mean - high).clamp_min(0.0)
+    log_likelihood = -0.5 * (away.square() / (parts.variance + error) + torch.log1p(parts.variance / error))
+    total = torch.logsumexp(log_probs.double() + number.to_fine(log_likelihood), dim=1)
+    return torch.where(some, total, 0.0).to(log_probs.dtype)
 
 
 def _log_sum(log_probs: Float[Tensor, "batch label"], mask: Bool[Tensor, "batch label"]) -> Float[Tensor, " batch"]:
@@ -151,25 +273,26 @@ def _check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, o
     if target is not None and not isinstance(target, Tensor):
         raise TargetError(f"target: expected a tensor of label indices, got {type(target).__name__}")
     for name, labels in (kind_targets or {}).items():
-        graph.kind(name)
+        if name not in graph.numbers:
+            graph.kind(name)
         if not isinstance(labels, Tensor):
-            raise TargetError(
-                f"kind_targets[{name!r}]: expected a tensor of label indices, got {type(labels).__name__}"
-            )
+            what = "values" if name in graph.numbers else "label indices"
+            raise TargetError(f"kind_targets[{name!r}]: expected a tensor of {what}, got {type(labels).__name__}")
 
 
 def _weights_of_kinds(graph: LabelGraph, kind_weights: KindWeights) -> list[float] | None:
-    """One weight per kind, or None if all are 1."""
+    """One weight per kind, and then per number, or None if all are 1."""
     if kind_weights is None:
         return None
+    names = (*graph.kinds, *graph.numbers)
     if isinstance(kind_weights, Mapping):
         for name in kind_weights:
-            if name not in graph.kinds:
-                raise unknown_name("kind", name, graph.kinds, "in kind_weights")
-        weights = [float(kind_weights.get(name, 1.0)) for name in graph.kinds]
+            if name not in names:
+                raise unknown_name("kind", name, names, "in kind_weights")
+        weights = [float(kind_weights.get(name, 1.0)) for name in names]
     else:
-        weights = [float(kind_weights)] * len(graph.kinds)
-    for name, weight in zip(graph.kinds, weights, strict=True):
+        weights = [float(kind_weights)] * len(names)
+    for name, weight in zip(names, weights, strict=True):
         if not 0.0 <= weight < float("inf"):
             raise InputError(f"the weight of kind {name!r} must be a finite number of at least 0, got {weight}")
     return weights

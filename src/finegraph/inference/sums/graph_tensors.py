@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.graph import LabelGraph
+from finegraph.inference.numbers.number_tensors import NumberTable
 from finegraph.inference.numerics import (
     CPU,
     Constants,
@@ -137,6 +138,7 @@ class GraphTensors(Constants):
     Attributes:
         by_groups: tables that hold for all scores and inside compiled programs: no kind goes by weights.
         by_weights: tables for scores that are not too far apart; None if no kind goes by weights.
+        numbers: the numbers of the graph.
     """
 
     def __init__(self, graph: LabelGraph, strategy: Strategy | None = None) -> None:
@@ -152,6 +154,7 @@ class GraphTensors(Constants):
             KindTensors(graph.kind(name), number, self.columns[name]) for number, name in enumerate(graph.kinds)
         ]
         self.position = {name: number for number, name in enumerate(graph.kinds)}
+        self.numbers = NumberTable(graph)
         self.by_groups = SumTables(graph, self.kinds, set(), strategy)
         weighted = {
             kind.name

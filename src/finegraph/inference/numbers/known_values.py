@@ -1,0 +1,193 @@
+"""What is known of a value, in words or numbers: "<= 15", (10, 15), 12 +- 2.
+
+    "<= 15", "< 15", ">= 10", "> 10"       a limit
+    (10, 15), "10 to 15", "10..15"         an interval, ends included; None for no end
+    Around(12, 2), "12 +- 2"               about that: a normal likelihood with this standard deviation
+    12, "12"                               that value, within half of the smallest step between values
+    "> 10 and <= 15"                       all of it
+
+A unit may follow in text, if it is that of the number. On the inner scale of the number all of it is four numbers: a
+likely value, its precision, and the two ends of an interval.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from finegraph.errors import EvidenceError, ShapeError
+from finegraph.graph import Number
+
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_LIMIT = re.compile(rf"(<=|>=|<|>|≤|≥)\s*({_NUMBER})")
+_INTERVAL = re.compile(rf"({_NUMBER})\s*(?:\.\.|to)\s*({_NUMBER})")
+_AROUND = re.compile(rf"({_NUMBER})\s*(?:\+-|\+/-|±)\s*({_NUMBER})")
+_EQUAL = re.compile(rf"(?:=\s*)?({_NUMBER})")
+_SIGNS = {"≤": "<=", "≥": ">="}
+
+
+@dataclass(frozen=True)
+class Around:
+    """About this value: a normal likelihood. On a log scale the spread is divided by the value.
+
+    Example:
+        >>> Around(2012, 2)
+        Around(value=2012, spread=2)
+    """
+
+    value: float | int
+    spread: float | int
+
+    def __post_init__(self) -> None:
+        for what, given in (("value", self.value), ("spread", self.spread)):
+            if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given):
+                raise EvidenceError(f"Around: expected a finite number as {what}, got {given!r}")
+        if self.spread <= 0:
+            raise EvidenceError(f"Around: expected a spread above 0, got {self.spread!r}; an interval has two ends")
+
+
+class Known(NamedTuple):
+    """What is known of one value on the inner scale: a likely value and its precision, and an interval."""
+
+    likely: float = 0.0
+    precision: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+
+
+def known_values(number: Number, given: object, batch: int) -> Float[Tensor, "_ 4"]:
+    """What evidence says of a number: one row, or one per sample.
+
+    Args:
+        number: what is measured.
+        given: see the top of this file; a list, an array or a tensor has one of these per sample, None or NaN where
+            nothing is known.
+        batch: how many samples there are.
+
+    Raises:
+        EvidenceError: it is none of these, or an empty interval.
+        ShapeError: an array that has not one value per sample.
+    """
+    if isinstance(given, Tensor | np.ndarray):
+        values = torch.as_tensor(given).detach().cpu()
+        if values.shape != (batch,) and values.ndim:
+            raise ShapeError(
+                f"evidence on {number.name!r}: expected one value per sample, shape ({batch},), got "
+                f"{tuple(values.shape)}"
+            )
+        given = values.tolist()
+    if isinstance(given, Sequence) and not isinstance(given, str | tuple):
+        if len(given) != batch:
+            raise EvidenceError(
+                f"evidence on {number.name!r}: a list gives one value per sample, expected {batch}, got {len(given)}; "
+                "an interval is a pair in round brackets, (10, 15)"
+            )
+        rows = [_known(number, one) for one in given]
+        return torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
+    return torch.tensor([_known(number, given)], dtype=torch.float64)
+
+
+def interval_of(number: Number, condition: object) -> tuple[float, float]:
+    """The ends of an interval on the inner scale.
+
+    Raises:
+        EvidenceError: the condition is something else.
+    """
+    known = _known(number, condition)
+    if known.precision:
+        raise EvidenceError(
+            f"{number.name}: expected a limit or an interval, such as '<= 15' or (10, 15), got {condition!r}"
+        )
+    return known.low, known.high
+
+
+def both_known(one: Float[Tensor, "*shape 4"], two: Float[Tensor, "*shape 4"]) -> Float[Tensor, "*shape 4"]:
+    """Both of two things that are known of values: normals multiply, and intervals intersect."""
+    precision = one[..., 1] + two[..., 1]
+    likely = (one[..., 0] * one[..., 1] + two[..., 0] * two[..., 1]) / torch.where(precision > 0, precision, 1.0)
+    low, high = torch.maximum(one[..., 2], two[..., 2]), torch.minimum(one[..., 3], two[..., 3])
+    return torch.stack([likely, precision, low, high], dim=-1)
+
+
+def _known(number: Number, given: object) -> Known:
+    """What is known of one sample."""
+    if isinstance(given, str):
+        given = _read(number, given)
+    if isinstance(given, Known):
+        return given
+    if given is None or (isinstance(given, float) and math.isnan(given)):
+        return Known()
+    if isinstance(given, Around):
+        return _around(number, given)
+    if isinstance(given, tuple):
+        return _interval(number, given)
+    if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given):
+        raise EvidenceError(
+            f"evidence on {number.name!r}: expected a limit such as '<= 15', an interval (10, 15), Around(12, 2), a "
+            f"finite number or None, got {given!r}"
+        )
+    inner = float(number.to_inner(float(given)))
+    return Known(low=inner - number.resolution, high=inner + number.resolution)
+
+
+def _around(number: Number, given: Around) -> Known:
+    if number.scale == "log" and given.value <= 0:
+        raise EvidenceError(f"evidence on {number.name!r}: on a log scale a value is above 0, got {given.value!r}")
+    spread = (given.spread / given.value if number.scale == "log" else given.spread) / number.width
+    return Known(float(number.to_inner(float(given.value))), spread**-2)
+
+
+def _interval(number: Number, ends: tuple[object, ...]) -> Known:
+    if len(ends) != 2 or not all(
+        end is None or (isinstance(end, Real) and not isinstance(end, bool) and end == end) for end in ends
+    ):
+        raise EvidenceError(
+            f"evidence on {number.name!r}: an interval is a pair of numbers (low, high), None for no end, got {ends!r}"
+        )
+    low, high = (
+        none if end is None else float(number.to_inner(float(end)))  # type: ignore[arg-type]
+        for end, none in zip(ends, (-math.inf, math.inf), strict=True)
+    )
+    if low > high:
+        raise EvidenceError(f"evidence on {number.name!r}: the interval {ends!r} is empty; write the lower end first")
+    return Known(low=low, high=high)
+
+
+def _read(number: Number, text: str) -> object:
+    """What a text means."""
+    words = text.strip()
+    if len(parts := re.split(r"\s+and\s+", words)) > 1:
+        rows = [torch.tensor(_known(number, part), dtype=torch.float64) for part in parts]
+        found = Known(*functools.reduce(both_known, rows).tolist())
+        if found.low > found.high:
+            raise EvidenceError(f"evidence on {number.name!r}: no value is {text!r}; one part rules out the other")
+        return found
+    if number.unit and words.endswith(number.unit):
+        words = words.removesuffix(number.unit).rstrip()
+    if match := _LIMIT.fullmatch(words):
+        sign, end = _SIGNS.get(match[1], match[1]), float(number.to_inner(float(match[2])))
+        # A strict limit is the next number: a value that equals it is ruled out.
+        if sign in ("<", "<="):
+            return Known(high=end if sign == "<=" else float(np.nextafter(end, -np.inf)))
+        return Known(low=end if sign == ">=" else float(np.nextafter(end, np.inf)))
+    if match := _INTERVAL.fullmatch(words):
+        return float(match[1]), float(match[2])
+    if match := _AROUND.fullmatch(words):
+        return Around(float(match[1]), float(match[2]))
+    if match := _EQUAL.fullmatch(words):
+        return float(match[1])
+    unit = f" {number.unit}" if number.unit else ""
+    raise EvidenceError(
+        f"evidence on {number.name!r}: {text!r} is no condition on a number; write '<= 15{unit}', '10 to 15{unit}', "
+        f"'12 +- 2{unit}' or '12{unit}'"
+    )

@@ -1,0 +1,233 @@
+"""Quantiles and shortest intervals of mixtures of normal distributions and points.
+
+Where all components are points, both are exact searches in sorted sums. Otherwise a quantile is found by dividing an
+interval down to neighbouring floating-point numbers, so that a step of the distribution function is met exactly. The
+shortest interval is looked for among many places to start from, the points among them; the few best stretches are
+divided until the length no longer changes. Components that together have a probability below 1e-14 are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from finegraph.inference.numbers.normal import Rising, log_interval
+
+_NEGLIGIBLE = 1e-14
+_ROUNDING = 1e-13
+"""By how much, relative to it, a probability may be missed: rounding decides nothing."""
+_MAX_DEVIATIONS = 38.5
+"""No normal number in float64 is further from its mean."""
+_DIVISIONS, _MAX_STEPS = 16, 40
+"""Into how many parts an interval is divided at a time, and how often at most."""
+_PLACES = (-3.0, -2.4, -2.0, -1.7, -1.4, -1.2, -1.0, -0.8, -0.6, -0.4, -0.2, 0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+"""Where a shortest interval may start or end, in standard deviations from the mean of a component."""
+_MAX_CENTRES = 64
+"""Around how many components, the most probable ones, shortest intervals are looked for."""
+_STRETCHES, _ZOOMS, _NEWTON_STEPS = 4, 7, 8
+"""How many stretches are refined, how often, and by how many steps the end of each interval is found."""
+_MAX_TOGETHER = 1 << 22
+"""How many numbers are held at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureSearch:
+    """The components that count of each sample, sorted by their mean, in float64.
+
+    Attributes:
+        weights: the probabilities of the components.
+        mean: before the cut.
+        deviation: the standard deviation before the cut; 0 is a point.
+        low: the lower end of the cut; None if nothing is cut.
+        high: the upper end.
+    """
+
+    weights: Float[Tensor, "batch component"]
+    mean: Float[Tensor, "batch component"]
+    deviation: Float[Tensor, "batch component"]
+    low: Float[Tensor, "batch 1"] | None
+    high: Float[Tensor, "batch 1"] | None
+
+    @classmethod
+    def of(
+        cls,
+        weights: Float[Tensor, "batch component"],
+        mean: Float[Tensor, "batch component"],
+        variance: Float[Tensor, "batch component"],
+        low: Float[Tensor, "batch 1"] | None,
+        high: Float[Tensor, "batch 1"] | None,
+    ) -> MixtureSearch:
+        """Keep what counts; arguments as the attributes, with the variance before the cut."""
+        sorted_weights, order = weights.sort(dim=1, descending=True)
+        rest = sorted_weights.flip(1).cumsum(dim=1).flip(1)
+        kept = max(1, int((rest > _NEGLIGIBLE).sum(dim=1).max())) if len(weights) else 1
+        chosen = order[:, :kept]
+        order = chosen.gather(1, mean.gather(1, chosen).argsort(dim=1))
+        own, mean, variance = (values.gather(1, order) for values in (weights, mean, variance))
+        return cls(own / own.sum(dim=1, keepdim=True), mean, variance.sqrt(), low, high)
+
+    @property
+    def points(self) -> bool:
+        """Whether all components are points."""
+        return not bool(self.deviation.any())
+
+    def quantile(self, q: Float[Tensor, "batch place"]) -> Float[Tensor, "batch place"]:
+        """The smallest number whose distribution function is at least q."""
+        goal = q * (1.0 - _ROUNDING)
+        if self.points:
+            place = torch.searchsorted(self.weights.cumsum(dim=1), goal).clamp_max(self.mean.shape[1] - 1)
+            return self.mean.gather(1, place)
+        below, above, start, stop = self._ends()
+        # One step below, so that a point at the very end is found too.
+        low = torch.nextafter(below, torch.full_like(below, -torch.inf)).expand_as(q)
+        high = above.expand_as(q)
+        parts = torch.arange(1, _DIVISIONS, device=q.device) / _DIVISIONS
+        for _ in range(_MAX_STEPS):
+            inner = low.unsqueeze(2) + (high - low).unsqueeze(2) * parts
+            inner = torch.minimum(torch.maximum(inner, low.unsqueeze(2)), high.unsqueeze(2))
+            enough = self.cdf(inner.flatten(start_dim=1)).view_as(inner) >= goal.unsqueeze(2)
+            new_low = torch.where(enough, low.unsqueeze(2), inner).amax(dim=2)
+            new_high = torch.where(enough, inner, high.unsqueeze(2)).amin(dim=2)
+            # Neighbouring floating-point numbers have nothing between them.
+            if bool(((new_low == low) & (new_high == high)).all()):
+                break
+            low, high = new_low, new_high
+        return torch.where(q <= 0, start, torch.where(q >= 1, stop, high))
+
+    def _ends(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Numbers below and above all that is possible in float64, and the lowest and highest possible ones."""
+        reach = _MAX_DEVIATIONS * self.deviation
+        below, above = (self.mean - reach).amin(dim=1, keepdim=True), (self.mean + reach).amax(dim=1, keepdim=True)
+        if self.low is None or self.high is None:
+            return below, above, torch.full_like(below, -torch.inf), torch.full_like(above, torch.inf)
+        # A cut far out in the tail of all components leaves only what is next to its end.
+        widest = reach.amax(dim=1, keepdim=True)
+        below = torch.where(self.low.isfinite(), self.low, torch.minimum(below, self.high - widest))
+        above = torch.where(self.high.isfinite(), self.high, torch.maximum(above, self.low + widest))
+        return below, above, self.low, self.high
+
+    def cdf(self, value: Float[Tensor, "batch place"], *, before: bool = False) -> Float[Tensor, "batch place"]:
+        """The probability of at most each value, or of less than it."""
+        size = max(1, _MAX_TOGETHER // max(1, self.mean.numel()))
+        parts = [self._cdf(part, before) for part in torch.split(value, size, dim=1)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def _cdf(self, value: Float[Tensor, "batch place"], before: bool) -> Float[Tensor, "batch place"]:
+        place, mean, deviation = value.unsqueeze(2), self.mean.unsqueeze(1), self.deviation.unsqueeze(1)
+        point = deviation == 0
+        scale = torch.where(point, 1.0, deviation)
+        if self.low is None or self.high is None:
+            inside = torch.special.ndtr((place - mean) / scale)
+        else:
+            low, high = self.low.unsqueeze(2), self.high.unsqueeze(2)
+            end = torch.minimum(place, high)
+            start = (low - mean) / scale
+            part = log_interval(start, (end - mean) / scale, (end - low) / scale)
+            whole = log_interval(start, (high - mean) / scale, (high - low) / scale)
+            inside = torch.where(whole.isneginf(), 0.0, (part - whole).exp())
+        at_point = (mean < place) if before else (mean <= place)
+        inside = torch.where(point, at_point.to(inside.dtype), inside)
+        return (self.weights.unsqueeze(1) * inside).sum(dim=2)
+
+    def shortest_interval(
+        self, probability: float, outer: Rising
+    ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
+        """The ends of the shortest interval with at least this probability.
+
+        Args:
+            probability: above 0 and below 1.
+            outer: the rising function of the ends by whose difference lengths are measured.
+        """
+        if self.points:
+            return self._shortest_between_points(probability, outer)
+        places = self._places()
+        sums = self.cdf(places).contiguous()
+        length = _length(places, self._near_quantile(self.cdf(places, before=True) + probability, places, sums), outer)
+        # The best places that are no worse than their neighbours, and so of different stretches.
+        padded = torch.nn.functional.pad(length, (1, 1), value=torch.inf)
+        lowest = torch.where((length <= padded[:, :-2]) & (length <= padded[:, 2:]), length, torch.inf)
+        best = lowest.topk(min(_STRETCHES, places.shape[1]), dim=1, largest=False).indices
+        left, right = (places.gather(1, (best + step).clamp(0, places.shape[1] - 1)) for step in (-1, 1))
+        parts = torch.arange(_DIVISIONS + 1, device=places.device) / _DIVISIONS
+        for _ in range(_ZOOMS):
+            starts = (left.unsqueeze(2) + (right - left).unsqueeze(2) * parts).flatten(start_dim=1)
+            ends = self._near_quantile(self.cdf(starts, before=True) + probability, places, sums)
+            chosen = _length(starts, ends, outer).view(*left.shape, -1).argmin(dim=2, keepdim=True)
+            starts = starts.view(*left.shape, -1)
+            left, right = (starts.gather(2, (chosen + step).clamp(0, _DIVISIONS)).squeeze(2) for step in (-1, 1))
+        starts = torch.cat([0.5 * (left + right), places.gather(1, best)], dim=1)
+        q = self.cdf(starts, before=True) + probability
+        ends = torch.where(q > 1.0 + _ROUNDING, torch.inf, self.quantile(q.clamp_max(1.0)))
+        chosen = _length(starts, ends, outer).argmin(dim=1, keepdim=True)
+        return starts.gather(1, chosen), ends.gather(1, chosen)
+
+    def _shortest_between_points(
+        self, probability: float, outer: Rising
+    ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
+        """From each point to the first one at which the sum is enough; the shortest, and of equal ones the first."""
+        sums = self.weights.cumsum(dim=1)
+        goal = (sums - self.weights + probability) * (1.0 - _ROUNDING)
+        stop = torch.searchsorted(sums, goal)
+        last = self.mean.shape[1] - 1
+        ends = self.mean.gather(1, stop.clamp_max(last))
+        length = torch.where(stop <= last, _length(self.mean, ends, outer), torch.inf)
+        shortest = length.amin(dim=1, keepdim=True)
+        chosen = (length <= shortest + _ROUNDING * shortest.abs()).int().argmax(dim=1, keepdim=True)
+        return self.mean.gather(1, chosen), ends.gather(1, chosen)
+
+    def _places(self) -> Float[Tensor, "batch place"]:
+        """Where a shortest interval may start, sorted."""
+        heavy = self.weights.topk(min(_MAX_CENTRES, self.weights.shape[1]), dim=1).indices
+        mean, deviation = self.mean.gather(1, heavy).unsqueeze(2), self.deviation.gather(1, heavy).unsqueeze(2)
+        places = (mean + deviation * self.mean.new_tensor(_PLACES)).flatten(start_dim=1)
+        if self.low is not None and self.high is not None:
+            shares = torch.arange(1, 64, dtype=places.dtype, device=places.device) / 64
+            between = self.quantile(shares.expand(len(places), -1))
+            ends = torch.cat([self.low, self.high], dim=1)
+            ends = torch.where(ends.isfinite(), ends, between[:, :1])
+            places = torch.cat([places.clamp(self.low, self.high), ends, between], dim=1)
+        return places.sort(dim=1).values
+
+    def _near_quantile(
+        self, q: Float[Tensor, "batch item"], places: Float[Tensor, "batch place"], sums: Float[Tensor, "batch place"]
+    ) -> Float[Tensor, "batch item"]:
+        """Quantiles by a few of Newton's steps between two places; the places themselves at points; infinite beyond.
+
+        Args:
+            q: probabilities.
+            places: some numbers, sorted.
+            sums: the distribution function there.
+        """
+        after, last = torch.searchsorted(sums, q.contiguous()), places.shape[1] - 1
+        low, high = places.gather(1, (after - 1).clamp(0, last)), places.gather(1, after.clamp_max(last))
+        found = high
+        for _ in range(_NEWTON_STEPS):
+            sum_here = self.cdf(found)
+            low, high = torch.where(sum_here < q, found, low), torch.where(sum_here < q, high, found)
+            step = found - (sum_here - q) / self._density(found)
+            found = torch.where((step > low) & (step < high), step, 0.5 * (low + high))
+        # A step of the distribution function at a place is met there and nowhere before.
+        jumps = self.cdf(high, before=True) < q
+        return torch.where(after > last, torch.inf, torch.where(jumps, high, found))
+
+    def _density(self, value: Float[Tensor, "batch item"]) -> Float[Tensor, "batch item"]:
+        """The density, of points 0."""
+        place, mean, deviation = value.unsqueeze(2), self.mean.unsqueeze(1), self.deviation.unsqueeze(1)
+        scale = torch.where(deviation == 0, 1.0, deviation)
+        log_density = -0.5 * ((place - mean) / scale).square() - scale.log() - 0.5 * math.log(2.0 * math.pi)
+        if self.low is not None and self.high is not None:
+            low, high = self.low.unsqueeze(2), self.high.unsqueeze(2)
+            log_density = log_density - log_interval((low - mean) / scale, (high - mean) / scale, (high - low) / scale)
+        return torch.where(deviation == 0, 0.0, self.weights.unsqueeze(1) * log_density.exp()).sum(dim=2)
+
+
+def _length(
+    low: Float[Tensor, "batch place"], high: Float[Tensor, "batch place"], outer: Rising
+) -> Float[Tensor, "batch place"]:
+    """The lengths of intervals, infinite where an end is."""
+    length = outer(high) - outer(low)
+    return torch.where(high.isposinf() | length.isnan(), torch.inf, length)

@@ -1,0 +1,394 @@
+"""Numbers in the posterior equal quadrature on 1,000 random graphs, mixed with all other forms of kinds.
+
+The first 24 graphs, two of each form, are in the fast tier, the first 240 in `make test`, all in `make test-all`.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import finegraph as fg
+from reference import enumeration as ref
+from reference import values as quadrature
+from reference.random_graphs import random_graphs, random_scores
+from reference.random_numbers import random_potential, with_numbers
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+PARTS = [
+    range(24),
+    pytest.param(range(24, 240), marks=pytest.mark.deep),
+    *(pytest.param(range(n, n + 190), marks=pytest.mark.slow) for n in range(240, 1000, 190)),
+]
+TOLERANCE = 1e-8
+
+
+class Sample:
+    """One random graph with numbers and one sample of scores, for both sides."""
+
+    def __init__(self, number, case):
+        rng = self.rng = np.random.default_rng([31, number])
+        self.case = case
+        self.graph, self.numbers = with_numbers(rng, case, int(rng.integers(1, 4)))
+        self.scores = random_scores(rng, case, scale=float(rng.choice([0.3, 2.0])))
+        self.potentials = [random_potential(rng, float(rng.choice([0.5, 3.0]))) for _ in self.numbers]
+
+    def posterior(self, dtype=torch.float64):
+        """Ours."""
+        fine = torch.tensor(self.scores.fine, dtype=dtype)[None]
+        coarse = {
+            kind: torch.tensor(own, dtype=dtype)[None]
+            for kind, own in zip(self.graph.kinds, self.scores.kinds, strict=True)
+        }
+        scores = torch.tensor([[[one.pull, one.precision] for one in self.potentials]], dtype=dtype)
+        return fg.Posterior(self.graph, fine, coarse, number_scores=scores)
+
+    def terms(self, potentials):
+        """What each number multiplies each fine label by, in logs: (number, fine), by quadrature."""
+        return np.array(
+            [
+                [
+                    quadrature.fine_value(*pair, potential).log_total
+                    for pair in zip(one.values, one.spreads, strict=True)
+                ]
+                for one, potential in zip(self.numbers, potentials, strict=True)
+            ]
+        )
+
+    def joint(self, potentials):
+        """The joint distribution of all labels by enumeration, numbers summed out by quadrature."""
+        fine = self.scores.fine + self.terms(potentials).sum(axis=0)
+        return ref.log_joint(fine, self.scores.kinds, self.case.matrices)
+
+    def mixture(self, place, potentials):
+        """The value of one number by quadrature."""
+        terms = self.terms(potentials)
+        others = np.delete(terms, place, axis=0).sum(axis=0)
+        plain = ref.fine_log_probs(ref.log_joint(self.scores.fine, self.scores.kinds, self.case.matrices))
+        one = self.numbers[place]
+        return plain + others, one.values, one.spreads, potentials[place]
+
+
+def samples(numbers):
+    for number, case in zip(numbers, random_graphs(len(numbers), seed=29, start=numbers.start), strict=True):
+        yield Sample(number, case)
+
+
+def close(ours, theirs, tolerance=TOLERANCE):
+    """Whether numbers agree, relative to their size if that is large; infinities exactly."""
+    ours, theirs = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    return np.allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def assert_same_labels(sample, posterior, potentials):
+    joint = sample.joint(potentials)
+    assert close(posterior.log_probs()[0], ref.fine_log_probs(joint))
+    for j, kind in enumerate(sample.graph.kinds):
+        assert close(posterior.log_probs(kind)[0], ref.kind_log_probs(joint, j))
+
+
+def assert_same_values(sample, posterior, potentials):
+    for place, one in enumerate(sample.numbers):
+        given = sample.mixture(place, potentials)
+        mixture = quadrature.mixture(*given)
+        value = posterior.value(one.number.name)
+        assert close(value.mean[0], mixture.mean(one.outer))
+        assert close(value.spread[0], mixture.spread(one.outer))
+        low, high = np.sort(sample.rng.uniform(-1.5, 1.5, 2))
+        expected = quadrature.interval_probability(*given, low, high)
+        found = value.probability((float(one.outer(low)), float(one.outer(high))))
+        assert close(found[0], expected)
+
+
+@pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
+def test_labels_and_values_equal_quadrature(numbers):
+    for sample in samples(numbers):
+        posterior = sample.posterior()
+        assert_same_labels(sample, posterior, sample.potentials)
+        assert_same_values(sample, posterior, sample.potentials)
+
+
+def random_evidence(sample):
+    """Evidence on all numbers for our side, and the potentials with it."""
+    given, potentials = {}, []
+    for one, potential in zip(sample.numbers, sample.potentials, strict=True):
+        form = sample.rng.integers(4)
+        low, high = np.sort(sample.rng.uniform(-2.5, 2.5, 2))
+        name = one.number.name
+        if form == 0:
+            given[name], change = (float(one.outer(low)), float(one.outer(high))), {"low": low, "high": high}
+        elif form == 1:
+            given[name], change = f"<= {float(one.outer(high))!r}", {"high": high}
+        elif form == 2:
+            spread = float(sample.rng.uniform(0.1, 2.0))
+            outer = spread * one.width * (float(one.outer(low)) if one.number.scale == "log" else 1.0)
+            given[name] = fg.Around(float(one.outer(low)), outer)
+            change = {"likely": low, "likely_precision": spread**-2}
+        else:
+            given[name], change = None, {}
+        potentials.append(replace(potential, **change))
+    return given, potentials
+
+
+@pytest.mark.parametrize("numbers", PARTS, ids=lambda numbers: f"{numbers.start}-{numbers.stop - 1}")
+def test_evidence_equals_quadrature(numbers):
+    for sample in samples(numbers):
+        posterior = sample.posterior()
+        given, potentials = random_evidence(sample)
+        terms = sample.terms(potentials) - sample.terms(sample.potentials)
+        before = ref.fine_log_probs(sample.joint(sample.potentials))
+        expected = ref.log_sum(before + terms.sum(axis=0))
+        assert close(posterior.log_prob_of(given)[0], expected)
+        if expected == -math.inf:
+            with pytest.raises(fg.errors.EvidenceError, match="probability 0 for sample 0"):
+                posterior.given(given)
+            continue
+        told = posterior.given(given)
+        assert_same_labels(sample, told, potentials)
+        assert_same_values(sample, told, potentials)
+        again = dict.fromkeys(sample.graph.numbers, (None, None))
+        assert close(told.log_prob_of(again)[0], 0.0)
+
+
+@pytest.mark.deep
+def test_evidence_in_two_steps_is_evidence_at_once():
+    for sample in samples(range(24)):
+        posterior = sample.posterior()
+        one, first = random_evidence(sample)
+        two, _ = random_evidence(sample)
+        if (
+            ref.log_sum(ref.fine_log_probs(sample.joint(sample.potentials)) + sample.terms(first).sum(axis=0))
+            == -math.inf
+        ):
+            continue
+        told = posterior.given(one)
+        second = told.log_prob_of(two)
+        assert close(posterior.log_prob_of(one) + second, in_one_step(posterior, one, two))
+        if second.item() > -math.inf:
+            other = posterior.given(two).given(one)
+            assert close(told.given(two).log_probs(), other.log_probs())
+            for name in sample.graph.numbers:
+                assert close(told.given(two).value(name).mean, other.value(name).mean)
+
+
+def in_one_step(posterior, one, two):
+    """The log probability of both, the other way round."""
+    if posterior.log_prob_of(two).item() == -math.inf:
+        return posterior.log_prob_of(two)
+    return posterior.log_prob_of(two) + posterior.given(two).log_prob_of(one)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("evidence", [False, True])
+def test_quantiles_and_intervals_fit_the_distribution(evidence):
+    for sample in samples(range(12)):
+        posterior, potentials = sample.posterior(), sample.potentials
+        if evidence:
+            given, potentials = random_evidence(sample)
+            if posterior.log_prob_of(given).item() == -math.inf:
+                continue
+            posterior = posterior.given(given)
+        for place, one in enumerate(sample.numbers):
+            given = sample.mixture(place, potentials)
+            value = posterior.value(one.number.name)
+            for q in (0.02, 0.5, 0.9):
+                at = float(sample_inner(one, value.quantile(q)[0]))
+                gap = 1e-7
+                assert quadrature.interval_probability(*given, -math.inf, at + gap) >= q - 1e-9
+                assert quadrature.interval_probability(*given, -math.inf, at - gap) <= q + 1e-9
+            check_shortest(one, value, given, 0.8)
+
+
+def sample_inner(one, outer):
+    """A value of the user's unit on the inner scale."""
+    outer = np.asarray(outer)
+    return ((np.log(outer) if one.number.scale == "log" else outer) - one.centre) / one.width
+
+
+def check_shortest(one, value, given, probability):
+    """No interval from a fine grid of places is shorter, and the one that was found has the probability."""
+    low, high = (end.item() for end in value.interval(probability))
+    inside = quadrature.interval_probability(*given, sample_inner(one, low) - 1e-9, sample_inner(one, high) + 1e-9)
+    assert inside >= probability - 1e-7
+    mixture = quadrature.mixture(*given)
+    sums = np.cumsum(mixture.mass)
+    outer = one.outer(mixture.nodes)
+    # An interval from just after one node to another has at least what the nodes between them have, but for a step.
+    stops = np.searchsorted(sums, np.concatenate([[0.0], sums[:-1]]) + probability)
+    possible = stops < len(outer)
+    step = mixture.mass[mixture.mass < 0.05].max(initial=0.0)
+    shortest = (outer[stops[possible]] - outer[possible]).min()
+    assert high - low <= shortest * (1 + 1e-9) + 20 * step * (outer[-1] - outer[0]) + 1e-9
+
+
+def test_points_have_exact_quantiles_and_intervals():
+    number = fg.Number.from_values("year", [2010.0, 2011.0, 2011.0, 2014.0])
+    graph = fg.LabelGraph("abcd", numbers=[number])
+    value = fg.Posterior(graph, torch.tensor([[0.1, 0.25, 0.25, 0.4]], dtype=torch.float64).log()).value("year")
+    assert [value.quantile(q).item() for q in (0.05, 0.1, 0.11, 0.6, 0.61, 1.0)] == [2010, 2010, 2011, 2011, 2014, 2014]
+    assert [[end.item() for end in value.interval(p)] for p in (0.3, 0.6, 0.9)] == [
+        [2011, 2011],
+        [2010, 2011],
+        [2011, 2014],
+    ]
+    assert value.probability("> 2010").item() == pytest.approx(0.9)
+    assert value.probability(">= 2010").item() == pytest.approx(1.0)
+    assert value.probability("< 2011").item() == pytest.approx(0.1)
+    assert value.probability(2011).item() == pytest.approx(0.5)
+    assert value.mean.item() == pytest.approx(0.1 * 2010 + 0.5 * 2011 + 0.4 * 2014)
+
+
+def test_evidence_of_every_form_agrees():
+    number = fg.Number.from_values("price", [9.0, 12.0, 15.0], unit="EUR")
+    graph = fg.LabelGraph("abc", numbers=[number])
+    posterior = fg.Posterior(graph, torch.zeros(2, 3, dtype=torch.float64))
+    expected = posterior.given(fine={"b", "c"}).log_probs()
+    for form in (
+        ">= 12",
+        "> 9",
+        "≥ 12 EUR",
+        (12, 15),
+        (12, None),
+        "12 to 15",
+        "12..15",
+        "> 9 and <= 15 EUR",
+        ["> 9", (10.0, 20.0)],
+        [">= 12"] * 2,
+    ):
+        assert torch.allclose(posterior.given(price=form).log_probs(), expected), form
+    one = posterior.given(price=[12, None]).probs()
+    assert one.tolist() == [[0, 1, 0], pytest.approx([1 / 3] * 3)]
+    assert torch.equal(one, posterior.given(price=torch.tensor([12.0, math.nan])).probs())
+    assert torch.allclose(
+        posterior.given(price="12 +- 2").log_probs(), posterior.given(price=fg.Around(12, 2)).log_probs()
+    )
+    assert close(posterior.log_prob_of(price="> 9"), math.log(2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        ({"price": "cheap"}, "'cheap' is no condition on a number; write '<= 15 EUR'"),
+        ({"price": "<= 12 USD"}, "is no condition on a number"),
+        ({"price": "> 12 and <= 9"}, "no value is '> 12 and <= 9'; one part rules out the other"),
+        ({"price": (15, 10)}, "the interval .15, 10. is empty; write the lower end first"),
+        ({"price": (1, 2, 3)}, "an interval is a pair of numbers"),
+        ({"price": [1.0]}, "one value per sample, expected 2, got 1"),
+        ({"price": True}, "expected a limit such as"),
+        ({"price": math.inf}, "finite number"),
+        ({"price": "> 100"}, "the evidence has probability 0 for sample 0 .price is '> 100'"),
+        ({"price": (10, 11)}, "the evidence has probability 0 for sample 0"),
+    ],
+)
+def test_bad_evidence_is_explained(evidence, text):
+    number = fg.Number.from_values("price", [9.0, 12.0, 15.0], unit="EUR")
+    posterior = fg.Posterior(fg.LabelGraph("abc", numbers=[number]), torch.zeros(2, 3))
+    with pytest.raises(fg.errors.EvidenceError, match=text):
+        posterior.given(evidence)
+    with pytest.raises(fg.errors.UnknownNameError, match="did you mean 'price'"):
+        posterior.given(prise=3)
+    with pytest.raises(fg.errors.EvidenceError, match="a spread above 0"):
+        fg.Around(3, 0)
+
+
+@pytest.mark.deep
+def test_the_gradient_equals_finite_differences():
+    for sample in samples(range(24)):
+        posterior = sample.posterior()
+        known = None
+        if sample.rng.random() < 0.5:
+            given, _ = random_evidence(sample)
+            if posterior.log_prob_of(given).item() > -math.inf:
+                known = posterior.given(given).number_evidence
+        fine = posterior.fine_scores.requires_grad_()
+        scores = posterior.number_scores
+        scores[..., 1] += 0.1  # differences to both sides need room above 0
+        scores.requires_grad_()
+        name = sample.graph.numbers[0]
+
+        def answers(fine, scores, posterior=posterior, known=known, name=name):
+            again = fg.Posterior(
+                posterior.graph, fine, posterior.coarse_scores, number_scores=scores, number_evidence=known
+            )
+            return again.probs(), again.value(name).mean
+
+        assert torch.autograd.gradcheck(answers, (fine, scores), atol=1e-6)
+
+
+def test_float32_stays_exact_for_large_scores():
+    rng = np.random.default_rng(3)
+    number = fg.Number("price", rng.uniform(1, 9, 50).round(2), np.zeros(50))
+    graph = fg.LabelGraph([f"fine {i}" for i in range(50)], numbers=[number])
+    scores = torch.tensor([[[3e4, 2e4]], [[-1e6, 1e6]], [[1e-6, 0.0]]])
+    fine = torch.tensor(rng.normal(size=(3, 50)), dtype=torch.float32)
+    found = fg.Posterior(graph, fine, number_scores=scores).log_probs().double()
+    expected = fg.Posterior(graph, fine.double(), number_scores=scores.double()).log_probs()
+    likely = expected > -30
+    assert (found - expected)[likely].abs().max() < 1e-4
+    assert found.isfinite().all()
+
+
+def test_views_are_averaged():
+    for sample in samples(range(12)):
+        many = sample.posterior()
+        other = sample.posterior().tempered(1.7)
+        both = fg.Posterior(
+            sample.graph,
+            torch.cat([many.fine_scores, other.fine_scores]),
+            None if many.coarse_scores is None else torch.cat([many.coarse_scores, other.coarse_scores]),
+            number_scores=torch.cat([many.number_scores, other.number_scores]),
+        )
+        expected = (many.probs() + other.probs()) / 2
+        assert torch.allclose(both.mean_views(2).probs(), expected, atol=1e-10)
+        assert torch.equal(both.some([1]).log_probs(), other.log_probs())
+        name = sample.graph.numbers[0]
+        assert close(both.some([1]).value(name).mean, other.value(name).mean, 1e-12)
+
+
+def test_scores_of_wrong_shape_are_refused():
+    graph = fg.LabelGraph("abc", numbers=[fg.Number.from_values("price", [1.0, 2.0, 3.0])])
+    with pytest.raises(fg.errors.ShapeError, match=r"expected shape \(2, 1, 2\), a pull and a precision"):
+        fg.Posterior(graph, torch.zeros(2, 3), number_scores=torch.zeros(2, 2))
+    with pytest.raises(fg.errors.ShapeError, match=r"scores of number 'price': expected shape \(2, 2\)"):
+        fg.Posterior(graph, torch.zeros(2, 3), number_scores={"price": torch.zeros(2, 3)})
+    with pytest.raises(fg.errors.UnknownNameError, match="did you mean 'price'"):
+        fg.Posterior(graph, torch.zeros(2, 3)).value("prce")
+    posterior = fg.Posterior(graph, torch.zeros(2, 3), number_scores={"price": torch.ones(2, 2)})
+    assert posterior.number_scores.shape == (2, 1, 2)
+    with pytest.raises(fg.errors.InputError, match="from 0 to 1"):
+        posterior.value("price").quantile(1.2)
+    with pytest.raises(fg.errors.InputError, match="above 0 and below 1"):
+        posterior.value("price").interval(1.0)
+
+
+class TestOrderedKinds:
+    @pytest.fixture
+    def posterior(self):
+        heat = fg.Kind.from_parents("heat", ("mild", "medium", "hot"), np.array([0, 1, 2]))
+        graph = fg.LabelGraph("abc", [replace(heat, ordered=True)])
+        return fg.Posterior(graph, torch.tensor([[0.2, 0.3, 0.5]], dtype=torch.float64).log())
+
+    @pytest.mark.parametrize(
+        ("text", "labels"),
+        [
+            (">= medium", {"medium", "hot"}),
+            ("> medium", {"hot"}),
+            ("<= medium", {"mild", "medium"}),
+            ("<medium", {"mild"}),
+            ("mild to medium", {"mild", "medium"}),
+            ("medium..hot", {"medium", "hot"}),
+        ],
+    )
+    def test_ranges_are_evidence(self, posterior, text, labels):
+        expected = posterior.given(heat=labels).log_probs()
+        assert torch.equal(posterior.given(heat=text).log_probs(), expected)
+        assert torch.equal(posterior.given(heat=[text]).log_probs(), expected)
+
+    def test_what_is_no_range_is_explained(self, posterior):
+        with pytest.raises(fg.errors.UnknownNameError, match="did you mean 'medium'"):
+            posterior.given(heat=">= medum")
+        with pytest.raises(fg.errors.EvidenceError, match="rules out every label"):
+            posterior.given(heat="> hot")
