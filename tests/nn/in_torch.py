@@ -22,7 +22,8 @@ MENU = fg.LabelGraph.from_table(
         "soup @ A": {"dish": {"soup", "kung pao"}, "restaurant": "A", "tofu": None},
     }
 )
-GRAPHS = {"plain": MENU.only(["restaurant"]), "mixed": MENU}
+VALUES = MENU.with_number(fg.Number.from_values("price", [12.0, 9.5, None, 8.0], [0.0, 1.5, 0.0, 0.0], scale="log"))
+GRAPHS = {"plain": MENU.only(["restaurant"]), "mixed": MENU, "numbers": VALUES}
 TARGET = torch.tensor([0, 3, 2, -100, 1])
 
 # torch warns of what its own tracer does with autograd functions.
@@ -32,8 +33,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:Dep
 def bipartite(features, graph):
     """A bipartite head with random coarse weights, which start at 0 otherwise."""
     head = fg.BipartiteHead(features, graph)
-    for parameter in head.coarse.parameters():
-        torch.nn.init.normal_(parameter)
+    for part in (head.coarse, head.numbers):
+        for parameter in () if part is None else part.parameters():
+            torch.nn.init.normal_(parameter)
     return head
 
 
@@ -42,8 +44,9 @@ def features():
     return torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 
 
-def test_autocast_loses_nothing_but_the_precision_of_the_scores(features):
-    head = bipartite(8, MENU)
+@pytest.mark.parametrize("graph", [MENU, VALUES], ids=["labels", "numbers"])
+def test_autocast_loses_nothing_but_the_precision_of_the_scores(features, graph):
+    head = bipartite(8, graph)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         posterior = head(features)
         loss = fg.joint_loss(posterior, TARGET)
@@ -51,7 +54,9 @@ def test_autocast_loses_nothing_but_the_precision_of_the_scores(features):
         prior = fg.laplacian_prior(head)
     assert posterior.fine_scores.dtype == torch.bfloat16
     assert (loss.dtype, marginal.dtype, prior.dtype) == (torch.float32,) * 3
-    exact = fg.Posterior(MENU, posterior.fine_scores.double(), posterior.coarse_scores.double())
+    numbers = None if posterior.number_scores is None else posterior.number_scores.double()
+    scores = posterior.fine_scores.double(), posterior.coarse_scores.double()
+    exact = fg.Posterior(graph, *scores, number_scores=numbers)
     assert loss.item() == pytest.approx(fg.joint_loss(exact, TARGET).item(), rel=1e-6)
     assert torch.allclose(marginal.double(), exact.log_probs("dish"), atol=1e-6)
     loss.backward()
@@ -72,7 +77,7 @@ def test_compiles_whole(features, name):
         head.zero_grad()
         loss, marginal = function(features, TARGET)
         loss.backward()
-        got = [loss.item(), marginal.detach(), head.fine.weight.grad.clone(), head.coarse.weight.grad.clone()]
+        got = [loss.item(), marginal.detach(), *(one.grad.clone() for one in head.parameters())]
         if function is compiled:
             first = got
     assert first[0] == pytest.approx(got[0], rel=1e-5)
@@ -97,7 +102,9 @@ def test_exports_with_the_inference_inside(features, name):
 
         def forward(self, x):
             posterior = self.head(x)
-            return posterior.log_probs(), {kind: posterior.log_probs(kind) for kind in self.head.graph.kinds}
+            values = {name: posterior.value(name).mean.float() for name in self.head.graph.numbers}
+            kinds = {kind: posterior.log_probs(kind) for kind in self.head.graph.kinds}
+            return posterior.log_probs(), {**kinds, **values}
 
     model = Answers().eval()
     batch = torch.export.Dim("batch", min=1, max=64)
@@ -111,13 +118,14 @@ def test_exports_with_the_inference_inside(features, name):
     assert not any("scatter_reduce" in str(node.target) for node in program.graph.nodes)
 
 
-def test_an_exported_head_returns_a_posterior_also_after_saving(features, tmp_path):
-    head = bipartite(8, MENU).eval()
+@pytest.mark.parametrize("graph", [MENU, VALUES], ids=["labels", "numbers"])
+def test_an_exported_head_returns_a_posterior_also_after_saving(features, tmp_path, graph):
+    head = bipartite(8, graph).eval()
     program = torch.export.export(head, (features,))
     torch.export.save(program, tmp_path / "head.pt2")
     posterior = torch.export.load(tmp_path / "head.pt2").module()(features)
     assert isinstance(posterior, fg.Posterior)
-    assert posterior.graph == MENU
+    assert posterior.graph == head.graph
     assert torch.allclose(posterior.log_probs("dish"), head(features).log_probs("dish"), atol=1e-6)
 
 
@@ -139,9 +147,11 @@ DISTRIBUTED = """
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     graph = fg.LabelGraph.from_table({
         "a": {"dish": "x", "served": {"bowl", "plate"}}, "b": {"dish": "x", "served": "bowl"}, "c": {"dish": "y"}})
+    graph = graph.with_number(fg.Number.from_values("price", [12.0, None, 9.0], [1.0, 0.0, 0.0]))
     torch.manual_seed(0)
     head = fg.BipartiteHead(8, graph).double()
     torch.nn.init.normal_(head.coarse.weight)
+    torch.nn.init.normal_(head.numbers.weight)
     x, target = torch.randn(6, 8, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
     fg.joint_loss(head(x), target).backward()
     alone = [parameter.grad.clone() for parameter in head.parameters()]

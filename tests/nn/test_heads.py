@@ -8,6 +8,8 @@ import torch
 
 import finegraph as fg
 from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, UnknownNameError
+from finegraph.nn.extending import Extension
+from finegraph.nn.prior import laplacian
 from reference import enumeration as ref
 from reference.random_graphs import FORMS, random_graph
 
@@ -265,6 +267,45 @@ class TestExtending:
         place = larger.tensors.columns["dish"].start + larger.graph.label_index("dish", "soup")
         assert torch.allclose(larger.coarse.weight[place], expected)
 
+    @pytest.mark.parametrize("shared", [True, False])
+    @pytest.mark.parametrize("form", FORMS)
+    def test_one_solution_per_label_or_per_feature_equals_a_dense_one(self, form, shared):
+        case = random_graph(np.random.default_rng(6), form)
+        graph, rng = case.graph, np.random.default_rng(7)
+        # A new row is that of an old fine label, but for one kind, where it has a label that was not there.
+        rows = np.concatenate([np.arange(len(graph)), rng.integers(0, len(graph), 5)])
+        kinds = [graph.kind(kind).rows(rows) for kind in graph.kinds]
+        if kinds:
+            matrix = np.pad(kinds[0].matrix(), ((0, 0), (0, 1)))
+            matrix[-1] = 0.0
+            matrix[-1, -1] = 1.0
+            kinds[0] = fg.Kind.from_matrix(kinds[0].name, (*kinds[0].labels, "brand new"), matrix)
+        order = rng.permutation(len(rows))
+        names = np.array([*graph.fine, *(f"new {n}" for n in range(5))])
+        larger = fg.LabelGraph(names[order].tolist(), [kind.rows(order) for kind in kinds])
+        extension = Extension(graph, larger)
+        old = np.concatenate([np.zeros((len(graph), 0)), *(graph.matrix(kind) for kind in graph.kinds)], axis=1)
+        for features in (2, 9):
+            fine = torch.from_numpy(rng.normal(size=(len(graph), features)))
+            coarse = torch.from_numpy(rng.normal(size=(old.shape[1], features)))
+            found = extension.weights(fine, coarse, shared=shared)
+            joint = fine.numpy() + (old @ coarse.numpy() if shared else 0.0)
+            inverse = np.linalg.inv(np.eye(len(graph)) + old @ old.T)
+            constant = (inverse @ joint).sum(axis=0) / inverse.sum()
+            parts = old.T @ inverse @ (joint - constant)
+            new_parts = np.zeros((found.coarse.shape[0], features))
+            new = np.concatenate([np.zeros((len(larger), 0)), *(larger.matrix(kind) for kind in larger.kinds)], axis=1)
+            place = [
+                start + larger.label_index(kind, label)
+                for kind, start in zip(graph.kinds, np.cumsum([0, *(len(k.labels) for k in kinds)]), strict=False)
+                for label in graph.labels(kind)
+            ]
+            new_parts[place] = parts
+            expected = constant + new @ new_parts - (new @ found.coarse.numpy() if shared else 0.0)
+            expected[[larger.fine_index(name) for name in graph.fine]] = fine.numpy()
+            np.testing.assert_allclose(found.fine, expected, atol=1e-9)
+            np.testing.assert_array_equal(found.coarse[place], coarse)
+
     def test_what_does_not_extend_is_refused(self):
         head = bipartite(8, GRAPH)
         with pytest.raises(GraphMismatchError, match="same kinds in the same order"):
@@ -288,6 +329,25 @@ class TestPrior:
         assert np.allclose(head.fine.weight.grad, fine_grad, atol=1e-10)
         for columns, expected in zip(head.tensors.columns.values(), coarse_grad, strict=True):
             assert np.allclose(head.coarse.weight.grad[columns], expected, atol=1e-10)
+
+    def test_labels_of_an_ordered_kind_are_drawn_to_the_next_one(self):
+        rows = {"a": {"heat": "mild"}, "b": {"heat": "hot"}, "c": {"heat": "medium"}, "d": {"heat": "hot"}}
+        order = ("mild", "medium", "hot")
+        head = bipartite(4, fg.LabelGraph.from_table(rows, types={"heat": order})).double()
+        plain = bipartite(4, fg.LabelGraph.from_table(rows)).double()
+        with torch.no_grad():
+            plain.fine.weight.copy_(head.fine.weight)
+            plain.coarse.weight.copy_(head.coarse.weight[[order.index(one) for one in plain.graph.labels("heat")]])
+        rows = [head.coarse.weight[place] for place in range(3)]
+        chain = 0.5 * ((rows[0] - rows[1]).square() + (rows[1] - rows[2]).square()).sum()
+        prior = fg.laplacian_prior(head)
+        assert prior.item() == pytest.approx((fg.laplacian_prior(plain) + chain).item(), abs=1e-12)
+        grads = torch.autograd.grad(prior, [head.fine.weight, head.coarse.weight])
+        assert torch.autograd.gradcheck(
+            lambda fine, coarse: laplacian(head.edges, fine, coarse),
+            [head.fine.weight.detach().requires_grad_(), head.coarse.weight.detach().requires_grad_()],
+        )
+        assert grads[1].abs().sum() > 0
 
     def test_equal_sizes_per_kind_are_compared_too(self):
         head = bipartite(4, GRAPH, coarse_features=dict.fromkeys(GRAPH.kinds, 4))

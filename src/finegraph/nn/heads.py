@@ -4,9 +4,10 @@
     BipartiteHead   BGL_1   f = W x,   f^j = W_j x                 one feature
                     BGL_m   f = W x,   f^j = W_j x' (or W_j x^j)   another feature, or one per kind, for coarse labels
 
-All answer with the same `Posterior`, so a training loop does not care which one it has. With one feature, and one known
-parent per kind, `fold` turns a trained bipartite head into a softmax head with exactly the same answers: the graph then
-costs nothing at inference.
+A bipartite head also gives each number of the graph two scores, from the features of the coarse labels (see
+`number_layer.py`); softmax tells values by its fine labels. All answer with the same `Posterior`, so a training loop
+does not care which one it has. With one feature, one known parent per kind and exact values, `fold` turns a trained
+bipartite head into a softmax head with exactly the same answers: the graph then costs nothing at inference.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.inference.numerics import CPU
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
-from finegraph.nn.extending import extended_weights
+from finegraph.nn.extending import Extension
+from finegraph.nn.number_layer import NumberLayer, starting_terms
 from finegraph.nn.prior import LaplacianEdges, laplacian, laplacian_edges
 
 CoarseFeatures = Float[Tensor, "batch coarse_feature"] | Mapping[str, Float[Tensor, "batch _"]] | None
@@ -122,10 +124,10 @@ class SoftmaxHead(Head):
         """A head for a graph with more fine labels; new ones start from what their relatives share."""
         head = SoftmaxHead(self.features, graph, bias=self.fine.bias is not None).to(self.fine.weight)
         with torch.no_grad():
-            weight = extended_weights(self.graph, graph, self.fine.weight, None)
-            head.fine.weight.copy_(weight.fine)
+            extension = Extension(self.graph, graph)
+            head.fine.weight.copy_(extension.weights(self.fine.weight, None).fine)
             if self.fine.bias is not None:
-                head.fine.bias.copy_(extended_weights(self.graph, graph, self.fine.bias[:, None], None).fine[:, 0])
+                head.fine.bias.copy_(extension.weights(self.fine.bias[:, None], None).fine[:, 0])
         return head
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -135,6 +137,12 @@ class SoftmaxHead(Head):
 
 class BipartiteHead(Head):
     """The paper's head, BGL: fine and coarse scores, joined by the label graph.
+
+    Each number of the graph, such as a price, has two scores per photo on its inner scale (values with mean 0 and
+    variance 1, of logarithms where the scale is one): a pull a, linear in the features, and a precision b > 0, the
+    softplus of a linear score. They are `number_scores` of the posterior, of shape (batch, number, 2), and stand for
+    the potential exp(a v - b v^2 / 2); docs/idea.md says what follows from it. A graph without numbers has no such
+    layer, and `numbers` is None.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {"dish": "y"}})
@@ -159,8 +167,8 @@ class BipartiteHead(Head):
         Args:
             features: the number of columns of the features.
             graph: the label graph.
-            coarse_features: for BGL_m the number of columns of the features of coarse labels, or one number per kind.
-                By default the coarse labels use the same features (BGL_1).
+            coarse_features: for BGL_m the number of columns of the features of coarse labels and numbers, or one size
+                per kind and number. By default they use the same features (BGL_1).
             bias: whether the linear layers have a bias.
         """
         super().__init__(features, graph, bias)
@@ -168,20 +176,26 @@ class BipartiteHead(Head):
         if any(size is not None and size < 1 for size in sizes_given):
             raise InputError(f"coarse_features: expected sizes of at least 1, got {coarse_features!r}")
         self.coarse_features = coarse_features
+        self.numbers: NumberLayer | nn.ModuleList | None = None
         if isinstance(coarse_features, Mapping):
-            for name in coarse_features:
-                graph.kind(name)
-            for name in graph.kinds:
-                if name not in coarse_features:
-                    raise InputError(f"coarse_features: the kind {name!r} is missing; give every kind a size")
+            _check_names(coarse_features, graph)
             sizes = [(coarse_features[name], len(graph.labels(name))) for name in graph.kinds]
             self.coarse: nn.Linear | nn.ModuleList = nn.ModuleList(_linear(*size, bias=bias) for size in sizes)
+            if graph.numbers:
+                own = [NumberLayer(coarse_features[name], 1, bias=bias) for name in graph.numbers]
+                self.numbers = nn.ModuleList(own)
         else:
             self.coarse = _linear(coarse_features or features, self.tensors.coarse_count, bias=bias)
+            if graph.numbers:
+                self.numbers = NumberLayer(coarse_features or features, len(graph.numbers), bias=bias)
         # Joint weights are sums over all kinds. With coarse weights of 0 they start out as those of a softmax head do,
         # whatever the number of kinds.
         for parameter in self.coarse.parameters():
             nn.init.zeros_(parameter)
+        if graph.numbers and bias:
+            # The same for numbers, whose precisions are not 0: what these say at the start is taken off again.
+            with torch.no_grad():
+                self.fine.bias.sub_(starting_terms(graph_tensors(graph).numbers).to(self.fine.bias))
 
     def _move_tensors(self) -> None:
         super()._move_tensors()
@@ -196,25 +210,35 @@ class BipartiteHead(Head):
     def scores(
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None
     ) -> tuple[Float[Tensor, "batch fine"], dict[str, Float[Tensor, "batch label"]]]:
-        """The fine scores, and per kind the coarse scores. Raw scores are not identifiable: show marginals instead."""
-        fine, coarse = self._score_matrices(features, coarse_features)
-        return fine, {name: coarse[:, columns] for name, columns in self.tensors.columns.items()}
+        """The fine scores, and per kind the coarse scores; per number its pull and precision.
+
+        Raw scores are not identifiable: show marginals instead.
+        """
+        fine, coarse, numbers = self._score_matrices(features, coarse_features)
+        found = {name: coarse[:, columns] for name, columns in self.tensors.columns.items()}
+        if numbers is not None:
+            found |= {name: numbers[:, place] for place, name in enumerate(self.graph.numbers)}
+        return fine, found
 
     def forward(self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures = None) -> Posterior:
         """The posterior of each row of features.
 
         Args:
-            features: for the fine labels, and for the coarse ones too in a one-feature head.
-            coarse_features: for the coarse labels of a two-feature head; one tensor per kind if the head was made so.
+            features: for the fine labels, and for the coarse ones and the numbers too in a one-feature head.
+            coarse_features: for the coarse labels and the numbers of a two-feature head; one tensor per kind and number
+                if the head was made so.
         """
-        fine, coarse = self._score_matrices(features, coarse_features)
-        return Posterior(self.graph, fine, coarse, tensors=self.tensors)
+        fine, coarse, numbers = self._score_matrices(features, coarse_features)
+        return Posterior(self.graph, fine, coarse, number_scores=numbers, tensors=self.tensors)
 
-    def _score_matrices(self, features: Tensor, coarse_features: CoarseFeatures) -> tuple[Tensor, Tensor]:
+    def _score_matrices(
+        self, features: Tensor, coarse_features: CoarseFeatures
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The fine scores, the coarse scores side by side, and those of the numbers."""
         self._check("features", features, self.features)
         fine: Tensor = self.fine(features)
         if isinstance(self.coarse, nn.ModuleList):
-            return fine, self._scores_per_kind(fine, coarse_features)
+            return fine, *self._scores_per_kind(fine, coarse_features)
         if self.coarse_features is None:
             if coarse_features is not None:
                 raise InputError("this head uses one feature for fine and coarse labels; it takes no coarse features")
@@ -226,25 +250,41 @@ class BipartiteHead(Head):
             )
         self._check("coarse features", coarse_features, self.coarse.in_features)
         coarse: Tensor = self.coarse(coarse_features)
-        return fine, coarse
+        return fine, coarse, None if self.numbers is None else self.numbers(coarse_features)
 
-    def _scores_per_kind(self, fine: Tensor, coarse_features: CoarseFeatures) -> Tensor:
+    def _scores_per_kind(self, fine: Tensor, coarse_features: CoarseFeatures) -> tuple[Tensor, Tensor | None]:
+        """The coarse scores and those of the numbers, from features for each."""
         assert isinstance(self.coarse, nn.ModuleList)
+        kinds, numbers = self.graph.kinds, self.graph.numbers
         if not isinstance(coarse_features, Mapping):
             raise InputError(
-                f"this head needs features per kind: a mapping from each of {self.graph.kinds} to a tensor"
+                f"this head needs features per kind: a mapping from each of {(*kinds, *numbers)} to a tensor"
             )
-        parts = []
         for name in coarse_features:
-            if name not in self.graph.kinds:
-                raise unknown_name("kind", name, self.graph.kinds, "in the coarse features")
-        for name, layer in zip(self.graph.kinds, self.coarse, strict=True):
+            if name not in kinds and name not in numbers:
+                raise unknown_name("kind", name, (*kinds, *numbers), "in the coarse features")
+        parts: list[Tensor] = []
+        layers = [*self.coarse, *(self.numbers if isinstance(self.numbers, nn.ModuleList) else ())]
+        for name, layer in zip((*kinds, *numbers), layers, strict=True):
             if name not in coarse_features:
-                raise InputError(f"coarse features: the kind {name!r} is missing; give features for every kind")
+                what = "number" if name in numbers else "kind"
+                raise InputError(f"coarse features: the {what} {name!r} is missing; give features for every {what}")
             assert isinstance(layer, nn.Linear)
             self._check(f"coarse features of {name!r}", coarse_features[name], layer.in_features)
             parts.append(layer(coarse_features[name]))
-        return torch.cat(parts, dim=1) if parts else fine.new_zeros(len(fine), 0)
+        own = parts[: len(kinds)]
+        coarse = torch.cat(own, dim=1) if own else fine.new_zeros(len(fine), 0)
+        return coarse, torch.cat(parts[len(kinds) :], dim=1) if numbers else None
+
+    def silence_numbers(self) -> None:
+        """Make the scores of numbers say nothing: values then follow from the labels, as in softmax.
+
+        Raises:
+            InputError: the head has no biases, so that its precisions cannot be 0.
+        """
+        for layer in self.modules():
+            if isinstance(layer, NumberLayer):
+                layer.silence()
 
     def coarse_weights(self) -> Float[Tensor, "coarse feature"]:
         """The weights of all coarse labels, kind after kind, where all have features of one size."""
@@ -261,7 +301,8 @@ class BipartiteHead(Head):
         """A softmax head with the same answers and marginals, as cheap as plain softmax.
 
         A two-feature head folds to one over both features side by side: call it with `torch.cat([x, coarse_x], 1)`.
-        Kinds with several or unknown parents have no linear form and cannot be folded.
+        Kinds with several or unknown parents have no linear form and cannot be folded. Nor can numbers, unless all
+        values are known and exact and their precisions are the same for all photos.
         """
         for kind in self.tensors.kinds:
             if not kind.plain:
@@ -271,23 +312,48 @@ class BipartiteHead(Head):
                 )
         if isinstance(self.coarse, nn.ModuleList):
             raise InputError("a head with separate features per kind cannot be folded into one layer; use it as it is")
+        assert not isinstance(self.numbers, nn.ModuleList)
         with torch.no_grad():
             # In float64, so that half precision is rounded once and not once per kind.
             coarse, fine = self.edges.to_fine(self.coarse.weight.double()), self.fine.weight.double()
-            weight = fine + coarse if self.coarse_features is None else torch.cat([fine, coarse], dim=1)
-            head = SoftmaxHead(weight.shape[1], self.graph, bias=self.fine.bias is not None).to(self.fine.weight)
-            head.fine.weight.copy_(weight)
+            bias = fine.new_zeros(len(fine), 1)
             if self.fine.bias is not None:
-                bias = self.edges.to_fine(self.coarse.bias.double()[:, None])[:, 0]
-                head.fine.bias.copy_(self.fine.bias.double() + bias)
+                bias = self.fine.bias.double()[:, None] + self.edges.to_fine(self.coarse.bias.double()[:, None])
+            if self.numbers is not None:
+                own, own_bias = self._folded_numbers(self.numbers)
+                coarse, bias = coarse + own, bias + own_bias
+            weight = fine + coarse if self.coarse_features is None else torch.cat([fine, coarse], dim=1)
+            has_bias = self.fine.bias is not None or self.numbers is not None
+            head = SoftmaxHead(weight.shape[1], self.graph, bias=has_bias).to(self.fine.weight)
+            head.fine.weight.copy_(weight)
+            if has_bias:
+                head.fine.bias.copy_(bias[:, 0])
         return head
+
+    def _folded_numbers(self, layer: NumberLayer) -> tuple[Float[Tensor, "fine _"], Float[Tensor, "fine 1"]]:
+        """What numbers add to the weights and the bias of each fine label."""
+        table = self.tensors.numbers
+        for number, constant in zip(table.numbers, layer.constant_precisions(), strict=True):
+            if not number.points:
+                raise InputError(
+                    f"number {number.name!r} has fine labels with spreads or unknown values, so this head is no linear "
+                    "layer and cannot be folded; fold a head without this number, or use this one as it is"
+                )
+            if not constant:
+                raise InputError(
+                    f"the precision of number {number.name!r} depends on the features, so this head is no linear layer "
+                    "and cannot be folded; use this one as it is"
+                )
+        weight, scores = layer.with_constant_precisions()
+        return table.design[0::2].t() @ weight, (scores.flatten() @ table.design)[:, None]
 
     def extend(self, graph: LabelGraph) -> BipartiteHead:
         """A head for a graph with more fine labels, such as a new menu item.
 
         Labels that this head knows, by name, keep their weights. A new fine label starts with what its parents tell of
-        it (see `extending.py`), so it can be predicted before there is any photo of it. Kinds must stay the same; they
-        may have new labels.
+        it (see `extending.py`), and what its values say, so it can be predicted before there is any photo of it. Kinds
+        and numbers must stay the same; kinds may have new labels. An unknown value is distributed like all that are
+        known, which a new value changes a little; known ones keep their scores.
         """
         if isinstance(self.coarse, nn.ModuleList):
             raise InputError("a head with separate features per kind cannot be extended; train a new one")
@@ -296,22 +362,35 @@ class BipartiteHead(Head):
         assert isinstance(head.coarse, nn.Linear)
         shared = self.coarse_features is None
         with torch.no_grad():
-            weight = extended_weights(self.graph, graph, self.fine.weight, self.coarse.weight, shared=shared)
+            extension = Extension(self.graph, graph)
+            weight = extension.weights(self.fine.weight, self.coarse.weight, shared=shared)
             head.fine.weight.copy_(weight.fine)
             head.coarse.weight.copy_(weight.coarse)
+            if isinstance(self.numbers, NumberLayer) and isinstance(head.numbers, NumberLayer):
+                head.numbers.take(self.numbers, *([g.number(name) for name in g.numbers] for g in (self.graph, graph)))
             if bias:
-                biases = extended_weights(self.graph, graph, self.fine.bias[:, None], self.coarse.bias[:, None])
-                head.fine.bias.copy_(biases.fine[:, 0])
+                biases = extension.weights(self._biases_with_precisions(), self.coarse.bias[:, None])
+                head.fine.bias.copy_(biases.fine[:, 0] - head._precision_terms())
                 head.coarse.bias.copy_(biases.coarse[:, 0])
         return head
+
+    def _biases_with_precisions(self) -> Float[Tensor, "fine 1"]:
+        """The biases of the fine labels and what precisions add to them: only their sum is identifiable."""
+        return (self.fine.bias.cpu() + self._precision_terms())[:, None]
+
+    def _precision_terms(self) -> Float[Tensor, " fine"] | float:
+        """What precisions add to the joint scores of all photos, in float64 on the CPU."""
+        if not isinstance(self.numbers, NumberLayer):
+            return 0.0
+        return self.numbers.precision_terms(self.tensors.numbers).cpu()
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Parameters with learning rates scaled so that `lr` means the same as for a softmax head.
 
-        A step moves every fine score through its own weights and through one block per kind, so all blocks get
-        lr / (kinds + 1). Without this, training many kinds diverges at rates that suit softmax.
+        A step moves every fine score through its own weights and through one block per kind and number, so all blocks
+        get lr / (kinds + numbers + 1). Without this, training many kinds diverges at rates that suit softmax.
         """
-        scaled = lr / (len(self.graph.kinds) + 1)
+        scaled = lr / (len(self.graph.kinds) + len(self.graph.numbers) + 1)
         return [{"params": list(self.parameters()), "lr": scaled}]
 
 
@@ -320,6 +399,18 @@ class _NoOutputs(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Do nothing."""
+
+
+def _check_names(sizes: Mapping[str, int], graph: LabelGraph) -> None:
+    """Raise unless each kind and each number has a size, and nothing else has."""
+    names = (*graph.kinds, *graph.numbers)
+    for name in sizes:
+        if name not in names:
+            raise unknown_name("kind", name, names)
+    for name in names:
+        if name not in sizes:
+            what = "number" if name in graph.numbers else "kind"
+            raise InputError(f"coarse_features: the {what} {name!r} is missing; give every {what} a size")
 
 
 def _linear(features: int, count: int, *, bias: bool) -> nn.Linear:

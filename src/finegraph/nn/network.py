@@ -173,7 +173,9 @@ class Network(nn.Module):
         """What a backbone takes, in the precision of the weights."""
         return backbone.preprocessing.normalise(pixels).to(self.head.fine.weight.dtype)
 
-    def parameter_groups(self, lr: float, new_rate: float = 1.0, *, scaled: bool = True) -> list[dict[str, Any]]:
+    def parameter_groups(
+        self, lr: float, new_rate: float = 1.0, *, scaled: bool = True, layer_decay: float = 1.0
+    ) -> list[dict[str, Any]]:
         """Parameters with learning rates for an optimizer.
 
         Args:
@@ -181,15 +183,34 @@ class Network(nn.Module):
             new_rate: how many times that the heads, which are new, get.
             scaled: whether the rates of heads are scaled so that they mean the same for every head and graph; see
                 `BipartiteHead.parameter_groups`. The paper does not scale them.
+            layer_decay: how many times the rate of the next layer each layer of a backbone gets.
         """
-        backbones = [part for part in (self.backbone, self.coarse_backbone) if part is not None]
-        weights = [weight for part in backbones for weight in part.parameters() if weight.requires_grad]
-        groups = [{"params": weights, "lr": lr}] if weights else []
+        groups = [
+            {"params": weights, "lr": lr * layer_decay**place}
+            for place, weights in enumerate(self._trained_layers(deep=layer_decay != 1.0))
+            if weights
+        ]
         for head in (self.head, *self.auxiliary_heads):
             assert isinstance(head, BipartiteHead | SoftmaxHead)
             own = head.parameter_groups(lr * new_rate)
             groups.extend(own if scaled else [{**group, "lr": lr * new_rate} for group in own])
         return groups
+
+    def _trained_layers(self, *, deep: bool) -> list[list[nn.Parameter]]:
+        """The weights of the backbones that are trained, by their distance from the features; all at 0 if not deep."""
+        backbones = [one for part in (self.backbone, self.coarse_backbone) if part is not None for one in part.parts]
+        distances = {
+            weight: place
+            for part in backbones
+            for place, layer in enumerate(reversed(part.layers))
+            for weight in layer.parameters()
+        }
+        found: list[list[nn.Parameter]] = [[] for _ in range(max(distances.values(), default=0) + 1)]
+        for part in backbones:
+            for weight in part.parameters():
+                if weight.requires_grad:
+                    found[distances.get(weight, 0) if deep else 0].append(weight)
+        return found
 
 
 def build_network(

@@ -2,9 +2,10 @@
 
     -log p_w / lambda  =  1/2 sum_i sum_j sum_c g^j[i, c] |w_i - w^j_c|^2  =  1/2 trace(V' Lap V)
 
-with V all weight rows, fine and coarse, on top of each other. Its gradient is Lap V, so value and gradient come from
-one gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent
-is no edge. Biases are left out.
+The labels of an ordered kind are linked too, each to the next one with weight 1: mild to medium, medium to hot. V is
+all weight rows, fine and coarse, on top of each other. The gradient is Lap V, so value and gradient come from one
+gather-sum (coarse rows to fine) and one segment-sum (fine rows to coarse): O(edges x features). An unknown parent is no
+edge. Biases are left out.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class LaplacianEdges(Constants):
     coarse_weight: Tensor
     fine_degree: Tensor
     coarse_degree: Tensor
+    lower: Tensor
+    higher: Tensor
 
     def __init__(self, graph: LabelGraph) -> None:
         super().__init__()
@@ -47,6 +50,9 @@ class LaplacianEdges(Constants):
         self._store_sorted("coarse", coarse, fine, weight, int(starts[-1]))
         for name, owner, count in (("fine_degree", fine, len(graph)), ("coarse_degree", coarse, int(starts[-1]))):
             self.store_arrays({name: np.bincount(owner, weights=weight, minlength=count)[:, None]})
+        ordered = [place for place, name in enumerate(graph.kinds) if graph.kind(name).ordered]
+        lower = np.concatenate([empty, *(np.arange(starts[place], starts[place + 1] - 1) for place in ordered)])
+        self.store_arrays({"lower": lower, "higher": lower + 1})
 
     def _store_sorted(self, name: str, owner: IntArray, item: IntArray, weight: FloatArray, count: int) -> None:
         order = np.argsort(owner, kind="stable")
@@ -105,6 +111,9 @@ class _Laplacian(torch.autograd.Function):
             fine, coarse = fine - centre, coarse - centre
             fine_grad = edges.fine_degree.to(fine.dtype) * fine - edges.to_fine(coarse)
             coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse - edges.to_coarse(fine)
+            if len(edges.lower):
+                step = coarse.index_select(0, edges.higher) - coarse.index_select(0, edges.lower)
+                coarse_grad = coarse_grad.index_add(0, edges.higher, step).index_add(0, edges.lower, step, alpha=-1.0)
             ctx.save_for_backward(fine_grad, coarse_grad)
             return 0.5 * ((fine * fine_grad).sum() + (coarse * coarse_grad).sum())
 

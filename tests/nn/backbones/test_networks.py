@@ -227,6 +227,29 @@ def test_a_frozen_network_stays_in_evaluation(images):
     assert network(images).requires_grad
 
 
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_lite0+efficientnet_lite1"])
+def test_the_first_layers_can_stay_as_they_are(name, images):
+    network = build_backbone(name).train()
+    for part in network.parts:
+        assert part.layers[0] is part._conv_stem  # the layer that sees the photo
+        assert part.layers[-1] is part._bn1
+        assert {id(one) for layer in part.layers for one in layer.parameters()} == {
+            id(one) for one in part.parameters()
+        }
+    network.freeze_first(0.3).train()
+    before = [layer.running_mean.clone() for part in network.parts for layer in (part._bn0, part._bn1)]
+    network(images).sum().backward()
+    for part in network.parts:
+        count = round(0.3 * len(part.layers))
+        for place, layer in enumerate(part.layers):
+            assert all((one.grad is None) == (place < count) for one in layer.parameters()), place
+    after = [layer.running_mean for part in network.parts for layer in (part._bn0, part._bn1)]
+    moved = [not torch.equal(one, two) for one, two in zip(before, after, strict=True)]
+    assert moved == [False, True] * len(network.parts)  # the statistics of frozen layers stay too
+    whole = build_backbone("efficientnet_lite0").freeze_first(0.0)
+    assert all(one.requires_grad for one in whole.parameters())
+
+
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "googlenet"])
 def test_channels_last_gives_the_same_features(name, images):
     network = build_backbone(name).eval()

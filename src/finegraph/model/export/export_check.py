@@ -2,7 +2,9 @@
 
 Probabilities may differ by 1e-4 at most, all of them. Logarithms of probabilities may differ by as much where the
 probability is at least 1e-4: below, a difference of logarithms says little, and rounding in a network of float32 alone
-makes it larger. What the model rules out, the file must rule out too, and nothing may be NaN. The photos come in
+makes it larger. What the model rules out, the file must rule out too, and nothing may be NaN. What is told of numbers
+may differ by 1e-4 standard deviations of all values, and a quantile may be that of a probability 1e-4 off: with exact
+values it jumps. The photos come in
 batches of 1, 3 and 8, so that the batch is seen to be free; each has evidence of its own in a second turn.
 """
 
@@ -10,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
 
 from finegraph.errors import ExportError
-from finegraph.graph import Kind, LabelGraph
+from finegraph.graph import Kind, LabelGraph, Number
 from finegraph.model.export import export_names as names
-from finegraph.model.export.runners import Answers, Images, Likelihoods, Runner
+from finegraph.model.export.runners import LOWER_QUANTILES, UPPER_QUANTILES, Answers, Images, Likelihoods, Runner
 
 FORMS = ("hard", "set", "soft")
 """One label of one kind; several labels of half of the kinds; a likelihood for every label."""
@@ -36,7 +39,8 @@ class Difference:
     Attributes:
         output: the name of the output.
         given_evidence: whether evidence was given.
-        value: the largest difference of probabilities; of the embedding, of its numbers.
+        value: the largest difference of probabilities; of the embedding, of its numbers; of numbers of the graph, in
+            standard deviations of their values.
         log: the largest difference of logarithms where the probability is not tiny; None for the embedding.
         photo: the name of the photo with the largest difference.
     """
@@ -76,7 +80,7 @@ def compare(
     for part in _batches(len(images)):
         for given in (None, draw_evidence(graph, len(images[part]), random)):
             expected, found = model(images[part], given), file(images[part], given)
-            for one in _differences(expected, found, given is not None, photos[part]):
+            for one in _differences(graph, expected, found, given is not None, photos[part]):
                 key = (one.output, one.given_evidence)
                 worst[key] = one if key not in worst else _worse(worst[key], one)
         if progress is not None:
@@ -109,18 +113,31 @@ def _batches(count: int) -> Iterator[slice]:
         start, turn = start + length, turn + 1
 
 
-def _differences(expected: Answers, found: Answers, given: bool, photos: list[str]) -> Iterator[Difference]:
+def _differences(
+    graph: LabelGraph, expected: Answers, found: Answers, given: bool, photos: list[str]
+) -> Iterator[Difference]:
     """The differences of one batch."""
     if not np.array_equal(expected[names.POSSIBLE], found[names.POSSIBLE]):
         yield Difference(names.POSSIBLE, given, np.inf, None, photos[0])
-    for output in (names.LOG_PROBS, names.KIND_LOG_PROBS, names.EMBEDDING):
+    for output in names.OUTPUTS[:-1]:
         if output not in expected or (given and output == names.EMBEDDING):  # evidence does not change it
             continue
         one, two = expected[output].astype(np.float64), found[output].astype(np.float64)
         if one.shape != two.shape:
             yield Difference(output, given, np.inf, None, photos[0])
             continue
-        rows = _of_numbers(one, two) if output == names.EMBEDDING else _of_probabilities(one, two)
+        rows: tuple[NDArray[np.float64], NDArray[np.float64] | None]
+        if output == names.EMBEDDING:
+            rows = _of_numbers(one, two)
+        elif output in (names.NUMBER_MEANS, names.NUMBER_QUANTILES):
+            low, high = (
+                (expected[LOWER_QUANTILES], expected[UPPER_QUANTILES])
+                if output == names.NUMBER_QUANTILES
+                else (one, one)
+            )
+            rows = _of_values(graph, low, high, two), None
+        else:
+            rows = _of_probabilities(one, two)
         largest = np.max([row for row in rows if row is not None], axis=0)
         value, log = (None if row is None else float(row.max(initial=0.0)) for row in rows)
         assert value is not None
@@ -130,6 +147,27 @@ def _differences(expected: Answers, found: Answers, given: bool, photos: list[st
 def _of_numbers(one: NDArray[np.float64], two: NDArray[np.float64]) -> tuple[NDArray[np.float64], None]:
     """The largest difference of each row; infinite where something is not a number."""
     return np.nan_to_num(np.abs(one - two), nan=np.inf).max(axis=1), None
+
+
+def _of_values(
+    graph: LabelGraph, low: NDArray[Any], high: NDArray[Any], found: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """By how many standard deviations values of numbers are outside of intervals, the largest of each row."""
+    outside = np.zeros(len(found))
+    for place, name in enumerate(graph.numbers):
+        number = graph.number(name)
+        ends = [number.to_inner(value[:, place]) for value in (low, high, found)]
+        rounding = 4 * np.finfo(np.float32).eps * (np.abs(found[:, place]) / _unit_width(number, found[:, place]))
+        below, above = ends[0] - ends[2], ends[2] - ends[1]
+        away = np.nan_to_num(np.maximum(below, above) - rounding, nan=np.inf, posinf=np.inf)
+        outside = np.maximum(outside, away.reshape(len(found), -1).max(axis=1, initial=0.0))
+    return outside
+
+
+def _unit_width(number: Number, value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much an inner step of 1 is in the user's unit, at a value."""
+    size = np.abs(value) if number.scale == "log" else np.ones_like(value)
+    return np.maximum(number.width * size, np.finfo(np.float64).tiny)
 
 
 def _of_probabilities(

@@ -12,11 +12,15 @@ EVIDENCE, FINE_EVIDENCE = "evidence", "fine_evidence"
 """(batch or 1, coarse) and (batch or 1, fine) of float32: a likelihood per label, ones where nothing is known."""
 LOG_PROBS, KIND_LOG_PROBS = "log_probs", "kind_log_probs"
 """(batch, fine) and (batch, coarse) of float32; coarse labels stand kind after kind, as in the evidence."""
+NUMBER_MEANS, NUMBER_QUANTILES = "number_means", "number_quantiles"
+"""(batch, number) and (batch, number, quantile) of float32: what is told of each number, in its unit."""
+QUANTILES = (0.05, 0.5, 0.95)
+"""The probabilities of the quantiles."""
 EMBEDDING = "embedding"
 """(batch, feature) of float32: the feature of the network, of length 1."""
 POSSIBLE = "possible"
 """(batch) of bool: whether the evidence can be true; where it is not, all log probabilities are minus infinity."""
-OUTPUTS = (LOG_PROBS, KIND_LOG_PROBS, EMBEDDING, POSSIBLE)
+OUTPUTS = (LOG_PROBS, KIND_LOG_PROBS, NUMBER_MEANS, NUMBER_QUANTILES, EMBEDDING, POSSIBLE)
 SUFFIXES = (".onnx", ".pt2")
 """The two forms of an exported file, by the ending of its name."""
 SMALLEST_NORM = 1e-12

@@ -2,7 +2,8 @@
 
     format, format_version    what the file is, and the version of its names and layout
     finegraph_version         what wrote it
-    labels                    JSON: the fine labels, and per kind its name, its columns (start, stop) and its labels
+    labels                    JSON: the fine labels, and per kind its name, its columns (start, stop) and its labels; if
+                              there are numbers, per number its name, unit and scale, and which quantiles are told
     graph                     JSON: the whole label graph, as in `graph.json`
     preprocessing             JSON: how a photo is resized and cut before it goes in; the file does the rest
     temperature               what all scores are divided by, inside the file
@@ -20,7 +21,7 @@ from typing import Any
 from finegraph._version import __version__
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
-from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION
+from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION, QUANTILES
 from finegraph.model.photo_classifier import PhotoClassifier
 
 
@@ -48,7 +49,12 @@ def label_layout(graph: LabelGraph) -> dict[str, Any]:
         labels = list(graph.labels(name))
         kinds.append({"name": name, "start": start, "stop": start + len(labels), "labels": labels})
         start += len(labels)
-    return {"fine": list(graph.fine), "kinds": kinds}
+    layout: dict[str, Any] = {"fine": list(graph.fine), "kinds": kinds}
+    if graph.numbers:
+        numbers = [graph.number(name) for name in graph.numbers]
+        layout["numbers"] = [{"name": one.name, "unit": one.unit, "scale": one.scale} for one in numbers]
+        layout["quantiles"] = list(QUANTILES)
+    return layout
 
 
 def preprocessing_of(classifier: PhotoClassifier) -> dict[str, Any]:

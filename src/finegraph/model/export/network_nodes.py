@@ -1,7 +1,7 @@
 """Backbones as ONNX operations: pixels in, features out.
 
 A network is translated by watching it work (`features/onnx_graph.py`), which takes a fraction of a second and knows the
-networks of finegraph. Where that meets an operation it does not know, as in networks of timm, torch's own exporter
+networks of finegraph. If that meets an operation it does not know, as in networks of timm, torch's own exporter
 takes over; it knows nearly everything and takes ten seconds or more. Either way the result is compared with torch.
 """
 

@@ -22,9 +22,11 @@ from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
 from finegraph.model.export.network_nodes import add_network, translate
 from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.number_nodes import NumberScores
 from finegraph.model.export.posterior_nodes import add_posterior
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.heads import BipartiteHead
+from finegraph.nn.number_layer import NumberLayer
 from finegraph.nn.scaling import BlockScaling, Scaling
 
 _FILE_VERSION = 8
@@ -57,7 +59,11 @@ def onnx_bytes(classifier: PhotoClassifier) -> bytes:
         assert isinstance(head.coarse, nn.Linear)  # a network has one feature for all coarse labels
         coarse = _scores(to, features[-1], head.coarse, classifier.temperature)
     inputs, outputs = _interface(to, classifier, head.features)
-    add_posterior(to, graph, fine, coarse, names.FINE_EVIDENCE, names.EVIDENCE if graph.kinds else None)
+    numbers = None
+    if isinstance(head, BipartiteHead) and head.numbers is not None:
+        assert isinstance(head.numbers, NumberLayer)  # the same
+        numbers = _number_scores(to, features[-1], head.numbers, classifier.temperature)
+    add_posterior(to, graph, fine, coarse, names.FINE_EVIDENCE, names.EVIDENCE if graph.kinds else None, numbers)
     model = to.model("finegraph", inputs, outputs, _FILE_VERSION)
     model.producer_name, model.producer_version = "finegraph", __version__
     helper.set_model_props(model, metadata_of(classifier))
@@ -96,6 +102,21 @@ def _scores(to: Writer, features: str, layer: nn.Linear, temperature: float) -> 
     return scores if temperature == 1.0 else to.node("Div", scores, to.number(temperature, np.float32))
 
 
+def _number_scores(to: Writer, features: str, layer: NumberLayer, temperature: float) -> NumberScores:
+    """The pulls and precisions of numbers on the inner scales of the graph, divided by the temperature."""
+    found = []
+    for part in (0, 1):
+        parts = [to.constant(_array(layer.weight[part::2]), np.float32)]
+        if layer.bias is not None:
+            parts.append(to.constant(_array(layer.bias[part::2]), np.float32))
+        found.append(to.node("Gemm", features, *parts, transB=1))
+    factor, shift = _array(layer.scale).T
+    pulls, precisions = found[0], to.node("Softplus", found[1])
+    pulls = to.node("Sub", pulls, to.node("Mul", precisions, to.constant(shift, np.float32)))
+    pulls = to.node("Mul", pulls, to.constant(factor / temperature, np.float32))
+    return NumberScores(pulls, to.node("Mul", precisions, to.constant(factor * factor / temperature, np.float32)))
+
+
 def _array(weight: Tensor) -> Any:
     return weight.detach().float().cpu().numpy()
 
@@ -114,6 +135,9 @@ def _interface(to: Writer, classifier: PhotoClassifier, features: int) -> tuple[
             to.constants.append(numpy_helper.from_array(np.ones((1, count), np.float32), name))
     if coarse:
         outputs.append(value(names.KIND_LOG_PROBS, TensorProto.FLOAT, ["batch", coarse]))
+    if count := len(graph.numbers):
+        outputs.append(value(names.NUMBER_MEANS, TensorProto.FLOAT, ["batch", count]))
+        outputs.append(value(names.NUMBER_QUANTILES, TensorProto.FLOAT, ["batch", count, len(names.QUANTILES)]))
     outputs.append(value(names.EMBEDDING, TensorProto.FLOAT, ["batch", features]))
     outputs.append(value(names.POSSIBLE, TensorProto.BOOL, ["batch"]))
     return inputs, outputs

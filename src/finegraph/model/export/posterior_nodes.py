@@ -22,6 +22,7 @@ from finegraph.graph import LabelGraph
 from finegraph.inference.sums.graph_tensors import graph_tensors
 from finegraph.model.export.export_names import KIND_LOG_PROBS, LOG_PROBS, POSSIBLE
 from finegraph.model.export.node_writer import Writer
+from finegraph.model.export.number_nodes import NumberScores, add_terms, add_values, scored_numbers
 from finegraph.model.export.ragged_sums import floored, list_log_sum_exp, list_tables, log_sum_exp
 
 _WIDE, _NARROW = np.float64, np.float32
@@ -41,6 +42,7 @@ def add_posterior(
     coarse_scores: str | None,
     fine_evidence: str,
     evidence: str | None,
+    number_scores: NumberScores | None = None,
 ) -> None:
     """Write the posterior; its outputs have the names of `export_names.py`.
 
@@ -51,12 +53,20 @@ def add_posterior(
         coarse_scores: (batch, coarse) the coarse scores; None for a softmax head, which has none.
         fine_evidence: (batch or 1, fine) likelihoods of the fine labels.
         evidence: (batch or 1, coarse) likelihoods of the coarse labels; None if there are no kinds.
+        number_scores: those of the numbers; None for a softmax head, or if there are none.
     """
+    table = graph_tensors(graph).numbers
+    numbers = scored_numbers(to, table, number_scores)
     given = _read_evidence(to, fine_evidence)
     joint = to.node("Add", to.node("Add", to.cast(to.turn(fine_scores), _WIDE), given.log), given.penalty)
-    if evidence is None:
-        _finish(to, joint)
-        return
+    joint = add_terms(to, table, numbers, joint)
+    log_probs = _finish(to, joint) if evidence is None else _with_kinds(to, graph, joint, coarse_scores, evidence)
+    if numbers:
+        add_values(to, table, numbers, log_probs)
+
+
+def _with_kinds(to: Writer, graph: LabelGraph, joint: str, coarse_scores: str | None, evidence: str) -> str:
+    """The log probabilities of the fine labels and of the labels of all kinds; the name of the former."""
     kinds_given = _read_evidence(to, evidence)
     joint = to.node("Add", joint, kinds_given.penalty)
     coarse = kinds_given.log
@@ -68,7 +78,9 @@ def add_posterior(
         groups, mixing = _mixed_rows(to, graph, coarse)
     for group in layout.group_columns:
         joint = to.node("Add", joint, to.gather(groups, group.numpy()))
-    _kinds(to, graph, _finish(to, joint), mixing)
+    log_probs = _finish(to, joint)
+    _kinds(to, graph, log_probs, mixing)
+    return log_probs
 
 
 def _read_evidence(to: Writer, evidence: str) -> Evidence:

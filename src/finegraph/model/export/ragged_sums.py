@@ -75,7 +75,7 @@ def log_sum_exp(to: Writer, value: str, axis: int, dtype: DTypeLike, sum_dtype: 
         value: the exponents.
         axis: what is summed over.
         dtype: their number format, and that of the result.
-        sum_dtype: the number format of the sum, where it is another one.
+        sum_dtype: the number format of the sum, if it is another one.
     """
     shift = floored(to, to.reduce("ReduceMax", value, axis), dtype)
     terms = to.node("Exp", to.node("Sub", value, shift))

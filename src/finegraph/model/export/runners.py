@@ -22,6 +22,14 @@ from finegraph.model.export import export_names as names
 from finegraph.model.features.engines import EngineName
 from finegraph.model.photo_classifier import PhotoClassifier
 
+LOWER_QUANTILES, UPPER_QUANTILES = "lower_quantiles", "upper_quantiles"
+"""What the model itself also tells: the quantiles of slightly smaller and larger probabilities, for comparisons."""
+QUANTILE_SLACK = 1e-4
+_QUANTILE_STEPS = {
+    names.NUMBER_QUANTILES: 0.0,
+    LOWER_QUANTILES: -QUANTILE_SLACK,
+    UPPER_QUANTILES: QUANTILE_SLACK,
+}
 Images = NDArray[np.uint8]
 Answers = dict[str, Shaped[NDArray[Any], " ..."]]
 
@@ -112,6 +120,12 @@ class ModelRunner:
         answers = {names.LOG_PROBS: fine, names.EMBEDDING: embedding, names.POSSIBLE: torch.ones(len(fine)).bool()}
         if kinds:
             answers[names.KIND_LOG_PROBS] = torch.cat(kinds, dim=1)
+        if values := [posterior.value(number, fine) for number in posterior.graph.numbers]:
+            answers[names.NUMBER_MEANS] = torch.stack([value.mean for value in values], dim=1)
+            for name, step in _QUANTILE_STEPS.items():
+                levels = [min(1.0, max(0.0, q + step)) for q in names.QUANTILES]
+                found_of = [torch.stack([value.quantile(q) for q in levels], dim=1) for value in values]
+                answers[name] = torch.stack(found_of, dim=1)
         return {name: value.cpu().numpy() for name, value in answers.items()}
 
 

@@ -21,6 +21,7 @@ from finegraph.inference import Posterior
 from finegraph.model.export import export_names as names
 from finegraph.model.export.metadata import metadata_of
 from finegraph.model.export.quiet import quiet
+from finegraph.model.export.traced_quantiles import traced_quantiles
 from finegraph.model.photo_classifier import PhotoClassifier
 
 METADATA = "metadata.json"
@@ -56,7 +57,7 @@ def _answers(plain: Posterior, fine_evidence: Tensor, evidence: Tensor | None) -
     likelihood = fine_evidence if evidence is None else torch.cat([fine_evidence, evidence], dim=1)
     usable = (likelihood >= 0) & (likelihood < torch.inf)
     log = torch.where(usable, likelihood, 0.0).double().log()
-    given = Posterior(plain.graph, plain.fine_scores, plain.coarse_scores, evidence=log, tensors=plain.tensors)
+    given = plain.with_evidence(log)
     scores = given.joint_scores().scores
     possible = usable.all(dim=1) & (scores.amax(dim=1) > -torch.inf)
     # A row without a possible label would become NaN; it is put back to minus infinity below.
@@ -66,6 +67,13 @@ def _answers(plain: Posterior, fine_evidence: Tensor, evidence: Tensor | None) -
     kinds = [given.kind_log_probs(kind, fine) for kind in plain.graph.kinds]
     if kinds:
         found[names.KIND_LOG_PROBS] = torch.cat(kinds, dim=1).float()
+    if plain.graph.numbers:
+        # Where nothing is possible, any weights do.
+        weights = torch.where(possible.unsqueeze(1), fine, 0.0)
+        values = [(number, given.value(number.name, weights)) for number in plain.tensors.numbers.numbers]
+        found[names.NUMBER_MEANS] = torch.stack([value.mean for _, value in values], dim=1).float()
+        quantiles = [traced_quantiles(*pair, names.QUANTILES) for pair in values]
+        found[names.NUMBER_QUANTILES] = torch.stack(quantiles, dim=1).float()
     return found
 
 

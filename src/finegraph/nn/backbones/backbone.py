@@ -8,7 +8,7 @@ Modules are named as in the weight files that people have, so `load_weights` nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -48,6 +48,12 @@ class Backbone(nn.Module):
         super().__init__()
         self.frozen = False
         self.fixed_statistics = False
+        self._still: tuple[nn.Module, ...] = ()
+
+    @property
+    def layers(self) -> tuple[nn.Module, ...]:
+        """The layers that have weights, or blocks of them, in the order from the photo to the features."""
+        return tuple(one for one in layers_in(self) if any(True for _ in one.parameters()))
 
     @property
     def parts(self) -> tuple[Backbone, ...]:
@@ -85,6 +91,19 @@ class Backbone(nn.Module):
         self.frozen = False
         return self
 
+    def freeze_first(self, share: float) -> Backbone:
+        """Keep a share of the layers, counted from the photo on, as they are. Returns itself.
+
+        They see edges and textures, which few photos of one kind need not change, at the largest sizes: without their
+        gradients a step is a third to a half cheaper.
+        """
+        for part in self.parts:
+            layers = part.layers
+            part._still = layers[: round(share * len(layers))]
+            for layer in part._still:
+                layer.requires_grad_(False)
+        return self.train(self.training)
+
     def fix_statistics(self) -> Backbone:
         """Train weights, but normalise batches with the saved averages, which stay. Returns itself.
 
@@ -97,6 +116,8 @@ class Backbone(nn.Module):
     def train(self, mode: bool = True) -> Backbone:
         """As in torch, except for what `freeze` and `fix_statistics` keep in evaluation mode."""
         super().train(mode and not self.frozen)
+        for layer in self._still:
+            layer.eval()
         if self.fixed_statistics:
             for module in self.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -116,6 +137,15 @@ class Backbone(nn.Module):
                 f"images: expected normalised floating-point numbers, got {images.dtype}; "
                 "use the network's preprocessing.normalise first"
             )
+
+
+def layers_in(module: nn.Module) -> Iterator[nn.Module]:
+    """The layers of a module; lists of layers count as what is in them."""
+    for child in module.children():
+        if isinstance(child, nn.Sequential | nn.ModuleList):
+            yield from layers_in(child)
+        else:
+            yield child
 
 
 def dropout_rate(rate: float | None, usual: float) -> float:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from finegraph.errors import InputError, MissingExtraError, WeightsError, unknown_name
-from finegraph.nn.backbones.backbone import Backbone, dropout_rate
+from finegraph.nn.backbones.backbone import Backbone, dropout_rate, layers_in
 from finegraph.nn.backbones.preprocessing import Preprocessing
 
 
@@ -42,6 +42,11 @@ class TimmBackbone(Backbone):
         layers = getattr(self.network, "default_cfg", {}).get("classifier") or ()
         layers = (layers,) if isinstance(layers, str) else tuple(layers)
         self.replaced = tuple(f"{layer}." for layer in layers)
+
+    @property
+    def layers(self) -> tuple[nn.Module, ...]:
+        """The layers of timm's network that have weights."""
+        return tuple(one for one in layers_in(self.network) if any(True for _ in one.parameters()))
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch feature"]:
         """The features of normalised images."""

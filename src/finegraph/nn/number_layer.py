@@ -1,0 +1,134 @@
+"""The scores of numbers: for each number of the graph a pull and a precision, from features.
+
+    a = w_a' x + c_a,     b = softplus(w_b' x + c_b)          of the potential exp(a u - b u^2 / 2) over its values u
+
+Values are on the inner scale that the layer was made with: standardised, after a logarithm where the number says so. In
+a graph with more fine labels the values have another mean and spread, so the same layer sees them through a change of
+scale, u = factor v + shift, and its scores for v are factor (a - b shift) and factor^2 b: nothing is trained anew.
+
+A new layer has a = 0 and b = log 2 for all photos. Cost: two columns of a linear layer per number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from finegraph.errors import InputError
+from finegraph.graph import Number
+from finegraph.inference.numbers.number_tensors import NumberTable
+from finegraph.inference.numbers.potential import number_terms
+from finegraph.inference.numerics import CPU, at_least_float32
+
+_SILENT = -100.0
+"""Before softplus: a precision that float32 holds as good as 0."""
+
+
+class NumberLayer(nn.Linear):
+    """A linear layer whose outputs are the pulls and precisions of some numbers.
+
+    Attributes:
+        scale: for each number the factor and the shift from the values of the graph to those it was trained with.
+
+    Example:
+        >>> layer = NumberLayer(8, 1)
+        >>> layer(torch.randn(2, 8)).shape
+        torch.Size([2, 1, 2])
+    """
+
+    scale: Tensor
+
+    def __init__(self, features: int, count: int, *, bias: bool = True) -> None:
+        """Make an untrained layer.
+
+        Args:
+            features: the number of columns of the features.
+            count: how many numbers it has scores for.
+            bias: whether it has a bias.
+        """
+        super().__init__(features, 2 * count, bias=bias)
+        self.register_buffer("scale", torch.tensor([[1.0, 0.0]]).repeat(count, 1))
+
+    def reset_parameters(self) -> None:
+        """Start at the same scores for all photos."""
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, features: Float[Tensor, "batch _"]) -> Float[Tensor, "batch number 2"]:
+        """The pull and the precision of each number, on the inner scale of the graph; in float32 or wider."""
+        scores = at_least_float32(super().forward(features)).reshape(-1, len(self.scale), 2)
+        return _rescaled(scores[..., 0], softplus(scores[..., 1]), self.scale)
+
+    def silence(self) -> None:
+        """Make it say nothing about any value: pulls of 0, and precisions of as good as 0."""
+        if self.bias is None:
+            raise InputError("a layer of numbers without a bias cannot be silent: its precisions start at log 2")
+        with torch.no_grad():
+            self.weight.zero_()
+            self.bias.copy_(torch.tensor([0.0, _SILENT]).repeat(len(self.scale)))
+
+    def constant_precisions(self) -> list[bool]:
+        """For each number whether its precision is the same for all photos."""
+        return [not bool(row.any()) for row in self.weight.detach()[1::2]]
+
+    def with_constant_precisions(self) -> tuple[Float[Tensor, "number _"], Float[Tensor, "number 2"]]:
+        """The weights of the pulls, and the scores without any features; in float64, on the inner scale of the graph.
+
+        If all precisions are constant, the two say all that the layer does.
+        """
+        scale = self.scale.double()
+        pull, precision = self._without_features()
+        return scale[:, :1] * self.weight.detach()[0::2].double(), _rescaled(pull, precision, scale)
+
+    def precision_terms(self, table: NumberTable) -> Float[Tensor, " fine"]:
+        """What the precisions add to the joint score of each fine label without any features and pulls, in float64.
+
+        In a graph with more fine labels the terms of known values are the same, whatever its inner scale is.
+        """
+        _, precision = self._without_features()
+        scores = _rescaled(torch.zeros_like(precision), precision, self.scale.double())
+        constant = 0.5 * (precision * self.scale[:, 1].double().square()).sum()
+        return number_terms(table, scores.unsqueeze(0), None)[0] - constant
+
+    def _without_features(self) -> tuple[Tensor, Tensor]:
+        """The pulls and precisions that the biases give, on the scale of the layer, in float64."""
+        outputs = self.weight.new_zeros(len(self.weight)) if self.bias is None else self.bias.detach()
+        pull, raw = outputs.double().reshape(-1, 2).unbind(1)
+        return pull, softplus(raw)
+
+    def take(self, other: NumberLayer, before: Sequence[Number], after: Sequence[Number]) -> None:
+        """Take over the weights of a layer, for numbers whose inner scale has changed.
+
+        Args:
+            other: the layer.
+            before: the numbers of its graph.
+            after: the same numbers of the graph of this layer.
+        """
+        factors = [new.width / old.width for old, new in zip(before, after, strict=True)]
+        shifts = [(new.centre - old.centre) / old.width for old, new in zip(before, after, strict=True)]
+        move = torch.tensor([factors, shifts], dtype=torch.float64, device=other.scale.device)
+        factor, shift = other.scale.double().unbind(1)
+        with torch.no_grad():
+            self.weight.copy_(other.weight)
+            if self.bias is not None and other.bias is not None:
+                self.bias.copy_(other.bias)
+            self.scale.copy_(torch.stack([factor * move[0], factor * move[1] + shift], dim=1))
+
+
+def starting_terms(table: NumberTable) -> Float[Tensor, " fine"]:
+    """What the scores of a new layer add to the joint score of each fine label, in float64 on the CPU."""
+    scores = torch.tensor([0.0, math.log(2.0)], dtype=torch.float64, device=CPU)
+    return number_terms(table, scores.expand(1, len(table), 2), None)[0]
+
+
+def _rescaled(
+    pull: Float[Tensor, "*batch number"], precision: Float[Tensor, "*batch number"], scale: Float[Tensor, "number 2"]
+) -> Float[Tensor, "*batch number 2"]:
+    """Scores for the values of the graph from those for the values of the layer."""
+    factor, shift = scale[:, 0], scale[:, 1]
+    return torch.stack([factor * (pull - precision * shift), factor * factor * precision], dim=-1)
