@@ -11,6 +11,7 @@ from finegraph import LabelGraph
 from finegraph.errors import DamagedStoreError, FinegraphError
 from finegraph.labelling import (
     AddFine,
+    AddKind,
     AddLabel,
     LabelStore,
     MergeLabels,
@@ -21,7 +22,7 @@ from finegraph.labelling import (
 )
 from finegraph.workflows.labels.graph_sources import read_stored
 
-FORMATS = ("csv", "json", "label-studio", "photos")
+FORMATS = ("csv", "json", "label-studio", "photos", "comparisons")
 
 
 def make_store(place, classes=60):
@@ -50,6 +51,11 @@ def make_store(place, classes=60):
             store.set_note(fine, f"a note on 豆腐, number {number}", seen=0, **said)
             said = {"person": "ann", "edit_id": f"photo {number}"}
             store.label_photo(f"{fine}/{number}.jpg", "served", "bowl", seen=0, fine=fine, **said)
+        store.apply(AddKind(name="heat", labels=(), type="number"), person="ann", edit_id="heat")
+        for number, fine in enumerate(graph.fine[1:20]):
+            said = {"person": "ann" if number % 3 else "bob", "edit_id": f"pair {number}", "seen": 0}
+            outcome = ("more", "less", "same", "skip")[number % 4]
+            store.compare("heat", fine, graph.fine[31 + number], outcome, **said)
         changes = (
             AddLabel(kind="dish", name="crème brûlée"),
             RenameFine(name=graph.fine[0], to="the first dish"),

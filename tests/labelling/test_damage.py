@@ -12,7 +12,7 @@ import store_damage
 from store_damage import cut, drill, flipped, make_store
 
 from finegraph.errors import DamagedStoreError
-from finegraph.labelling import LabelStore, Proposal
+from finegraph.labelling import AddKind, LabelStore, Proposal
 from finegraph.labelling.store.seals import SEALED, seal_of
 from finegraph.workflows.labels.graph_sources import read_stored
 from finegraph.workflows.labels.label_stores import open_store
@@ -95,6 +95,10 @@ ALTERED = {
     "a vote": ("UPDATE votes SET person = 'eve'", "the vote of 'eve' on class 'kung pao @ B' in kind 'dish' is not"),
     "a note": ("UPDATE notes SET text = 'hat'", "the note of class 'kung pao @ A' is not as it was written"),
     "a photo": ("UPDATE photo_labels SET photo = '2.jpg'", "the label of photo '2.jpg' in kind 'served' is not as"),
+    "a comparison": (
+        "UPDATE comparisons SET value = 'same'",
+        "the comparison of 'bob' in kind 'heat' is not as it was",
+    ),
     "an edit": (
         "UPDATE edits SET after = replace(after, 'ann', 'amn') WHERE number = 2",
         "edit 2 of the log is not as it was written",
@@ -124,6 +128,9 @@ def test_what_was_altered_is_named(place, menu, what):
         store.set_note("kung pao @ A", "hot", person="bob", edit_id="b", seen=0)
         store.label_photo("1.jpg", "served", "bowl", person="ann", edit_id="c", seen=0, fine="kung pao @ A")
         store.undo(4 if what == "a vote" else 2, person="ann", edit_id="d")  # an undo takes back the vote too
+        if what == "a comparison":
+            store.apply(AddKind(name="heat", labels=(), type="number"), person="bob", edit_id="e")
+            store.compare("heat", "kung pao @ A", "kung pao @ B", "more", person="bob", edit_id="f")
         store.check()
         alter(store, statement)
         with pytest.raises(DamagedStoreError, match=re.escape(message)) as caught:

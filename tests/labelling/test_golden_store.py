@@ -25,7 +25,7 @@ def unpack(version, place, tmp_path):
     engine.dispose()
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_golden_store_loads(place, tmp_path, version):
     unpack(version, place, tmp_path)
     expected = json.loads((GOLDEN / f"store-{version}.json").read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def test_a_golden_store_loads(place, tmp_path, version):
         ) == str(SCHEMA_VERSION)
         store.check()
         assert store.version == expected["version"]
-        for form in ("json", "photos", "label-studio"):
+        for form in {"json", "photos", "label-studio", "comparisons"} & expected.keys():
             assert store.export_text(form) == expected[form]
         assert store.export_text("json", version=1) == expected["first"]
         assert [edit.to_dict() for edit in store.history(limit=1000)] == expected["history"]

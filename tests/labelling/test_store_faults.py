@@ -238,7 +238,7 @@ def test_a_store_of_a_later_version_is_refused(file_place, menu):
         seal = seal_of("meta", ("schema", "99"))
         connection.execute("UPDATE meta SET value = '99', seal = ? WHERE key = 'schema'", (seal,))
     connection.close()
-    with pytest.raises(LabelStoreError, match="version 99, and this finegraph knows up to 3; update finegraph"):
+    with pytest.raises(LabelStoreError, match="version 99, and this finegraph knows up to 4; update finegraph"):
         LabelStore.open(file_place)
     with pytest.raises(LabelStoreError, match="there is a store already"):
         LabelStore.create(file_place)

@@ -34,6 +34,7 @@ def test_columns_are_another_form_of_the_graph(graph):
     assert graph_of(graph.fine, columns_of(graph)) == graph
 
 
+@pytest.mark.deep
 @FEW
 @given(graphs(), graphs())
 def test_a_graph_goes_in_and_out_and_another_one_over_it(tmp_path, one, two):
@@ -60,6 +61,7 @@ def values(draw, kind):
     return draw(st.sampled_from([some[0], {"one_of": some}, {"weights": weights}]))
 
 
+@pytest.mark.deep
 @FEW
 @given(graphs(), st.data())
 def test_every_file_form_reads_back_as_the_same_store(tmp_path, graph, data):
@@ -94,6 +96,7 @@ def test_every_file_form_reads_back_as_the_same_store(tmp_path, graph, data):
         assert copy.photo_labels() == labels
 
 
+@pytest.mark.deep
 @FEW
 @given(graphs(), graphs())
 def test_a_label_studio_file_is_one_action_and_one_undo(tmp_path, one, two):

@@ -111,13 +111,12 @@ def ask_often(health):
         health.refuse_damaged()
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_messages_name_only_routes_that_the_labelling_server_has(session, name):
+def test_messages_name_only_routes_that_the_labelling_server_has(session):
     app = label.create_label_app(session)
     routes = {route.path for route in app.routes}
-    for advice in (label.ADVICE, {}):  # what refuses a request before the app sees it gives no advice of the app
-        assert routes_in(ProblemError(name, "").content(advice)) <= routes
+    for name in PROBLEMS:
+        for advice in (label.ADVICE, {}):  # what refuses a request before the app sees it gives no advice of the app
+            assert routes_in(ProblemError(name, "").content(advice)) <= routes, name
 
 
 def routes_in(content):

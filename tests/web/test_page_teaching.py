@@ -4,6 +4,7 @@ import os
 
 import pytest
 from page_steps import choose, open_page, settle, shown
+from PIL import Image
 from test_serve_lessons import _file
 
 import finegraph as fg
@@ -133,3 +134,46 @@ def test_names_are_text_and_nothing_else(page, server, photo):
     page.locator("#teach").get_by_text("What it was taught").click()
     page.locator("#teach li").get_by_text(odd).first.wait_for()
     assert page.title() == "finegraph"
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_photos_to_label_come_one_after_the_other(page, tmp_path, monkeypatch, screen):
+    tiny.register(monkeypatch)
+    model = fitted()
+    model.save(tmp_path / "model")
+    photos = []
+    for label in (3, 0, 2):
+        photos.append(tmp_path / f"photo of {label}.png")
+        Image.fromarray(photo_of(label, 60)).save(photos[-1])
+    with running(fg.load(tmp_path / "model"), teach=True, to_label=tuple(photos)) as server:
+        page.set_viewport_size(SCREENS[screen])
+        page.goto(server.address)
+        teach, list_of = page.locator("#teach"), page.locator("#samples")
+        teach.get_by_role("button", name="Yes").wait_for()  # the first photo is there by itself
+        settle(page)
+        _picture_of(page, f"{screen}-to-label")
+        first = page.locator("#top li").first.locator(".name, b").first.inner_text()
+        assert list_of.get_by_role("heading").inner_text() == "To label, the most telling first"
+        teach.get_by_role("button", name="Yes").click()
+        teach.get_by_role("button", name="Next (2 left)").wait_for()
+        settle(page)
+        _picture_of(page, f"{screen}-labelled")
+        assert list_of.locator(".labelled").count() == 1
+        assert [one.label for one in fg.load(tmp_path / "model").lessons] == [first]
+        teach.get_by_role("button", name="Next (").click()
+        teach.get_by_role("button", name="Skip").click()
+        page.locator("#samples li:nth-child(3) [aria-pressed=true]").wait_for()
+        teach.get_by_role("button", name="No, this is").click()
+        teach.get_by_role("combobox").fill("kung pao @ A")
+        teach.get_by_role("option", name="kung pao @ A").click()
+        teach.get_by_role("button", name="Teach it").click()
+        teach.get_by_role("button", name="Next (1 left)").click()  # the one that was skipped
+        page.locator("#samples li:nth-child(2) [aria-pressed=true]").wait_for()
+        teach.get_by_role("button", name="Yes").click()
+        teach.get_by_role("heading", name="Learnt").wait_for()
+        assert teach.get_by_role("button", name="Next (").count() == 0
+        lessons = fg.load(tmp_path / "model").lessons
+        assert [one.photos[0].name for one in lessons] == [photos[0].name, photos[2].name, photos[1].name]
+        teach.get_by_role("button", name="Undo").click()
+        teach.get_by_role("heading", name="Taken back").wait_for()
+        assert list_of.locator(".labelled").count() == 2

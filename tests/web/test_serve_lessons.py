@@ -1,7 +1,9 @@
 """Teaching over HTTP: switched on only when asked, guarded, exact, and shared by servers on one folder."""
 
 import io
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -145,3 +147,22 @@ def test_a_full_disk_is_said_and_changes_nothing(folder, monkeypatch):
         assert answer.json()["detail"] == os.strerror(errno.ENOSPC)
         assert server.client.get("/v1/model").json()["id"] == before
         assert server.client.post("/v1/lessons", **_form(_file(9), label="egg rice @ B")).status_code == 200
+
+
+def test_a_photo_is_taught_in_as_many_views_as_the_model_was_fitted_to(tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    model = fitted()
+    model.statistics = replace(model.statistics, views=3)
+    model.save(tmp_path / "model")
+    (tmp_path / "dinner.png").write_bytes(_file(9)[0][1][1])
+    with running(fg.load(tmp_path / "model"), teach=True) as server:
+        assert server.client.post("/v1/lessons", **_form(_file(9), label="egg rice @ B")).status_code == 200
+    model = fg.load(tmp_path / "model")
+    assert model.statistics.views == 3
+    (served,) = model.lessons[0].photos
+    (taught,) = model.teach("egg rice @ B", tmp_path / "dinner.png").photos
+    assert served.sha256 == taught.sha256
+    np.testing.assert_allclose(served.features, taught.features, atol=1e-4)
+    fitted().save(tmp_path / "single")
+    (once,) = fg.load(tmp_path / "single").teach("egg rice @ B", tmp_path / "dinner.png").photos
+    assert np.abs(once.features - taught.features).max() > 1e-3

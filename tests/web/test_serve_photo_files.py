@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import tiny_classifier as tiny
+from finegraph.web import decoding as decoding_module
 from finegraph.web.decode_worker import read_photo
 from finegraph.web.decoding import DecodingSettings
 from finegraph.web.serve import photo_files
@@ -78,14 +79,14 @@ def test_photos_above_the_pixels_of_uploads_are_refused(folder):
 
 def test_photos_that_cannot_be_read_now_keep_nothing_else(folder, monkeypatch):
     """The process that reads them is stopped, as one is that waits for a disk that does not answer."""
-    monkeypatch.setattr(photo_files, "MAX_WAITING", 50)
+    monkeypatch.setattr(decoding_module, "MAX_FILES_WAITING", 50)
     decoding = DecodingSettings(workers=1, seconds=120, queueing=120)
     with running(tiny.classifier(), samples=folder, decoding=decoding) as server, ThreadPoolExecutor(50) as pool:
-        (worker,) = server.state.photo_files._lane.processes
+        (worker,) = server.state.pool._files.processes
         os.kill(worker.pid, signal.SIGSTOP)
         asked = [f"/v1/samples/{number % 3}/small" for number in range(49)] + ["/v1/samples/1"]
         waiting = [pool.submit(server.client.get, path, timeout=120) for path in asked]
-        until(lambda: server.state.photo_files._lane.inside == 50)
+        until(lambda: server.state.pool._files.inside == 50)
         for path in ("/health/live", "/health/ready", "/v1/model", "/v1/labels", "/metrics", "/", "/assets/main.js"):
             assert server.client.get(path).status_code == 200, path
         assert server.client.post("/v1/predict", files=files(photo_bytes())).status_code == 200
@@ -98,7 +99,7 @@ def test_photos_that_cannot_be_read_now_keep_nothing_else(folder, monkeypatch):
 
 def test_a_disk_that_does_not_answer_is_given_up(folder):
     with running(tiny.classifier(), samples=folder, decoding=DecodingSettings(workers=1, seconds=0.5)) as server:
-        os.kill(next(iter(server.state.photo_files._lane.processes)).pid, signal.SIGSTOP)
+        os.kill(next(iter(server.state.pool._files.processes)).pid, signal.SIGSTOP)
         refused = server.client.get("/v1/samples/0/small")
         assert (refused.status_code, "was given up" in refused.json()["detail"]) == (422, True)
         until(lambda: server.client.get("/v1/samples/0/small").status_code == 200)
@@ -107,15 +108,15 @@ def test_a_disk_that_does_not_answer_is_given_up(folder):
 
 def test_a_small_picture_is_kept_until_its_file_changes(folder, monkeypatch):
     with running(tiny.classifier(), samples=folder) as server:
-        state, sent = server.state.photo_files, []
-        ask = state._lane.ask
+        state, lane, sent = server.state.photo_files, server.state.pool._files, []
+        ask = lane.ask
 
         async def noted(*arguments):
             answer, data = await ask(*arguments)
             sent.append(len(data))
             return answer, data
 
-        monkeypatch.setattr(state._lane, "ask", noted)
+        monkeypatch.setattr(lane, "ask", noted)
         one, two = (server.client.get("/v1/samples/1/small") for _ in range(2))
         assert one.content == two.content
         assert sent == [len(one.content), 0]

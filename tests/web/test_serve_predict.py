@@ -11,8 +11,6 @@ import tiny_classifier as tiny
 from finegraph.model.answering.unknown import UnknownRule
 from serving import files, photo_bytes, running
 
-pytestmark = pytest.mark.usefixtures("unchecked")
-
 
 @pytest.fixture(scope="module")
 def server():

@@ -15,8 +15,6 @@ from finegraph.web.serve.model_routes import matching
 from finegraph.web.serve.pictures import PhotoPlace, SamplePhotos, Thumbnails
 from serving import files, photo_bytes, running
 
-pytestmark = pytest.mark.usefixtures("unchecked")
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
@@ -35,7 +33,14 @@ def test_the_model_tells_its_kinds_and_limits(server):
     body = server.client.get("/v1/model").json()
     assert (body["fine"], body["index"], body["name"]) == (5, 0, "menu")
     kinds = {kind["name"]: kind for kind in body["kinds"]}
-    assert kinds["with: tofu"] == {"name": "with: tofu", "labels": 2, "binary": True, "group": "with", "part": "tofu"}
+    assert kinds["with: tofu"] == {
+        "name": "with: tofu",
+        "labels": 2,
+        "binary": True,
+        "group": "with",
+        "part": "tofu",
+        "order": None,
+    }
     assert (kinds["spicy"]["group"], kinds["dish"]["binary"], kinds["dish"]["labels"]) == (None, False, 3)
     assert body["limits"]["photos"] == 32
 

@@ -13,14 +13,12 @@ import tiny_classifier as tiny
 from finegraph.errors import IndexFolderError
 from finegraph.model import PhotoClassifier
 from finegraph.search import Index
-from finegraph.web.serve import search_routes
+from finegraph.web.serve import photo_requests
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.searching import PhotoIndex
 from finegraph.workflows.index import add_photos, make_index
 from finegraph.workflows.search import search_index, search_photos
 from serving import files, photo_bytes, running
-
-pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +271,7 @@ def other(tmp_path, monkeypatch):
 def test_a_model_that_takes_over_during_an_upload_searches_its_own_index(folder, tmp_path, other, monkeypatch):
     model = PhotoClassifier.load(folder / "model")
     index = PhotoIndex.open_for(folder / "index", ServedModel(model, "menu"))
-    real = search_routes.read_upload
+    real = photo_requests.read_upload
     with running(model, index=index) as server:
 
         async def slowly(*arguments, **options):
@@ -281,7 +279,7 @@ def test_a_model_that_takes_over_during_an_upload_searches_its_own_index(folder,
             server.state.model, server.state.index = other, PhotoIndex.open_for(tmp_path / "other-index", other)
             return upload
 
-        monkeypatch.setattr(search_routes, "read_upload", slowly)
+        monkeypatch.setattr(photo_requests, "read_upload", slowly)
         body = server.client.post("/v1/search", files=files(photo_bytes(33))).json()
     assert body["model"] == other.id
     assert [hit["name"] for hit in body["photos"][0]["hits"]] == ["only.png"]

@@ -22,6 +22,11 @@ def prediction(sure, best=("mapo tofu @ Lei Garden", 0.832)):
             {"restaurant": "Lei Garden"},
             "Mapo tofu at Lei Garden, 83 %; nothing beyond what you said is sure",
         ),
+        (
+            Statement("price", "9 to 12 EUR", 0.96, 5, 9.0, 12.0),
+            {},
+            "Mapo tofu at Lei Garden, 83 %; surely price 9 to 12 EUR, 96 %",
+        ),
         (Statement("ingredient: tofu", "yes", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely with tofu, 96 %"),
         (Statement("ingredient: beef", "no", 0.96, 5), {}, "Mapo tofu at Lei Garden, 83 %; surely without beef, 96 %"),
         (

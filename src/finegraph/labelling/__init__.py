@@ -31,6 +31,7 @@ from finegraph.labelling.edits.changes import (
     change_from_dict,
 )
 from finegraph.labelling.label_store import LabelStore
+from finegraph.labelling.order.class_order import ClassOrder, PairsAgreement, RankedClass
 from finegraph.labelling.questions.agreement import Agreement, KindAgreement, PairAgreement
 from finegraph.labelling.store.records import (
     Batch,
@@ -50,6 +51,8 @@ from finegraph.labelling.store.records import (
     KindProgress,
     LiveFinding,
     Numbers,
+    PairAnswer,
+    PairNumbers,
     PersonProgress,
     PhotoLabel,
     Preview,
@@ -69,6 +72,7 @@ __all__ = [
     "CellState",
     "CellValue",
     "Change",
+    "ClassOrder",
     "ClassPage",
     "ClassRow",
     "Conflict",
@@ -87,11 +91,15 @@ __all__ = [
     "MergeLabels",
     "Numbers",
     "PairAgreement",
+    "PairAnswer",
+    "PairNumbers",
+    "PairsAgreement",
     "PersonProgress",
     "PhotoLabel",
     "Preview",
     "Progress",
     "Proposal",
+    "RankedClass",
     "RemoveFine",
     "RemoveKind",
     "RemoveLabel",

@@ -33,12 +33,14 @@ from finegraph.errors import (
 )
 from finegraph.files.durable import reason_of, sync_folder
 from finegraph.graph import LabelGraph
+from finegraph.graph.comparisons import Comparison
 from finegraph.labelling.edits.changes import StructureChange, change_name
+from finegraph.labelling.edits.comparing import plan_comparison, plan_comparisons
 from finegraph.labelling.edits.decisions import plan_decisions, plan_note, plan_photo
 from finegraph.labelling.edits.structure import plan_change, preview_of
 from finegraph.labelling.edits.undo import plan_undo
 from finegraph.labelling.exchange.contents import add_content, add_photos
-from finegraph.labelling.exchange.graph_import import plan_import, preview_import, preview_photos
+from finegraph.labelling.exchange.graph_import import plan_import, preview_comparisons, preview_import, preview_photos
 from finegraph.labelling.exchange.graphs import first_import, is_empty, plan_text
 from finegraph.labelling.exchange.label_studio import Content
 from finegraph.labelling.questions.history import result_made, result_of
@@ -55,6 +57,8 @@ from finegraph.labelling.store.records import (
     EditResult,
     ImportPreview,
     Numbers,
+    Outcome,
+    PairNumbers,
     PhotoLabel,
     Preview,
 )
@@ -172,6 +176,48 @@ class LabelStore(StoreReader):
             [photo, kind, value, seen, fine, *_meant(numbers)],
             lambda connection, catalogue, name: plan_photo(
                 connection, catalogue, photo, kind, value, name, seen=seen, fine_label=fine, numbers=numbers
+            ),
+        )
+
+    def compare(
+        self,
+        kind: str,
+        one: str,
+        two: str,
+        outcome: Outcome | None,
+        *,
+        person: str,
+        edit_id: str,
+        seen: int | None = None,
+        photos: bool = False,
+        numbers: PairNumbers | None = None,
+    ) -> EditResult:
+        """Say which of two classes, or of two photos, has more of something. Each person has an answer to each pair.
+
+        Args:
+            kind: a kind of numbers, or an ordered one.
+            one: the first class, or the key of the first photo.
+            two: the second.
+            outcome: whether the first has `more`, `less` or the `same`; `skip` if nobody can tell; None takes the
+                answer back.
+            person: the name of the person who compares.
+            edit_id: see the class.
+            seen: the version of the person's answer that was looked at, 0 if there was none; None for any.
+            photos: whether two photos are compared.
+            numbers: what the names meant when the person saw them; of photos, their classes.
+
+        Raises:
+            ConflictError: the same person has answered otherwise since.
+        """
+        meant = numbers or PairNumbers()
+        request = [kind, one, two, outcome, seen, photos, meant.to_dict()]
+        return self._act(
+            "compare",
+            person,
+            edit_id,
+            request,
+            lambda connection, catalogue, name: plan_comparison(
+                connection, catalogue, kind, one, two, outcome, name, photos=photos, seen=seen, numbers=meant
             ),
         )
 
@@ -315,7 +361,7 @@ class LabelStore(StoreReader):
 
     def _content(self, graph: LabelGraph) -> Content:
         """A graph in the columns of the store."""
-        # Kinds that people see as single ones stay so, even where they could now be a group; and groups stay groups.
+        # Kinds that people see as single ones stay so, even if they could now be a group; and groups stay groups.
         single, groups = ({kind.name for kind in self.kinds() if kind.mode == mode} for mode in ("one", "all"))
         return Content(graph.fine, columns_of(graph, single, groups))
 
@@ -384,6 +430,27 @@ class LabelStore(StoreReader):
         request = [vars(label) for label in labels]
         return self._act("import_photos", person, edit_id, request, planning, patient=True)
 
+    def preview_comparisons(self, found: Sequence[Comparison]) -> ImportPreview:
+        """The preview of `import_comparisons`; nothing is written."""
+        return self._ask(
+            lambda connection, catalogue: preview_comparisons(
+                connection, catalogue, plan_comparisons(connection, catalogue, found, "")
+            )
+        )
+
+    def import_comparisons(
+        self, found: Sequence[Comparison], *, person: str, edit_id: str, digest: str | None = None
+    ) -> EditResult:
+        """Import comparisons; those without a person are of the one who imports. For `digest` see `import_graph`."""
+
+        def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
+            plan = plan_comparisons(connection, catalogue, found, name if digest is None else "")
+            _refuse_other(digest, plan.digest, lambda: preview_comparisons(connection, catalogue, plan))
+            return plan if digest is None else plan_comparisons(connection, catalogue, found, name)
+
+        request = [vars(one) for one in found]
+        return self._act("import_comparisons", person, edit_id, request, planning, patient=True)
+
     def backup(self, path: str | os.PathLike[str]) -> Path:
         """Write a copy of the whole store, also during edits; the copy is one state, and complete or absent.
 
@@ -406,7 +473,9 @@ class LabelStore(StoreReader):
             sync_folder(target.parent)
         except sqlite3.Error as error:
             failure = store_error(self.place, error)
-            if not isinstance(failure, DamagedStoreError):  # what is damaged was read, all else is of the new file
+            if not isinstance(
+                failure, DamagedStoreError
+            ):  # the damage is in the store; any other error is about the new file
                 failure = store_error(str(target), error, needed=self._database.file.stat().st_size)
             raise failure from error
         except OSError as error:
@@ -442,7 +511,7 @@ def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[
 
 
 def _meant(numbers: Numbers | None) -> list[Any]:
-    """The numbers in a request; nothing if there are none, so that digests of earlier requests stay."""
+    """The numbers in a request; nothing if there are none, so that digests of earlier requests stay valid."""
     return [] if numbers is None else [numbers.to_dict()]
 
 

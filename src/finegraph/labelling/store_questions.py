@@ -13,15 +13,25 @@ from sqlalchemy.engine import Connection
 
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.graph.comparisons import Comparable, Comparison, format_comparisons, parse_comparisons
 from finegraph.graph.formats.csv_writer import format_csv
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.labelling.exchange.diffing import diff_versions
 from finegraph.labelling.exchange.graphs import read_columns, read_graph
 from finegraph.labelling.exchange.label_studio import format_tasks
 from finegraph.labelling.exchange.photo_label_file import format_photos, parse_photos
+from finegraph.labelling.order.class_order import (
+    Classes,
+    ClassOrder,
+    read_classes,
+    read_order,
+    with_compared,
+)
+from finegraph.labelling.order.kind_answers import Counted, KindAnswers
 from finegraph.labelling.questions import live_findings as live
 from finegraph.labelling.questions.agreement import Agreement, read_agreement
 from finegraph.labelling.questions.history import last_undoable, read_batches, read_history
+from finegraph.labelling.questions.pair_answers import as_comparisons, read_answers
 from finegraph.labelling.questions.past import read_photo_labels
 from finegraph.labelling.questions.queries import (
     Order,
@@ -37,7 +47,7 @@ from finegraph.labelling.questions.queries import (
 )
 from finegraph.labelling.questions.recent import Changes, Recent
 from finegraph.labelling.questions.team_progress import read_progress
-from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import fine_ids, short
 from finegraph.labelling.store.graph_columns import Column
 from finegraph.labelling.store.records import (
@@ -50,6 +60,7 @@ from finegraph.labelling.store.records import (
     Edit,
     KindInfo,
     LiveFinding,
+    PairAnswer,
     PhotoLabel,
     Progress,
     Suggestion,
@@ -61,8 +72,8 @@ from finegraph.labelling.store.sql_tables import batches, cells, fine, meta, not
 from finegraph.labelling.store_access import StoreAccess
 from finegraph.labelling.suggestions.suggesting import best_suggestions, has_beliefs, read_beliefs, read_suggestions
 
-Format = Literal["csv", "json", "label-studio", "photos"]
-FORMATS = ("csv", "json", "label-studio", "photos")
+Format = Literal["csv", "json", "label-studio", "photos", "comparisons"]
+FORMATS = ("csv", "json", "label-studio", "photos", "comparisons")
 _FRESH, _FRESH_TIMES = 0.1, 10.0
 """The seconds for which progress is not counted again; at least ten times as long as counting took."""
 
@@ -153,8 +164,8 @@ class StoreReader(StoreAccess):
     ) -> array[int]:
         """The numbers of all classes of a list, in order; the arguments are those of `classes`.
 
-        Pages of `classes` move while people decide: what is decided leaves the list of unknown ones. Who goes through a
-        list asks for its numbers once and then for the classes by their numbers.
+        Pages of `classes` shift while people decide: a decided class leaves the list of unknown ones. To go through a
+        list without gaps, ask for its numbers once, then for the classes by their numbers.
         """
         return self._ask(
             lambda connection, catalogue: class_numbers(
@@ -185,7 +196,7 @@ class StoreReader(StoreAccess):
         return self._ask(question)
 
     def photo_cells(self, photos: Sequence[str]) -> dict[str, dict[str, CellState]]:
-        """The photo labels of some photos, by photo and kind; only those that there are."""
+        """The photo labels of some photos, by photo and kind; photos without labels are left out."""
         return self._ask(lambda connection, catalogue: photo_cells(connection, catalogue, photos))
 
     def photo_labels(self, version: int | None = None) -> list[PhotoLabel]:
@@ -200,8 +211,54 @@ class StoreReader(StoreAccess):
         """
         return self._ask(lambda _, catalogue: parse_photos(text, catalogue, path))
 
+    def pair_answers(self, version: int | None = None) -> list[PairAnswer]:
+        """All comparisons, now or at an earlier version, kind by kind."""
+        return self._ask(lambda connection, catalogue: read_answers(connection, catalogue, version))
+
+    def order(self, kind: str, counted: Counted = "classes") -> ClassOrder:
+        """The order of the classes that were compared in a kind, with values, spreads and what does not fit together.
+
+        Args:
+            kind: a kind of numbers, or an ordered one.
+            counted: which comparisons count: those of `classes`, or those of `photos` too, which tell less.
+        """
+        return self._ask(lambda connection, catalogue: read_order(connection, catalogue, kind, counted))
+
+    def class_ids(self, names: Collection[str]) -> set[int]:
+        """The numbers of those classes that there are."""
+        query = sa.select(fine.c.id, fine.c.name).where(fine.c.removed == 0)
+        wanted = set(names)
+        return self._ask(lambda connection, _: {row.id for row in connection.execute(query) if row.name in wanted})
+
+    def kind_entry(self, kind: str) -> KindEntry:
+        """A kind by name, as the store keeps it."""
+        return self._ask(lambda _, catalogue: catalogue.kind(kind))
+
+    def read_new(self, answers: KindAnswers) -> list[str]:
+        """Bring the answers of a kind up to date; the texts of those that have changed."""
+        return self._ask(lambda connection, _: answers.read(connection))
+
+    def classes_with_values(self, kind: str) -> Classes:
+        """All classes in order, with the values or steps that they have in a kind."""
+        return self._ask(lambda connection, catalogue: read_classes(connection, catalogue, catalogue.kind(kind)))
+
+    def parse_comparisons(self, text: str, path: str = "comparisons.csv") -> list[Comparison]:
+        """The comparisons in the text of a CSV file, as `export_text` writes it.
+
+        Raises:
+            GraphFileError: with all faults of the file, which is called `path` there.
+        """
+
+        def question(connection: Connection, catalogue: Catalogue) -> list[Comparison]:
+            classes = set(connection.scalars(sa.select(fine.c.name).where(fine.c.removed == 0)))
+            refused = {kind.name: "its labels have no order" for kind in catalogue.kinds if not kind.comparable}
+            kinds = [kind.name for kind in catalogue.kinds]
+            return parse_comparisons(text, Comparable(classes, None, refused, kinds), path)
+
+        return self._ask(question)
+
     def progress(self) -> Progress:
-        """How far the work is; at most a tenth of a second old, or ten times as old as it takes to count."""
+        """How much is labelled. The answer may be a tenth of a second old, or ten times as old as counting takes."""
         kept, began = self._progress, time.monotonic()
         if kept is not None and (began < kept[0] or kept[1] == self.version):
             return kept[2]
@@ -255,7 +312,7 @@ class StoreReader(StoreAccess):
         return self._ask(lambda connection, _: read_batches(connection, person=person, before=before, limit=limit))
 
     def last_undoable(self, person: str) -> int | None:
-        """The newest action of a person that is not undone and no undo itself."""
+        """The newest action of a person that is neither undone nor an undo itself."""
         return self._ask(lambda connection, _: last_undoable(connection, person))
 
     def findings(self) -> tuple[LiveFinding, ...]:
@@ -286,15 +343,21 @@ class StoreReader(StoreAccess):
 
         return self._ask(question)
 
-    def graph(self, version: int | None = None) -> LabelGraph:
+    def graph(self, version: int | None = None, *, compared: Counted | None = None) -> LabelGraph:
         """The label graph, now or at an earlier version, checked against its seals.
+
+        Args:
+            version: the edit after which the state was; by default the present one.
+            compared: give classes that have no value of a number, but were compared in it, one that follows from
+                comparisons of `classes`, or from those of `photos` too.
 
         Raises:
             DamagedStoreError: it is not what people decided.
         """
         with self.one_state():
             self.check("labels" if version is None else "all")
-            return self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
+            graph = self._ask(lambda connection, catalogue: read_graph(connection, catalogue, version))
+            return graph if compared is None else with_compared(graph, self.pair_answers(version), compared)
 
     def columns(self, version: int | None = None) -> tuple[tuple[str, ...], list[Column]]:
         """The classes, and the kinds with their cells; all in order, now or at an earlier version."""
@@ -311,14 +374,14 @@ class StoreReader(StoreAccess):
         offset: int = 0,
         limit: int = 100,
     ) -> SuggestionPage:
-        """Suggestions that cells do not follow, contradictions first, then by score.
+        """Suggestions that differ from the values of their cells, contradictions first, then by score.
 
         Args:
             kind: only of this kind.
             fine: only of this class.
             source: only from `model`, `similar` or `name`.
             contradicting: only if the cell has another value.
-            least: only from this score on.
+            least: the lowest score to give.
             offset: how many to leave out.
             limit: how many to give at most.
         """
@@ -337,12 +400,12 @@ class StoreReader(StoreAccess):
         )
 
     def best_suggestions(self, kind: str, fine: Collection[str]) -> dict[str, Suggestion]:
-        """The surest suggestion that the cell of a kind does not follow, for each of some classes that has one."""
+        """By class, the surest suggestion for the cell of a kind that differs from its value, if any."""
         return self._ask(lambda connection, catalogue: best_suggestions(connection, catalogue, kind, fine))
 
     @property
     def has_beliefs(self) -> bool:
-        """Whether a model has said what it believes."""
+        """Whether the beliefs of a model are stored."""
         return self._ask(lambda connection, _: has_beliefs(connection))
 
     def beliefs(self, fine: Collection[str], *, kind: str | None = None) -> dict[str, dict[str, dict[str, float]]]:
@@ -357,13 +420,16 @@ class StoreReader(StoreAccess):
         """
         return self._ask(lambda connection, catalogue: read_beliefs(connection, catalogue, fine, kind))
 
-    def export_text(self, format: Format, *, safe: bool = True, version: int | None = None) -> str:
+    def export_text(
+        self, format: Format, *, safe: bool = True, version: int | None = None, compared: Counted | None = None
+    ) -> str:
         """A state of the store as the text of a file.
 
         Args:
-            format: `csv` or `json`, a graph file; `label-studio`; or `photos`, the photo labels as CSV.
+            format: `csv` or `json`, a graph file; `label-studio`; `photos`, the photo labels as CSV; or `comparisons`.
             safe: whether CSV cells that a spreadsheet could run get a backslash, which the readers take away again.
             version: the edit after which the state was; by default the present one. Votes are known of that only.
+            compared: of graph files, whether comparisons give values where there are none; see `graph`.
 
         Raises:
             GraphError: the graph holds something that CSV cannot.
@@ -372,16 +438,22 @@ class StoreReader(StoreAccess):
         """
         if format not in FORMATS:
             raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
+        if compared not in (None, "classes", "photos"):
+            raise InputError(f"compared: expected classes or photos, got {compared!r}")
         if format == "json":
-            return canonical_json(self.graph(version)) + "\n"
+            return canonical_json(self.graph(version, compared=compared)) + "\n"
         if format == "csv":
-            return format_csv(self.graph(version), safe=safe)
+            return format_csv(self.graph(version, compared=compared), safe=safe)
+        if compared is not None:
+            raise InputError(f"format: comparisons give values to graphs, csv or json, got {format!r}")
         if format == "label-studio" and version is not None:
-            raise InputError("format: an earlier version is written as csv, json or photos; votes are of the present")
+            raise InputError("format: votes are of the present; an earlier version is written in any other format")
         with self.one_state():
             self.check("labels" if version is None else "all")
             if format == "label-studio":
                 return self._ask(_label_studio)
+            if format == "comparisons":
+                return format_comparisons(as_comparisons(self.pair_answers(version)), safe=safe)
             labels = self.photo_labels(version)
             return format_photos([kind.name for kind in self.kinds()], labels, safe=safe)
 

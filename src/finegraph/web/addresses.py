@@ -1,8 +1,8 @@
 """The addresses under which a server is reached. Nothing is sent to find out.
 
 A server that listens on all addresses of the machine (`0.0.0.0`, `::`) is reached by those it has in its networks, not
-by that name of all. Which one leads to others is what the system would send from: it is asked for the way to an address
-that nobody has, and no packet goes out.
+by that name. The one that others reach is the one that the system would send from: it is asked for the route to an
+address that nobody has, and no packet goes out.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _is_wildcard(host: str) -> bool:
 
 
 def _own_address(family: socket.AddressFamily) -> str | None:
-    """The address that this machine would send from; None if it has no way to others."""
+    """The address that this machine would send from; None if it has no route to others."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as asked:
-            asked.connect((_NOWHERE[family], 9))  # without a packet: this only looks up the way
+            asked.connect((_NOWHERE[family], 9))  # sends no packet: this only looks up the route
             return str(asked.getsockname()[0])
     except OSError:
         return None

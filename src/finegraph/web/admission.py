@@ -23,7 +23,7 @@ _SHORTEST, _LONGEST = 1, 30
 _MEMORY = 0.9
 """How much of the old rate stays when a photo is done."""
 HERE = "here"
-"""What all clients on this machine are called."""
+"""The name of all clients on this machine."""
 
 
 class Admission:
@@ -77,7 +77,7 @@ class Admission:
             self._bytes -= size
 
     def full_for(self, client: str) -> bool:
-        """Whether no photo more of a client is let in."""
+        """Whether no further photo of a client is admitted."""
         return self.inside >= self._most or self._has_its_share(client)
 
     def _has_its_share(self, client: str, more: int = 1) -> bool:
@@ -136,7 +136,7 @@ class Ticket:
 
 @lru_cache(maxsize=4096)
 def client_name(host: str | None) -> str:
-    """Which client an address is: of the newer, longer addresses, everybody has a whole network of 2^64."""
+    """The name of a client by its address; of IPv6 addresses the network, since everybody has 2^64 of them."""
     try:
         address = ipaddress.ip_address((host or "").partition("%")[0])
     except ValueError:

@@ -55,7 +55,7 @@ class BoundedConnection(H11Protocol):
         self.who = HERE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Count it, or refuse it."""
+        """Count the connection, or refuse it."""
         super().connection_made(transport)
         self.who = client_name(self.client[0] if self.client else None)
         self.limits.of_client[self.who] += 1
@@ -66,7 +66,7 @@ class BoundedConnection(H11Protocol):
             self._enter(HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop counting the connection."""
         super().connection_lost(exc)
         self._enter(None)
         self.resume_writing()
@@ -77,7 +77,7 @@ class BoundedConnection(H11Protocol):
             del self.limits.of_client[self.who]
 
     def data_received(self, data: bytes) -> None:
-        """Hand it on, and see what is to come."""
+        """Pass the data on, and see what is awaited next."""
         super().data_received(data)
         self.follow()
 
@@ -88,17 +88,17 @@ class BoundedConnection(H11Protocol):
         self._bound_closing()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close it, as no other request came."""
+        """Close the connection, since no further request came."""
         super().timeout_keep_alive_handler()
         self._bound_closing()
 
     def shutdown(self) -> None:
-        """Close it once it is answered, as the server stops."""
+        """Close the connection once it is answered, since the server stops."""
         super().shutdown()
         self._bound_closing()
 
     def follow(self) -> None:
-        """Set the clock when another part of a request is awaited than before."""
+        """Start the clock anew when another part of a request is awaited."""
         self._enter(self.awaited())
 
     def awaited(self) -> str | None:
@@ -129,7 +129,7 @@ class BoundedConnection(H11Protocol):
             self.close()
 
     def end_with(self, problem: ProblemError) -> None:
-        """Answer with a problem and close; where another answer has begun, only close."""
+        """Answer with a problem and close; if another answer has begun, only close."""
         cycle = self.cycle
         begun = cycle is not None and not cycle.response_complete
         if not (begun and cycle.response_started):
@@ -140,7 +140,7 @@ class BoundedConnection(H11Protocol):
         self.close()
 
     def close(self) -> None:
-        """Close it, once the client has taken what is written or has had the time to."""
+        """Close the connection once the client has read what is written, or has had the time to."""
         self.transport.close()
         self._bound_closing()
 
@@ -149,11 +149,11 @@ class BoundedConnection(H11Protocol):
             self._closing = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP, or not strictly, is answered like other bad requests."""
+        """Answer what is not strictly HTTP like other bad requests."""
         self.end_with(self.conn.problem or ProblemError("bad-request", msg))
 
     def pause_writing(self) -> None:
-        """The client reads slower than is written."""
+        """The client reads more slowly than the server writes."""
         super().pause_writing()
         if self._stalled is None:
             self._stalled = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)

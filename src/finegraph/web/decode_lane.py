@@ -1,9 +1,9 @@
-"""Worker processes of one kind that decode photos, each killed and replaced when a photo keeps or breaks it.
+"""Worker processes of one kind that decode photos; each is killed and replaced when a photo hangs or breaks it.
 
 A photo waits for a free worker of its lane, so no more photos are decoded at once than the lane has workers. A worker
 that dies or hangs costs its own photo and nobody else's; one that died before it was asked costs none. Workers also die
 when somebody kills them, or the system does for want of memory: so a photo that a worker died at may be tried again,
-and only the second time it is the photo that broke the decoder. Where no new one can be started, that is tried again
+and only the second time it is the photo that broke the decoder. If no new one can be started, that is tried again
 until it works; meanwhile the lane says that it has none. Cost: two copies of the file and of the small picture through
 pipes, far less than the decoding itself.
 """
@@ -36,19 +36,19 @@ _OUT_OF_TIME = -getattr(signal, "SIGPROF", 27)
 _STARTING = 60.0
 """How long a worker may take to be ready, in seconds."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
-"""How long after a failed start the next is tried, in seconds; each time twice as long."""
+"""The first and the longest pause after a failed start, in seconds; each pause is twice the last."""
 _SECRETS = ("FINEGRAPH_TOKEN",)
-"""What a worker that a photo has broken must not know."""
+"""Variables that are not passed on: a photo that breaks a worker must not find secrets in it."""
 _MAX_SUSPECTS = 1000
 """How many photos that a worker died at are remembered."""
 _LOG = logging.getLogger("finegraph.web")
 
 
 class LargePhoto(Exception):  # noqa: N818  # no error: it goes to another lane
-    """A photo that takes longer than this lane is for.
+    """A photo that would take longer than this lane allows.
 
     Attributes:
-        pixels: how many it has; 0 where it is its memory that is too large.
+        pixels: how many it has; 0 if its memory is the problem.
     """
 
     def __init__(self, pixels: int) -> None:
@@ -171,7 +171,7 @@ class Lane:
         return found
 
     def _suspect(self, content: bytes, job: dict[str, Any], name: str) -> PhotoFileError | ProblemError:
-        """What to say of a photo that a worker died at: the second time in a row, that it is the photo."""
+        """The error for a photo at which a worker died; the second time in a row the photo is to blame."""
         digest = _digest(content, job)
         if digest in self._suspects:
             self._suspects.move_to_end(digest)
@@ -182,7 +182,7 @@ class Lane:
         return ProblemError("overloaded", "The process that decoded the photo ended early.", {"retry-after": "1"})
 
     def _acquit(self, content: bytes, job: dict[str, Any]) -> None:
-        """Forget that a worker died at a photo: another did not."""
+        """Clear a photo at which a worker died: another worker has decoded it."""
         if self._suspects:
             self._suspects.pop(_digest(content, job), None)
 
@@ -258,7 +258,7 @@ class Lane:
 
 
 def _digest(content: bytes, job: dict[str, Any]) -> bytes:
-    """What a photo is known by: its content, or its path where the worker reads it."""
+    """The identity of a photo: a digest of its content, or of its path if the worker reads it."""
     return hashlib.blake2b(content or os.fsencode(job.get("path", "")), digest_size=16).digest()
 
 

@@ -22,6 +22,7 @@ from typing import IO, Any
 from PIL.Image import Image
 
 from finegraph.data.photo_decoding import OpenFile, decode_photo, load_formats, unreadable
+from finegraph.data.photo_parts import part_of, whole
 from finegraph.data.resizing import middle, resized
 from finegraph.data.roots import PhotoRoot
 from finegraph.errors import PhotoFileError, PhotoTooLargeError
@@ -32,11 +33,11 @@ PIPE_BYTES = 1 << 18
 MAX_REASON = 300
 """A reason is cut to this many characters; decoders may quote the file."""
 MAX_SCANS = 100
-"""A JPEG goes over its pixels ten times or so; one that does it oftener is made to keep decoders busy."""
+"""A progressive JPEG has about ten scans; one with many more is made to keep decoders busy."""
 SCANS_PER_PIXEL = 16
 """A pixel of a JPEG takes, for each scan, this many times less than one of other formats; it is decoded smaller."""
 SIDE_OF_A_LOOK = 64
-"""How large a photo is decoded only to see that it is one."""
+"""The size at which a photo is decoded only to check that it is one."""
 _JPEG = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MAX_MARKERS = 1000
@@ -50,7 +51,7 @@ _WITHOUT_LENGTH = (_START, 0x01)
 
 
 def limit_process(megabytes: int) -> None:
-    """Let this process take so much more memory than it has now, and write no file; where the system can do that."""
+    """Limit the memory that this process may take on top, and forbid it to write files, if the system can do that."""
     try:
         import resource
     except ImportError:  # Windows
@@ -65,7 +66,7 @@ def limit_process(megabytes: int) -> None:
 
 
 def limit_computing(seconds: float) -> None:
-    """Let the system end this process once it has computed for so long from now; 0 takes that back.
+    """Let the system end this process after this much more computing; 0 removes the limit.
 
     Waiting for a processor that others use does not count.
     """
@@ -80,7 +81,8 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         content: the file.
         job: `size`, `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `max_pixels` and
             `max_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is left
-            undone. `megabytes` is what this process may take, where that is bounded.
+            undone. `megabytes` is what this process may take, if that is bounded. `view` is the part of the photo to
+            look at, from 2 on; see `photo_parts`.
 
     Returns:
         Nothing and the pixels of the middle of the photo, `size` x `size`, as RGB; or `error` with the reason and no
@@ -98,7 +100,11 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         if "megabytes" in job and kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
             raise MemoryError  # the decoder itself would say that the photo is broken
         limit = max_pixels if quick is None else min(max_pixels, quick)
-        picture = decode_photo(content, "photo", at_least=(side, side), max_pixels=limit).picture
+        box = None
+        if job.get("view", 1) > 1:
+            look = decode_photo(content, "photo", at_least=(SIDE_OF_A_LOOK, SIDE_OF_A_LOOK), max_pixels=limit)
+            box = part_of(whole((look.width, look.height)), job["view"])
+        picture = decode_photo(content, "photo", box, at_least=(side, side), max_pixels=limit).picture
         small = resized(picture, side, keep_shape=job["keep_shape"], interpolation=job["interpolation"])
         return {}, middle(small, job["size"]).tobytes()
     except PhotoTooLargeError as error:
@@ -127,7 +133,7 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             of at most `max_bytes`; `max_pixels`, `max_jpeg_pixels` and `megabytes` as in `decode`.
 
     Returns:
-        `stamp` and the bytes, none where the stamp is still the same; or `error` with the reason and nothing.
+        `stamp` and the bytes, none if the stamp is still the same; or `error` with the reason and nothing.
     """
     try:
         with PhotoRoot(job["root"]).open(job["path"]) as file:
@@ -156,7 +162,7 @@ def _small_jpeg(file: OpenFile, job: dict[str, Any]) -> bytes:
     """A small JPEG of the photo in a file."""
     picture = _picture(file, job["side"], job)
     picture.thumbnail((job["side"], job["side"]))
-    picture.info.clear()  # comments and profiles of the file would be written along
+    picture.info.clear()  # else comments and profiles of the file would be written too
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=82)
     return buffer.getvalue()
@@ -179,7 +185,7 @@ def _picture(file: OpenFile, side: int, job: dict[str, Any]) -> Image:
 def jpeg_scans(content: bytes) -> tuple[int, int]:
     """The number of scans of a JPEG, and the bytes it needs for them; 0 and 0 for other formats.
 
-    The number is more than `MAX_SCANS` where it is hidden. Where there is one scan, nothing is kept. Only the markers
+    The number is more than `MAX_SCANS` if it is hidden. If there is one scan, nothing is kept. Only the markers
     of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
     """
     if not content.startswith(_JPEG):
@@ -207,7 +213,7 @@ def _coefficients(frame: bytes) -> int:
 
 
 def widen_pipe() -> None:
-    """Let a whole picture into the pipe at once, where the system can do that, so that nobody wakes for its parts."""
+    """Make the pipe hold a whole picture, if the system can do that, so that the reader wakes up once."""
     with contextlib.suppress(ImportError, AttributeError, OSError):
         import fcntl
 
@@ -215,7 +221,7 @@ def widen_pipe() -> None:
 
 
 def work(source: IO[bytes], sink: IO[bytes]) -> None:
-    """Say that it is there, then decode photo after photo until the source ends; one with a path is read here."""
+    """Report that the worker is ready, then do job after job until the source ends; jobs with a path read the file."""
     sink.write(READY)
     sink.flush()
     while line := source.readline():

@@ -1,20 +1,25 @@
-"""Decoding uploads in two lanes of worker processes, so that no photo waits behind a slow one.
+"""The worker processes in which a server decodes photos, in lanes, so that no photo waits behind a slow one.
 
-Every photo first comes to a quick worker, which looks at its header. Nearly all are decoded there, in some hundredths
-of a second; a JPEG is decoded smaller, so also one of a large camera. What would take longer, such as a PNG of twenty
-million pixels, goes on to the one worker for large photos, or is refused where its few bytes cannot be a photo. So
-bombs wait for bombs. What cannot be read comes back as `PhotoFileError`. Cost: see `decode_lane.py`.
+Every upload first comes to a quick worker, which looks at its header. Nearly all are decoded there, in some hundredths
+of a second; a JPEG is decoded smaller, even one from a large camera. What would take longer, such as a PNG of twenty
+million pixels, goes on to the one worker for large photos, or is refused if it is too small a file for a photo. So
+bombs wait for bombs. Photos on this machine are read in a lane of their own: a disk that does not answer holds up no
+upload. What cannot be read comes back as `PhotoFileError`. Why there are three lanes: docs/decisions/0010-server.md.
+Cost: see `decode_lane.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import PhotoFileError
 from finegraph.web.decode_lane import Lane, LargePhoto, Pixels
 from finegraph.web.problems import ProblemError
 
+MAX_FILES_WAITING = 64
+"""How many photos on this machine may wait to be read; a browser asks for six at a time."""
 _RETRY = {"retry-after": "5"}
 
 
@@ -47,39 +52,48 @@ class DecodingSettings:
 
 
 class DecodingPool:
-    """The workers; `async with` starts and stops them."""
+    """The workers; `async with` starts and stops them.
 
-    def __init__(self, settings: DecodingSettings) -> None:
+    Args:
+        settings: the bounds. Those of photos on this machine are the bounds of large uploads.
+        reads_files: whether there is a worker for photos on this machine.
+    """
+
+    def __init__(self, settings: DecodingSettings, *, reads_files: bool = False) -> None:
         self._settings = settings
+        self._limits = {"max_pixels": settings.max_pixels, "max_jpeg_pixels": settings.max_jpeg_pixels}
         times = (settings.computing, settings.seconds, settings.queueing)
         self._quick = Lane(settings.workers, settings.megabytes, *times)
         self._large = Lane(1, settings.large_megabytes, *times)
+        self._files = Lane(1 if reads_files else 0, settings.large_megabytes, *times)
+        self._lanes = (self._quick, self._large, self._files)
 
     async def __aenter__(self) -> DecodingPool:
-        await self._quick.start()
-        await self._large.start()
+        for lane in self._lanes:
+            await lane.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._quick.stop()
-        await self._large.stop()
+        for lane in self._lanes:
+            await lane.stop()
 
     @property
     def killed(self) -> int:
         """How many workers had to be killed or died so far."""
-        return self._quick.killed + self._large.killed
+        return sum(lane.killed for lane in self._lanes)
 
     def is_ready(self) -> bool:
-        """Whether there is a worker for every photo that may come."""
+        """Whether there is a worker for every upload that may come."""
         return all([self._quick.has_worker(), self._large.has_worker()])  # both are asked: each sees to its own
 
-    async def decode(self, content: bytes, name: str, views: ViewSettings) -> Pixels:
-        """The middle of a photo as the network sees it.
+    async def decode(self, content: bytes, name: str, views: ViewSettings, view: int = 1) -> Pixels:
+        """The middle of a photo, or of a part of it, as the network sees it.
 
         Args:
             content: the file.
             name: what it is called in the error.
             views: the sizes.
+            view: 1 for the whole photo, more for a part of it.
 
         Raises:
             PhotoFileError: it is no photo, broken, too large, or takes too long.
@@ -91,8 +105,8 @@ class DecodingPool:
             "resize": views.resize,
             "keep_shape": views.keep_shape,
             "interpolation": views.interpolation,
-            "max_pixels": settings.max_pixels,
-            "max_jpeg_pixels": settings.max_jpeg_pixels,
+            **({} if view == 1 else {"view": view}),
+            **self._limits,
         }
         try:
             quick = {"quick_pixels": settings.quick_pixels, "megabytes": settings.megabytes}
@@ -104,3 +118,17 @@ class DecodingPool:
         if self._large.inside >= settings.large_waiting:
             raise ProblemError("overloaded", f"There are {self._large.inside} large photos in the server.", _RETRY)
         return await self._large.decode(content, name, {**job, "megabytes": settings.large_megabytes})
+
+    async def read(self, **job: Any) -> tuple[dict[str, Any], bytes]:
+        """Read a photo on this machine.
+
+        Args:
+            **job: `path`, `root`, `stamp`, `side` and `max_bytes`; see `decode_worker.read_photo`.
+
+        Raises:
+            PhotoFileError: it cannot be read, lies outside its root, is too large, or takes too long.
+            ProblemError: too many wait already, or the worker did not become free.
+        """
+        if self._files.inside >= MAX_FILES_WAITING:
+            raise ProblemError("overloaded", f"There are {self._files.inside} photos that wait to be read.", _RETRY)
+        return await self._files.ask(b"", "photo", {**job, **self._limits, "megabytes": self._settings.large_megabytes})

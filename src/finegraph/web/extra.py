@@ -1,4 +1,4 @@
-"""Whether what web servers are made of is installed; this file itself needs none of it."""
+"""Checks that the packages of the web servers are installed; imports none of them itself."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _NO_ADVICE: Mapping[str, str] = {}
 
 
 class ProblemKind(NamedTuple):
-    """What problems of one type have in common."""
+    """What all problems of one type share."""
 
     status: int
     title: str
@@ -50,15 +50,15 @@ PROBLEMS: dict[str, ProblemKind] = {
     "origin": ProblemKind(403, "The request comes from another site", "Send it from a page of this server."),
     "not-found": ProblemKind(404, "There is nothing here", "Begin at the page, which is at /."),
     "no-index": ProblemKind(404, "There is no index to search", "Make one with `finegraph index` and start with it."),
-    "method": ProblemKind(405, "This is asked for in another way", "Send it by a method that the Allow header names."),
+    "method": ProblemKind(405, "The method is not allowed here", "Send it by a method that the Allow header names."),
     "timeout": ProblemKind(408, "The request took too long to arrive", "Send it again, in one go."),
     "conflict": ProblemKind(409, "It has changed in the meantime", "Look at both values and decide again."),
     "other-model": ProblemKind(409, "The scores are of another model", "Send the photo again."),
     "too-large": ProblemKind(413, "The request is too large", "Send fewer or smaller photos."),
-    "media-type": ProblemKind(415, "The body has another type than expected", "Send photos as multipart/form-data."),
+    "media-type": ProblemKind(415, "The body is of the wrong type", "Send photos as multipart/form-data."),
     "host": ProblemKind(421, "The request is for another host", "Use the printed address, or start it with this name."),
     "input": ProblemKind(422, "A value is wrong", "Correct it and send it again."),
-    "unknown-name": ProblemKind(422, "There is no such kind or label", "Take one of the names that there are."),
+    "unknown-name": ProblemKind(422, "There is no such kind or label", "Use one of the existing names."),
     "evidence": ProblemKind(422, "What is given cannot be used", "Correct or leave out what is given."),
     "photo": ProblemKind(422, "The photo cannot be read", "Send a whole photo, such as a JPEG or PNG."),
     "too-many": ProblemKind(429, "You ask for more than your share", "Wait for your answers; try after Retry-After."),
@@ -69,7 +69,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     "index-changed": ProblemKind(503, "The index cannot be opened", "Try again later; the server's log says why."),
     "not-ready": ProblemKind(503, "The server is starting or stopping", "Try again in a moment."),
     "lesson": ProblemKind(507, "The lesson cannot be kept", "Nothing has changed. The server's log says what to do."),
-    "no-room": ProblemKind(507, "The disk of the server is full", "Ask for room to be made, then send it again."),
+    "no-room": ProblemKind(507, "The disk of the server is full", "Ask for room on the disk, then send it again."),
 }
 """All problems by the end of their type, `urn:finegraph:problem:NAME`. No text names a route that an app may lack."""
 
@@ -99,7 +99,7 @@ class ProblemError(FinegraphError):
         self.name, self.detail, self.headers, self.more = name, detail, dict(headers or {}), more
 
     def content(self, advice: Mapping[str, str] = _NO_ADVICE) -> dict[str, Any]:
-        """The fields of the answer; `advice` has what to do by problem, where an app knows better."""
+        """The fields of the answer; `advice` has what to do by problem, if an app knows better."""
         kind = PROBLEMS[self.name]
         return {
             "type": f"urn:finegraph:problem:{self.name}",
@@ -166,7 +166,7 @@ def install_problems(app: FastAPI, advice: Mapping[str, str] = _NO_ADVICE) -> No
 
     Args:
         app: whose errors.
-        advice: what to do by problem, where the app can say more than `PROBLEMS`, such as a route of its own.
+        advice: what to do by problem, if the app can say more than `PROBLEMS`, such as a route of its own.
     """
 
     async def answer(request: Request, error: Exception) -> Response:

@@ -1,9 +1,9 @@
-"""Refusing requests while the server is full, for next to nothing.
+"""Refusing requests while the server is full, at almost no cost.
 
 A flood must not take from those inside what it is not given itself. So while the server is full, or full of a client's
 own photos, a plain request with photos is answered from its first bytes: no parser, no task, no route. Whatever is not
 quite plain (no length, a length twice, waiting for leave to send, one request behind another, refusals that nobody
-reads) goes the usual way, where it is refused too, at twenty times the cost. A refusal tells nothing but that the
+reads) takes the usual path, where it is refused too, at twenty times the cost. A refusal tells nothing but that the
 server is busy, so no token or origin is looked at.
 """
 
@@ -26,7 +26,7 @@ _END = b"\r\n\r\n"
 
 
 class QuickRefusal(BoundedConnection):
-    """A bounded connection with a short way to refuse. `of` makes one for a server."""
+    """A bounded connection that can refuse early. `of` makes one for a server."""
 
     admission: Admission
     starts: tuple[bytes, ...] = ()
@@ -47,7 +47,7 @@ class QuickRefusal(BoundedConnection):
         """How much of the body of a refused request is still to come."""
 
     def data_received(self, data: bytes) -> None:
-        """Refuse what has come, or hand it on."""
+        """Refuse the request, or pass the data on."""
         if self._left:
             passed = min(self._left, len(data))
             self._left -= passed

@@ -62,10 +62,10 @@ class Security:
     max_bytes: int = 32 << 20
     """The largest body."""
     open_paths: tuple[str, ...] = ("/health/live", "/assets/")
-    """What needs no token: paths, or their beginnings where they end with a slash."""
+    """What needs no token: paths, or their beginnings if they end with a slash."""
 
     def check(self) -> None:
-        """Raise if listening so would let anybody in.
+        """Raise if these settings would let anybody in.
 
         Raises:
             InputError: a public address without a token, or a token that is easily guessed.
@@ -82,7 +82,7 @@ class Security:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie; servers on other ports of the same machine have others."""
+        """The name of the cookie; it differs between servers on other ports of the same machine."""
         return f"finegraph_{self.port}"
 
     @property
@@ -112,7 +112,7 @@ class Guard:
         self._names = {name.lower() for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request, and hand it on or answer it."""
+        """Check a request, then pass it on or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -145,7 +145,7 @@ class Guard:
             await self._app(scope, limited(receive, self._security.max_bytes), send_with_headers)
         except Exception as error:
             if started:
-                raise  # half an answer is out; only closing the connection tells
+                raise  # half the answer is sent; only closing the connection can tell the client
             await problem_of(error).response()(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> None:
@@ -190,7 +190,7 @@ class Guard:
 
 
 def _sign_in(*, wrong: bool) -> Response:
-    """The page that asks for the token, and says so where a wrong one came."""
+    """The page that asks for the token, and says so if a wrong one came."""
     page = (files("finegraph.web") / "page" / "sign_in.html").read_text(encoding="utf-8")
     said = '<p role="alert"><strong>That token is wrong.</strong> Try again.</p>\n    <form'
     return HTMLResponse(page.replace("<form", said, 1) if wrong else page, 401)
@@ -247,7 +247,7 @@ def _covers(entry: str, path: str) -> bool:
 
 
 def _same(given: str, expected: str) -> bool:
-    """Compare without telling by the time it takes how much was right."""
+    """Compare in constant time, so that the time does not tell how much was right."""
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 

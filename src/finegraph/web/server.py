@@ -19,7 +19,7 @@ from finegraph.web.addresses import reachable
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its way with signals, which ends the process as if it had been killed."""
+    """uvicorn without its signal handling, which ends the process as if it had been killed."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -28,7 +28,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address; taken before the model is loaded, so that a slip shows at once.
+    """A socket that listens on an address; taken before the model is loaded, so that a mistake shows at once.
 
     Raises:
         InputError: the address is taken, or not an address of this machine.
@@ -48,12 +48,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def no_signals_here() -> contextlib.suppress:
-    """A context for setting signals: other threads than the first cannot, and Windows has them in another way."""
+    """A context for setting signals: only the first thread can, and Windows does not have them."""
     return contextlib.suppress(NotImplementedError, ValueError, RuntimeError)
 
 
 async def run_until_stopped(server: Server, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Serve until told to stop.
+    """Serve until asked to stop.
 
     Args:
         server: what answers.

@@ -1,6 +1,6 @@
 """Strict HTTP/1.1: ambiguous requests that lenient parsers accept are refused.
 
-Where two programs read one request differently, such as a proxy and this server, a request can be hidden inside
+If two programs read one request differently, such as a proxy and this server, a request can be hidden inside
 another. So what RFC 9112 lets a server refuse is refused: a length together with chunks, lines that end without a
 carriage return, fields that go on in the next line, and heads above a size. The connection is closed afterwards, as
 nobody knows where the next request begins. Cost: three searches through the head of each request.

@@ -17,7 +17,7 @@ from finegraph.labelling.store.records import Mode, Record
 
 @dataclass(frozen=True, kw_only=True)
 class AddFine(Record):
-    """A new class, at the end."""
+    """Adds a class at the end."""
 
     name: str
     note: str = ""
@@ -25,7 +25,7 @@ class AddFine(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RenameFine(Record):
-    """Another name of a class."""
+    """Renames a class."""
 
     name: str
     to: str
@@ -33,23 +33,35 @@ class RenameFine(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveFine(Record):
-    """A class that is no longer one; undo brings it back with its cells."""
+    """Removes a class; undo brings it back with its cells."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddKind(Record):
-    """A new kind with its labels; of mode `all` where the labels of a cell hold together."""
+    """Adds a kind with its labels; of mode `all` if several labels of a cell can hold at once.
+
+    Its type is `ordered` if the labels are in rising order, or that of a column of numbers in a graph file: `number`,
+    `log number`, `number, EUR`. The labels of numbers are values, and there need not be any.
+    """
 
     name: str
     labels: tuple[str, ...]
     mode: Mode = "one"
+    type: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The change as plain JSON data."""
+        plain = super().to_dict()
+        if not self.type:  # as it always was: by this a repeated change is known
+            del plain["type"]
+        return plain
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenameKind(Record):
-    """Another name of a kind."""
+    """Renames a kind."""
 
     name: str
     to: str
@@ -57,14 +69,14 @@ class RenameKind(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveKind(Record):
-    """A kind that is no longer one; undo brings it back with its cells."""
+    """Removes a kind; undo brings it back with its cells."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeKinds(Record):
-    """Several kinds become one: labels of the same name are one label, cells are put together."""
+    """Merges several kinds into one: labels of the same name become one label, cells are combined."""
 
     kinds: tuple[str, ...]
     into: str
@@ -72,7 +84,7 @@ class MergeKinds(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitKind(Record):
-    """Labels of a kind move to new kinds; the kind goes where no label is left."""
+    """Moves labels of a kind to new kinds; the kind is removed if no label is left."""
 
     name: str
     into: Mapping[str, tuple[str, ...]]
@@ -80,7 +92,7 @@ class SplitKind(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AddLabel(Record):
-    """A new label of a kind, at the end."""
+    """Adds a label to a kind, at the end."""
 
     kind: str
     name: str
@@ -88,7 +100,7 @@ class AddLabel(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RenameLabel(Record):
-    """Another name of a label."""
+    """Renames a label."""
 
     kind: str
     name: str
@@ -97,7 +109,7 @@ class RenameLabel(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveLabel(Record):
-    """A label that is no longer one; cells that name nothing else become unknown."""
+    """Removes a label; cells that name nothing else become unknown."""
 
     kind: str
     name: str
@@ -105,7 +117,7 @@ class RemoveLabel(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class MergeLabels(Record):
-    """Several labels of a kind become one, which may be one of them or a new one."""
+    """Merges several labels of a kind into one, which may be one of them or new."""
 
     kind: str
     labels: tuple[str, ...]
@@ -114,7 +126,7 @@ class MergeLabels(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitLabel(Record):
-    """Classes with a label get more special ones; those that are not named keep it."""
+    """Gives classes with a label more specific ones; classes that are not named keep it."""
 
     kind: str
     name: str

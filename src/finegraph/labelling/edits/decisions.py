@@ -1,6 +1,6 @@
 """Plans of single decisions: cells, notes and photo labels.
 
-A decision says which version of the cell the person looked at. Where the cell has changed since and does not say what
+A decision says which version of the cell the person looked at. If the cell has changed since and does not say what
 the person chooses, nothing is changed and both values come back. A blind decision (no version) is only the person's
 vote: it never replaces what somebody else decided. Cost: a few questions, however many cells there are in a kind.
 """

@@ -1,8 +1,8 @@
 """Plans of merging kinds into one, and of splitting one into several.
 
 Merging keeps the first kind and its number; the labels of the others become labels of it, those of the same name the
-same one. Where two kinds say different things of a class, the cell names both as possible, and the preview says so. A
-cell that names all labels that hold also says which do not; so where one of such kinds is unknown, the merged one is.
+same one. If two kinds say different things of a class, the cell names both as possible, and the preview says so. A
+cell of mode `all` also says which labels do not hold; so if one of such kinds is unknown, the merged one is.
 Splitting moves labels to new kinds; each cell keeps in each kind the labels that went there. One pass over the cells.
 """
 
@@ -144,7 +144,7 @@ def _keep_unknown(
 
 
 def _together(one: str, other: str, kind: KindEntry) -> str | None:
-    """Both values of a cell in one: all labels, with their weights halved where there are some."""
+    """Both values of a cell in one: all labels, with halved weights if they have weights."""
     if one == other:
         return one
     pairs = [parts_of(one), parts_of(other)]
@@ -160,7 +160,7 @@ def _together(one: str, other: str, kind: KindEntry) -> str | None:
 def _merge_photos(
     connection: Connection, plan: Plan, first: KindEntry, others: Mapping[KindEntry, Mapping[int, int]]
 ) -> None:
-    """Take over the photo labels of the other kinds, where the first has none."""
+    """Take over the photo labels of the other kinds, if the first has none."""
     query = sa.select(photo_labels).where(photo_labels.c.kind_id == first.id)
     own = {row.photo: row for row in connection.execute(query)}
     for kind, targets in others.items():
@@ -256,7 +256,7 @@ def _move(connection: Connection, plan: Plan, kind: KindEntry, new_kind: int, ta
 
 
 def _leave(connection: Connection, plan: Plan, kind: KindEntry, moved: Collection[int]) -> None:
-    """Take the labels that moved away from the old kind, which goes where none is left."""
+    """Remove the moved labels from the old kind, and the kind itself if none is left."""
     if len(moved) == len(kind.labels):
         plan.add(Key("kind", kind_id=kind.id), kind_snapshot(kind), {**kind_snapshot(kind), "removed": 1})
         return

@@ -79,7 +79,7 @@ class Rewriter:
 
 
 def drop(value: str, gone: Collection[int], mode: Mode) -> str | None:
-    """A value without some labels; unknown where a kind of one label is left without any."""
+    """A value without some labels; unknown if a kind of one label is left without any."""
     parts = parts_of(value)
     left = [part for part in parts if part[0] not in gone]
     return value if len(left) == len(parts) else encode_parts(left, mode)

@@ -37,6 +37,7 @@ from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_snapshot, l
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
 from finegraph.labelling.store.checks import check_names, check_note
 from finegraph.labelling.store.current_rows import FINE_FIELDS, fine_ids, fine_names, next_number, row_snapshot
+from finegraph.labelling.store.graph_columns import NO_VALUES, number_type, typed_prior
 from finegraph.labelling.store.log import now
 from finegraph.labelling.store.plan import Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import CellValue, ExampleChange, Preview
@@ -106,14 +107,15 @@ def _remove_fine(connection: Connection, catalogue: Catalogue, change: RemoveFin
 def _add_kind(connection: Connection, catalogue: Catalogue, change: AddKind, person: str) -> Plan:
     if change.mode not in ("one", "all"):
         raise InputError(f"mode is 'one' or 'all', got {change.mode!r}")
+    prior, given = typed_prior(change.type, change.mode), change.labels
+    if number_type(prior) is not None and not given:
+        given = NO_VALUES
     number, first = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
     position = max((kind.position for kind in catalogue.all_kinds), default=-1) + 1
-    plan = Plan(
-        f"added the kind {change.name!r} with {len(change.labels)} label{'s' if len(change.labels) != 1 else ''}"
-    )
-    snapshot = {"name": change.name, "position": position, "mode": change.mode, "prior": "frequency"}
+    plan = Plan(f"added the kind {change.name!r} with {len(given)} label{'s' if len(given) != 1 else ''}")
+    snapshot = {"name": change.name, "position": position, "mode": change.mode, "prior": prior}
     added(plan, Key("kind", kind_id=number), snapshot)
-    for place, label in enumerate(change.labels):
+    for place, label in enumerate(given):
         key = Key("label", kind_id=number, label_id=first + place)
         added(plan, key, {"name": label, "position": place})
     return plan

@@ -1,6 +1,6 @@
 """Undo: the snapshots of an action, swapped. An undo is an action, so it is logged and can be undone (redo).
 
-What was changed again since, or settled, is not overwritten: the undo is refused with both values. Where somebody else
+What was changed again since, or settled, is not overwritten: the undo is refused with both values. If somebody else
 has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. A kind or a
 class in which people have decided something since does not go with the action that added it. Cost: linear in the edits
 undone, and for kinds and classes that would go in the edits since.
@@ -18,10 +18,11 @@ from sqlalchemy.engine import Connection, Row
 from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.current_rows import check_number, chunks, current_snapshots, fine_names, load_votes
+from finegraph.labelling.store.pair_text import pair_words, parse_pair
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Snapshot, compared
 from finegraph.labelling.store.records import Conflict, Target
 from finegraph.labelling.store.sealed_rows import refuse_altered
-from finegraph.labelling.store.sql_tables import batches, edits, fine, photo_labels, undone, votes
+from finegraph.labelling.store.sql_tables import batches, comparisons, edits, fine, photo_labels, undone, votes
 
 _MAX_CONFLICTS = 100
 _PART = " one edit of"
@@ -34,7 +35,7 @@ def plan_undo(connection: Connection, catalogue: Catalogue, batch: int, only: in
         connection: where the store is.
         catalogue: its kinds.
         batch: the action.
-        only: the number of the edit, where not all of them are meant.
+        only: the number of the edit, if not all of them are meant.
 
     Raises:
         InputError: there is no such action, it is undone already, or it is the first import.
@@ -128,7 +129,7 @@ def _agreed(connection: Connection, after: Mapping[Key, tuple[int, Snapshot | No
 
 
 def _voted_after(connection: Connection, key: Key, number: int, people: Collection[str]) -> Snapshot | None:
-    """Who of some people was the last to vote on a cell after an edit, and when."""
+    """Which of some people was the last to vote on a cell after an edit, and when."""
     mine = (edits.c.fine_id == key.fine_id) & (edits.c.kind_id == key.kind_id) & (edits.c.target == "cell")
     query = sa.select(edits.c.after).where(mine, edits.c.number > number).order_by(edits.c.number.desc())
     for text in connection.scalars(query):
@@ -167,21 +168,31 @@ def _refuse_lost(connection: Connection, catalogue: Catalogue, plan: Plan, last:
             if key.kind_id in kinds:
                 held.setdefault(("kind", key.kind_id or 0), []).append(row)
             else:
-                number = key.fine_id if key.target != "photo" else (present[key] or {})["fine"]
-                held.setdefault(("fine", number or 0), []).append(row)
+                for number in _classes_of(key, present[key] or {}) & classes:
+                    held.setdefault(("fine", number), []).append(row)
     if held:
         raise ConflictError(*_lost(catalogue, fine_names(connection, classes), held))
+
+
+def _classes_of(key: Key, snapshot: Snapshot) -> set[int]:
+    """The classes that something was decided of."""
+    found = {"photo": [snapshot.get("fine")], "comparison": [snapshot.get("one"), snapshot.get("two")]}
+    return {number for number in found.get(key.target, [key.fine_id]) if number is not None}
 
 
 def _edits_since(
     connection: Connection, kinds: Collection[int], classes: Collection[int], last: int
 ) -> Iterator[Row[Any]]:
     """What was decided in kinds and classes after an edit and still holds, in the order of the log for each thing."""
-    told = sa.select(edits, batches.c.person, batches.c.at).join(batches, edits.c.batch == batches.c.number)
-    holds = told.where(edits.c.number > last, edits.c.undoes.is_(None), edits.c.number.not_in(sa.select(undone.c.edit)))
+    logged = sa.select(edits, batches.c.person, batches.c.at).join(batches, edits.c.batch == batches.c.number)
+    holds = logged.where(
+        edits.c.number > last, edits.c.undoes.is_(None), edits.c.number.not_in(sa.select(undone.c.edit))
+    )
     holds = holds.order_by(edits.c.number)
     for part in chunks(kinds):
-        yield from connection.execute(holds.where(edits.c.kind_id.in_(part), edits.c.target.in_(["cell", "photo"])))
+        yield from connection.execute(
+            holds.where(edits.c.kind_id.in_(part), edits.c.target.in_(["cell", "photo", "comparison"]))
+        )
     for part in chunks(classes):
         yield from connection.execute(holds.where(edits.c.fine_id.in_(part), edits.c.target.in_(["cell", "note"])))
     if classes:
@@ -189,10 +200,15 @@ def _edits_since(
         numbers = [row.version for row in connection.execute(later) if row.fine_id in classes]
         for part in chunks(numbers):
             yield from connection.execute(holds.where(edits.c.number.in_(part), edits.c.target == "photo"))
+        later = sa.select(comparisons.c.version, comparisons.c.one_id, comparisons.c.two_id)
+        pairs = connection.execute(later.where(comparisons.c.version > last))
+        numbers = [row.version for row in pairs if row.one_id in classes or row.two_id in classes]
+        for part in chunks(numbers):
+            yield from connection.execute(holds.where(edits.c.number.in_(part), edits.c.target == "comparison"))
 
 
 def _living(connection: Connection, numbers: Collection[int]) -> set[int]:
-    """Those of some classes that are not removed."""
+    """The classes among these that are not removed."""
     query = sa.select(fine.c.id).where(fine.c.removed == 0)
     return {number for part in chunks(numbers) for number in connection.scalars(query.where(fine.c.id.in_(part)))}
 
@@ -206,7 +222,7 @@ def _says_something(snapshot: Snapshot | None) -> bool:
 def _lost(
     catalogue: Catalogue, names: Mapping[int, str], held: Mapping[tuple[Target, int], Sequence[Row[Any]]]
 ) -> tuple[str, list[Conflict]]:
-    """What to tell of kinds and classes that hold something new."""
+    """The message about kinds and classes that hold something new."""
     conflicts, texts = [], []
     for (target, number), rows in held.items():
         name = catalogue.by_id[number].name if target == "kind" else names[number]
@@ -237,19 +253,34 @@ def _is_nothing(snapshot: Snapshot | None) -> bool:
 def _conflicts(
     connection: Connection, catalogue: Catalogue, changed: Sequence[tuple[Key, Snapshot | None, Snapshot | None]]
 ) -> list[Conflict]:
-    names = fine_names(connection, {key.fine_id for key, _, _ in changed if key.fine_id is not None})
+    names = fine_names(connection, {number for key, _, _ in changed for number in numbers_of(key)})
     return [_conflict(catalogue, names, *one) for one in changed]
+
+
+def numbers_of(key: Key) -> list[int]:
+    """The classes that a thing is named by."""
+    if key.target == "comparison":
+        return [thing for thing in parse_pair(key.photo or "")[1:] if isinstance(thing, int)]
+    return [] if key.fine_id is None else [key.fine_id]
+
+
+def comparison_words(key: Key, names: Mapping[int, str], outcome: str | None) -> str | None:
+    """What a person said of two things, in short, by the names of classes or photos."""
+    one, two = (names.get(thing, "?") if isinstance(thing, int) else thing for thing in parse_pair(key.photo or "")[1:])
+    return pair_words(one, two, outcome)
 
 
 def _conflict(
     catalogue: Catalogue, names: Mapping[int, str], key: Key, wanted: Snapshot | None, present: Snapshot | None
 ) -> Conflict:
-    """Both values of something that was changed again."""
+    """The value that the undo wants and the present one, of something that was changed again."""
     kind = catalogue.by_id.get(key.kind_id or -1)
 
     def value(snapshot: Snapshot | None) -> Any:
         if snapshot is None:
             return None
+        if key.target == "comparison":
+            return comparison_words(key, names, snapshot["value"])
         if "value" in snapshot and kind is not None:
             return kind.value(snapshot["value"])
         return snapshot.get("text", None if snapshot.get("removed") else snapshot.get("name"))
@@ -264,7 +295,7 @@ def _conflict(
         fine=names.get(key.fine_id or -1),
         kind=None if kind is None else kind.name,
         label=label,
-        photo=key.photo,
+        photo=None if key.target == "comparison" else key.photo,
         yours=value(wanted),
         theirs=value(present),
         by=(present or {}).get("by"),

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.graph import LabelGraph
-from finegraph.labelling.edits.undo import key_of
+from finegraph.labelling.edits.undo import key_of, numbers_of
 from finegraph.labelling.questions.history import readable
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.current_rows import fine_names
@@ -34,10 +34,11 @@ def diff_versions(connection: Connection, catalogue: Catalogue, one: int, two: i
     for row in connection.execute(query):
         first.setdefault(key_of(row), row)
         last[key_of(row)] = row
-    names = fine_names(connection, {key.fine_id for key in first if key.fine_id is not None})
+    names = fine_names(connection, {number for key in first for number in numbers_of(key)})
     found = []
     for key, row in first.items():
-        before, after = readable(catalogue, row, row.before), readable(catalogue, last[key], last[key].after)
+        before = readable(catalogue, names, row, row.before)
+        after = readable(catalogue, names, last[key], last[key].after)
         if one > two:
             before, after = after, before
         if before == after and (key.target not in ("fine", "kind", "label") or before is not None):
@@ -46,7 +47,8 @@ def diff_versions(connection: Connection, catalogue: Catalogue, one: int, two: i
             continue
         kind = catalogue.by_id.get(key.kind_id)
         label = kind.by_id[key.label_id].name if kind and key.label_id in kind.by_id else None
-        place = {"fine": names.get(key.fine_id) or key.photo, "kind": kind.name if kind else None, "label": label}
+        photo = None if key.target == "comparison" else key.photo
+        place = {"fine": names.get(key.fine_id) or photo, "kind": kind.name if kind else None, "label": label}
         found.append(_change(key.target, SimpleNamespace(**place), before, after))
     return _diff(found)
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.labelling.edits.rewriting import Rewriter, drop, kind_snapshot, label_snapshot
+from finegraph.labelling.edits.undo import comparison_words, numbers_of
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.graphs import encoded_cells, read_graph
 from finegraph.labelling.exchange.label_studio import Content
@@ -22,6 +23,7 @@ from finegraph.labelling.store.catalogue import Catalogue, KindEntry, LabelEntry
 from finegraph.labelling.store.current_rows import FINE_FIELDS, cell_snapshot, fine_names, next_number, row_snapshot
 from finegraph.labelling.store.graph_columns import Column
 from finegraph.labelling.store.log import now
+from finegraph.labelling.store.pair_text import parse_pair
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import Change, ImportPreview
 from finegraph.labelling.store.sql_tables import fine, kinds, labels
@@ -192,6 +194,22 @@ def preview_photos(catalogue: Catalogue, plan: Plan) -> ImportPreview:
     return _preview(
         [_photo(change, catalogue, catalogue.by_id[change.key.kind_id or 0]) for change in plan.of("photo")], plan
     )
+
+
+def preview_comparisons(connection: Connection, catalogue: Catalogue, plan: Plan) -> ImportPreview:
+    """What a planned import of comparisons would change."""
+    names = fine_names(connection, {number for change in plan.of("comparison") for number in numbers_of(change.key)})
+    found = []
+    for change in plan.of("comparison"):
+        kind = catalogue.by_id[change.key.kind_id or 0].name
+        one, two = (
+            comparison_words(change.key, names, (snapshot or {}).get("value")) or "nothing"
+            for snapshot in (change.before, change.after)
+        )
+        who = parse_pair(change.key.photo or "")[0] or "you"
+        text = f"comparison of {who} in {kind!r}: {one} -> {two}"
+        found.append(Change(what="comparison", kind=kind, before=one, after=two, text=text))
+    return _preview(found, plan)
 
 
 def _preview(found: Sequence[Change], plan: Plan) -> ImportPreview:

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from finegraph.errors import EmptyGraphError
 from finegraph.graph import LabelGraph
 from finegraph.labelling.questions.past import Past
-from finegraph.labelling.store.catalogue import Catalogue
+from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import name_form, search_form
 from finegraph.labelling.store.graph_columns import Column, Part, graph_of
 from finegraph.labelling.store.log import new_structure, now
@@ -147,6 +147,13 @@ def _columns(connection: Connection, past: Past, place: Mapping[int, int]) -> It
         order = {label.id: position for position, label in enumerate(kind.labels)}
         found = _cells(connection, kind.id, place, order, past.snapshots)
         yield Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=found)
+
+
+def read_column(connection: Connection, kind: KindEntry, place: Mapping[int, int]) -> Column:
+    """One kind with its present cells, by the place of each class."""
+    order = {label.id: position for position, label in enumerate(kind.labels)}
+    found = _cells(connection, kind.id, place, order, {})
+    return Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=found)
 
 
 def _cells(

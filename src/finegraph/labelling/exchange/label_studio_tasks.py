@@ -2,7 +2,7 @@
 
 Only results of `choices` controls are taken. Comments, ratings, boxes and whatever else a project asks for are left
 out, and so are annotations that were skipped. Somebody may have edited the file by hand, so each part is looked at
-before it is used, and what has another shape is told with its task. Cost: linear in the file.
+before it is used; a fault names its task. Cost: linear in the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from finegraph.errors import InputError
 
 
 class Choice(NamedTuple):
-    """What one result says: the labels that were chosen in a kind, and how they are meant where the file says so."""
+    """What one result says: the labels that were chosen in a kind, and how they are meant if the file says so."""
 
     kind: str
     labels: list[str]
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """What one person chose, or where `truth` is set what holds."""
+    """What one person chose; if `truth` is set, the current values."""
 
     person: str | None
     truth: bool

@@ -13,13 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError
+from finegraph.labelling.edits.undo import comparison_words, key_of, numbers_of
 from finegraph.labelling.questions.queries import cell_states
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import check_number, fine_ids, fine_names
 from finegraph.labelling.store.log import Made
 from finegraph.labelling.store.plan import Plan, Snapshot
 from finegraph.labelling.store.records import Batch, CellState, CellValue, Edit, EditResult, Target
-from finegraph.labelling.store.sql_tables import batches, edits, undone
+from finegraph.labelling.store.sql_tables import batches, comparisons, edits, undone
 from finegraph.labelling.store.values import value_text
 
 _MAX_CELLS = 1000
@@ -50,7 +51,15 @@ def read_history(
         edits.join(batches, edits.c.batch == batches.c.number).outerjoin(undone, undone.c.edit == edits.c.number)
     )
     if fine_label is not None:
-        query = query.where(edits.c.fine_id == fine_ids(connection, [fine_label])[fine_label])
+        number = fine_ids(connection, [fine_label])[fine_label]
+        mine = sa.or_(comparisons.c.one_id == number, comparisons.c.two_id == number)
+        compared = sa.select(comparisons.c.pair).where(mine)
+        of_pairs = (edits.c.target == "comparison") & edits.c.photo.in_(compared)
+        query = query.where(
+            edits.c.fine_id == number
+            if target not in (None, "comparison")
+            else sa.or_(edits.c.fine_id == number, of_pairs)
+        )
     if kind is not None:
         query = query.where(edits.c.kind_id == catalogue.kind(kind).id)
     if photo is not None:
@@ -63,17 +72,17 @@ def read_history(
     if after is not None:
         query = query.where(edits.c.number > after)
     rows = list(connection.execute(query.order_by(edits.c.number.desc()).limit(limit)))
-    names = fine_names(connection, {row.fine_id for row in rows if row.fine_id is not None})
+    names = fine_names(connection, {number for row in rows for number in numbers_of(key_of(row))})
     return [_edit(catalogue, names, row) for row in rows]
 
 
 def _edit(catalogue: Catalogue, names: Mapping[int, str], row: Row[Any]) -> Edit:
     kind = catalogue.by_id.get(row.kind_id)
     label = kind.by_id.get(row.label_id) if kind else None
-    before, after = (readable(catalogue, row, text) for text in (row.before, row.after))
-    fine_label = names.get(row.fine_id)
+    before, after = (readable(catalogue, names, row, text) for text in (row.before, row.after))
+    fine_label, photo = names.get(row.fine_id), None if row.target == "comparison" else row.photo
     place = ", ".join(
-        repr(part) for part in (fine_label, kind and kind.name, label and label.name, row.photo) if part is not None
+        repr(part) for part in (fine_label, kind and kind.name, label and label.name, photo) if part is not None
     )
     return Edit(
         number=row.number,
@@ -85,7 +94,7 @@ def _edit(catalogue: Catalogue, names: Mapping[int, str], row: Row[Any]) -> Edit
         fine=fine_label,
         kind=kind.name if kind else None,
         label=label.name if label else None,
-        photo=row.photo,
+        photo=photo,
         before=before,
         after=after,
         text=f"{row.target} {place}: {_short(row.target, before)} -> {_short(row.target, after)}",
@@ -100,11 +109,13 @@ def _short(target: str, value: Any) -> str:
     return "nothing" if value is None or value == "" else str(value)
 
 
-def readable(catalogue: Catalogue, row: Row[Any], text: str | None) -> Any:
-    """What a snapshot of the log says: the value of a cell, a name, a note; None if there is nothing."""
+def readable(catalogue: Catalogue, names: Mapping[int, str], row: Row[Any], text: str | None) -> Any:
+    """What a snapshot of the log says: the value of a cell, a name, a note, a comparison; None if there is nothing."""
     if text is None:
         return None
     snapshot = json.loads(text)
+    if row.target == "comparison":
+        return comparison_words(key_of(row), names, snapshot["value"])
     if row.target in ("cell", "photo"):
         return catalogue.by_id[row.kind_id].value(snapshot["value"])
     if row.target == "note":
@@ -158,7 +169,7 @@ def is_undone(connection: Connection, row: Row[Any]) -> bool:
 
 
 def last_undoable(connection: Connection, person: str) -> int | None:
-    """The newest action of a person that is not undone and no undo."""
+    """The newest action of a person that is neither undone nor an undo."""
     query = sa.select(batches).where(batches.c.person == person, batches.c.action != "undo", batches.c.size > 0)
     for row in connection.execute(query.order_by(batches.c.number.desc())):
         if not is_undone(connection, row):

@@ -73,6 +73,8 @@ def _classes(graph: LabelGraph, fault: Fault, kind: str | None, label: str | Non
 
 def _cells(graph: LabelGraph, fault: Fault, kind: str, label: str | None) -> list[int]:
     """The classes whose cell is unknown, or names a label."""
+    if kind in graph.numbers:
+        return [int(index) for index in np.flatnonzero(~graph.number(kind).known)]
     name = kind if kind in graph.kinds else kind + GROUP_SEPARATOR + (label or "")
     if name not in graph.kinds:
         return []

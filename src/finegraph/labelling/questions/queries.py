@@ -32,14 +32,14 @@ from finegraph.labelling.store.sql_tables import LOW_CONFIDENCE, cells, edits, f
 from finegraph.labelling.store.values import value_text
 
 _FEW, _FEW_KINDS = 8, 400
-"""Up to how many classes, and in up to how many kinds, all cells are asked for together."""
+"""The largest number of classes, and of kinds, whose cells are read in one query."""
 Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
 Order = Literal["graph", "name", "attention"]
 SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
 ORDERS = ("graph", "name", "attention")
 MAX_ROWS = 1000
 """How many classes one page has at most."""
-# The sum keeps the database from going through a whole kind where an index has the few rows that are meant.
+# The sum keeps the database from going through a whole kind if an index has the few rows that are meant.
 _KIND = cells.c.kind_id + sa.literal_column("0")
 DISAGREES = cells.c.disagreement == sa.literal_column("1")
 DOUBTFUL = cells.c.confidence < sa.literal_column(str(LOW_CONFIDENCE))
@@ -124,7 +124,7 @@ def _wanted(catalogue: Catalogue, kinds: Sequence[str] | None) -> list[KindEntry
 def _fitting(
     connection: Connection, catalogue: Catalogue, *, search: str, kind: str | None, show: Show, label: str | None
 ) -> list[sa.ColumnElement[bool]]:
-    """What a question asks of a class."""
+    """The conditions of a question on classes."""
     if show not in SHOWN:
         raise InputError(f"show: expected one of {', '.join(SHOWN)}, got {show!r}")
     where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, _chosen(catalogue, kind))]
@@ -152,7 +152,7 @@ def _words(search: str) -> list[sa.ColumnElement[bool]]:
 def _state(
     catalogue: Catalogue, show: Show, kind: str | None, chosen: Sequence[KindEntry]
 ) -> list[sa.ColumnElement[bool]]:
-    """What a filter asks of a class."""
+    """The condition of a filter on classes."""
     ids = [entry.id for entry in chosen]
     mine = _KIND.in_(ids)
     if show == "all":
@@ -182,7 +182,7 @@ def _suggested() -> sa.Select[tuple[int]]:
 
 
 def _contradicted(chosen: Sequence[KindEntry], *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Classes of which the model sees something else on the photos than a cell of some kinds says."""
+    """Classes whose photos contradict a cell of some kinds, by the model."""
     same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
     mine = suggestions.c.kind_id.in_([entry.id for entry in chosen])
     return (
@@ -204,7 +204,7 @@ def _with_label(connection: Connection, catalogue: Catalogue, kind: str | None, 
 
 
 def _order(order: Order, chosen: Sequence[KindEntry], *, ranked: bool = True) -> list[Any]:
-    """The order of a list; `ranked` is False where all of it needs attention for the same reason."""
+    """The order of a list; `ranked` is False if all of it needs attention for the same reason."""
     if order == "name":
         return [fine.c.folded, fine.c.id]
     if order == "graph" or not ranked:
@@ -295,7 +295,7 @@ def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, said: Mapping[s
 
 
 def one_class(connection: Connection, catalogue: Catalogue, name: str, number: int | None = None) -> ClassRow:
-    """One class by its number, or where that is not given or gone by its name."""
+    """One class by its number; by its name if there is no number, or no such class any more."""
     name = present_fine(connection, name, number)
     row = connection.execute(_ONE_CLASS, {"the_name": name}).first()
     if row is None:
@@ -306,7 +306,7 @@ def one_class(connection: Connection, catalogue: Catalogue, name: str, number: i
 def photo_cells(
     connection: Connection, catalogue: Catalogue, photos: Collection[str]
 ) -> dict[str, dict[str, CellState]]:
-    """The photo labels of some photos, by photo and kind; only those that there are."""
+    """The photo labels of some photos, by photo and kind; photos without labels are left out."""
     found: dict[str, dict[str, CellState]] = {}
     for part in chunks(set(photos)):
         for row in connection.execute(sa.select(photo_labels).where(photo_labels.c.photo.in_(part))):

@@ -1,7 +1,7 @@
 """Recent changes for all open pages: each edit is read and put into words once, however many people ask.
 
 The last edits and the present state of the cells that they changed are kept in memory, as JSON can hold them. Asking
-costs one small query and, where there is something new, the reading of that. When names change or something is undone,
+costs one small query and, if there is something new, the reading of that. When names change or something is undone,
 everything is read anew, since that changes what older edits say.
 """
 
@@ -48,7 +48,7 @@ class Changes:
 
 
 class Recent:
-    """The edits of late of one store; may be asked by several threads."""
+    """The recent edits of one store; may be used by several threads."""
 
     def __init__(self) -> None:
         self._gate = threading.Lock()

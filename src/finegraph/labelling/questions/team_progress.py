@@ -13,7 +13,7 @@ from finegraph.labelling.questions.queries import DISAGREES, DOUBTFUL
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.log import now
 from finegraph.labelling.store.records import KindProgress, PersonProgress, Progress
-from finegraph.labelling.store.sql_tables import cells, fine, kinds, votes
+from finegraph.labelling.store.sql_tables import cells, comparisons, fine, kinds, votes
 
 
 def read_progress(connection: Connection, catalogue: Catalogue) -> Progress:
@@ -44,21 +44,21 @@ def read_progress(connection: Connection, catalogue: Catalogue) -> Progress:
 
 
 def _people(connection: Connection, catalogue: Catalogue) -> tuple[PersonProgress, ...]:
-    """What each person has decided, by name."""
+    """What each person has decided and compared, by name."""
     living = sa.select(kinds.c.id).where(kinds.c.removed == 0)
-    today = sa.func.sum(sa.case((votes.c.at >= now()[:10], 1), else_=0))
-    query = sa.select(votes.c.person, votes.c.kind_id, sa.func.count(), today, sa.func.max(votes.c.at))
     found: dict[str, list[tuple[str, int, int, str]]] = {}
-    for person, kind_id, count, own, last in connection.execute(
-        query.where(votes.c.kind_id.in_(living)).group_by(votes.c.person, votes.c.kind_id)
-    ):
-        found.setdefault(person, []).append((catalogue.by_id[kind_id].name, count, int(own), last))
+    for table, told in ((votes, sa.true()), (comparisons, comparisons.c.value.is_not(None))):
+        today = sa.func.sum(sa.case((table.c.at >= now()[:10], 1), else_=0))
+        query = sa.select(table.c.person, table.c.kind_id, sa.func.count(), today, sa.func.max(table.c.at))
+        query = query.where(table.c.kind_id.in_(living), told).group_by(table.c.person, table.c.kind_id)
+        for person, kind_id, count, own, last in connection.execute(query):
+            found.setdefault(person, []).append((catalogue.by_id[kind_id].name, count, int(own), last))
     return tuple(
         PersonProgress(
             person=person,
             decisions=sum(count for _, count, _, _ in rows),
             today=sum(own for _, _, own, _ in rows),
-            kinds={name: count for name, count, _, _ in rows},
+            kinds={name: sum(count for other, count, _, _ in rows if other == name) for name, _, _, _ in rows},
             last=max(last for _, _, _, last in rows),
         )
         for person, rows in sorted(found.items())

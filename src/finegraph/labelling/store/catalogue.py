@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import unknown_name
-from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
+from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import Cell
+from finegraph.labelling.store.graph_columns import is_ordered, number_type
 from finegraph.labelling.store.records import CellValue, KindInfo, Mode
 from finegraph.labelling.store.sql_tables import kinds, labels, meta
 from finegraph.labelling.store.values import cell_of_value, encode, value_of_cell
@@ -44,7 +45,7 @@ class KindEntry:
     name: str
     position: int
     mode: Mode
-    prior: UnknownPrior
+    prior: str
     removed: bool
     version: int
     all_labels: tuple[LabelEntry, ...]
@@ -81,6 +82,11 @@ class KindEntry:
     @cached_property
     def _decoded(self) -> dict[str, Cell]:
         return {}
+
+    @cached_property
+    def comparable(self) -> bool:
+        """Whether one class can have more of it than another: numbers, and labels in rising order."""
+        return is_ordered(self.prior) or number_type(self.prior) is not None
 
     def label(self, name: str) -> LabelEntry:
         """A label by name."""
@@ -125,6 +131,7 @@ class KindEntry:
             labels=self.names,
             label_numbers=tuple(label.id for label in self.labels),
             version=max([self.version, *(label.version for label in self.labels)]),
+            comparable=self.comparable,
         )
 
 
@@ -158,7 +165,7 @@ class Catalogue:
 
 
 def read_catalogue(connection: Connection, known: Catalogue | None = None) -> Catalogue:
-    """The catalogue as the connection sees it; the known one where it still holds."""
+    """The catalogue as the connection sees it; the known one if it still holds."""
     structure = connection.scalar(_STRUCTURE) or ""
     if known is not None and known.structure == structure:
         return known

@@ -17,8 +17,10 @@ from sqlalchemy.engine import Connection
 from finegraph.errors import ConflictError, GraphError, InputError
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.graph.names import control_fault, kind_name_fault, name_fault, unicode_twins
+from finegraph.graph.number_cells import NumberError, parse_number
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import chunks, name_form
+from finegraph.labelling.store.graph_columns import number_type
 from finegraph.labelling.store.plan import Plan, Planned
 from finegraph.labelling.store.records import Conflict
 from finegraph.labelling.store.sql_tables import cells, fine, photo_labels, votes
@@ -43,7 +45,7 @@ def check_structure(catalogue: Catalogue, changes: Collection[Planned]) -> None:
 
 
 def check_names(plan: Plan) -> None:
-    """Refuse new names that cannot be ones, before anything is written."""
+    """Refuse invalid new names before anything is written."""
     for change in plan.of("fine", "kind", "label"):
         if change.after and not change.after["removed"]:
             name = change.after["name"]
@@ -79,7 +81,7 @@ def check_photo(key: str) -> str:
 
 
 def photo_fault(key: str) -> str | None:
-    """Why a photo cannot be called so: tables and files could not hold it; None when it can."""
+    """Why a photo cannot have this name: tables or files could not hold it; None if it can."""
     if not isinstance(key, str) or not 0 < len(key) <= _LONGEST_PHOTO:
         return f"expected 1 to {_LONGEST_PHOTO} characters"
     return control_fault(key)
@@ -98,6 +100,12 @@ def _check_kind(kind: KindEntry) -> None:
     for label in kind.names:
         if fault := name_fault(label):
             raise GraphError(f"kind {kind.name!r}, label {label!r}: {fault}")
+    if (type_ := number_type(kind.prior)) is not None:
+        for label in kind.names:
+            try:
+                parse_number(label, type_.scale, type_.unit)
+            except NumberError as error:
+                raise GraphError(f"{kind.name!r} holds numbers, but got {label!r}: {error}") from error
     _check_distinct(f"kind {kind.name!r}: the label", kind.names, "labels of a kind must be distinct")
 
 

@@ -16,13 +16,23 @@ from sqlalchemy.engine import Connection, Row
 
 from finegraph.errors import InputError, UnknownNameError, unknown_name
 from finegraph.labelling.store.plan import NO_VOTE, Key, Snapshot
-from finegraph.labelling.store.sql_tables import beliefs, cells, fine, kinds, labels, notes, photo_labels, votes
+from finegraph.labelling.store.sql_tables import (
+    beliefs,
+    cells,
+    comparisons,
+    fine,
+    kinds,
+    labels,
+    notes,
+    photo_labels,
+    votes,
+)
 
 _AT_ONCE = 400
 """How many numbers one question names."""
 _MANY = 4000
 """From this number of rows of a kind on, the whole kind is read."""
-# Statements of the way that every single decision goes, made once: making them costs more than asking them.
+# The statements of a single decision, made once: making them costs more than executing them.
 _ONE_CELL = {
     table: sa.select(table).where(
         table.c.kind_id == sa.bindparam("the_kind"), table.c.fine_id == sa.bindparam("the_fine")
@@ -247,6 +257,10 @@ def _current_row(connection: Connection, key: Key) -> Snapshot | None:
         where = (photo_labels.c.kind_id == key.kind_id) & (photo_labels.c.photo == key.photo)
         row = connection.execute(sa.select(photo_labels).where(where)).first()
         return None if row is None else photo_snapshot(row)
+    if key.target == "comparison":
+        where = (comparisons.c.kind_id == key.kind_id) & (comparisons.c.pair == key.photo)
+        row = connection.execute(sa.select(comparisons).where(where)).first()
+        return None if row is None else comparison_snapshot(row)
     table, number, names = {
         "fine": (fine, key.fine_id, FINE_FIELDS),
         "kind": (kinds, key.kind_id, KIND_FIELDS),
@@ -260,3 +274,8 @@ def _current_row(connection: Connection, key: Key) -> Snapshot | None:
 def photo_snapshot(row: Row[Any]) -> Snapshot:
     """The snapshot of a photo label."""
     return {"value": row.value, "fine": row.fine_id, "by": row.by, "at": row.at}
+
+
+def comparison_snapshot(row: Row[Any]) -> Snapshot:
+    """The snapshot of a comparison."""
+    return {"value": row.value, "one": row.one_id, "two": row.two_id, "at": row.at}

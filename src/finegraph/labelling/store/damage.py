@@ -61,7 +61,7 @@ class Check:
 
 
 def find_damage(connection: Connection, tables: Set[str] = DECIDED_NAMES | DERIVED_NAMES) -> Check:
-    """Compare tables with their seals; the log is looked at as a whole where one of its tables is named."""
+    """Compare tables with their seals; the log is checked as a whole if one of its tables is named."""
     damage: list[Damage] = []
     totals = _totals(connection, damage)
     for name in sorted(tables - {"batches", "edits"}):
@@ -117,7 +117,7 @@ def any_text(connection: Connection) -> Iterator[None]:
 
 def driver_errors(connection: Connection) -> tuple[type[BaseException], ...]:
     """What reading may raise: rows come from the driver itself, which is twice as fast."""
-    # SQLite may not even be able to say what is wrong, where that holds a broken text.
+    # SQLite may not even be able to say what is wrong: its message may quote broken text.
     return (sa.exc.DBAPIError, connection.dialect.loaded_dbapi.Error, UnicodeDecodeError)
 
 
@@ -250,7 +250,7 @@ class _Chain:
     def __init__(self) -> None:
         self.damage: list[Damage] = []
         self.whole: int | None = None
-        """The last edit before the first damage, where there is some."""
+        """The last edit before the first damage, if there is some."""
         self.batch = self.edit = 0
         """The last action and edit that were found."""
 
@@ -299,7 +299,7 @@ class _Chain:
 
 
 def _belongs(edit: Sequence[Any], action: Mapping[str, Any]) -> bool:
-    """Whether an edit is to be counted to an action, also where its number of the action is damaged."""
+    """Whether an edit belongs to an action, even if the number of its action is damaged."""
     number, last = edit[0], action["last"]
     return isinstance(number, int) and isinstance(last, int) and number <= last
 

@@ -24,7 +24,7 @@ _MAX_NAMED = 3
 
 
 def damaged(connection: Connection, shown: str, found: Check) -> DamagedStoreError:
-    """The error that tells of damage.
+    """The error that reports damage.
 
     Args:
         connection: where the store is.
@@ -32,11 +32,11 @@ def damaged(connection: Connection, shown: str, found: Check) -> DamagedStoreErr
         found: what a check of the whole store found.
     """
     names = Names.read(connection)
-    told = list(dict.fromkeys(names.of(one) for one in found.damage))
-    more = f"; and {len(told) - _MAX_NAMED} more" if len(told) > _MAX_NAMED else ""
-    first = "; ".join(told[:_MAX_NAMED])
+    named = list(dict.fromkeys(names.of(one) for one in found.damage))
+    more = f"; and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    first = "; ".join(named[:_MAX_NAMED])
     return DamagedStoreError(
-        f"{shown}: the store is damaged: {first}{more}. {_whole(found, names)} {_restoring(found, shown)}", told
+        f"{shown}: the store is damaged: {first}{more}. {_whole(found, names)} {_restoring(found, shown)}", named
     )
 
 
@@ -116,6 +116,7 @@ class Names:
             "cells": f"the cell of {fine} in {kind}",
             "votes": f"the vote of {row.get('person')!r} on {fine} in {kind}",
             "photo_labels": f"the label of photo {row.get('photo')!r} in {kind}",
+            "comparisons": f"the comparison of {row.get('person')!r} in {kind}",
             "notes": f"the note of {fine}",
             "fine": f"class {row.get('name')!r} (number {row.get('id')})",
             "kinds": f"kind {row.get('name')!r} (number {row.get('id')})",

@@ -175,7 +175,7 @@ def store_error(shown: str, error: BaseException, needed: int = _NEEDED) -> Labe
     Args:
         shown: what to call the store.
         error: what the driver raised.
-        needed: the bytes without which it cannot go on where the disk is full.
+        needed: the bytes without which it cannot go on if the disk is full.
     """
     reason, state = reason_of(error), str(getattr(error, "sqlstate", None) or "")
     code = getattr(error, "sqlite_errorcode", None) or 0

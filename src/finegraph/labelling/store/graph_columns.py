@@ -1,8 +1,13 @@
 """A graph as the columns of the store, and back.
 
 A column is a kind of mode "one", or a run of neighbouring binary kinds of one group (`ingredient: tofu`,
-`ingredient: pork`) as one column of mode "all", where nothing is lost by that: each class has all of them known or
+`ingredient: pork`) as one column of mode "all", if nothing is lost by that: each class has all of them known or
 none. `graph_of(columns_of(graph))` is the same graph. Cost: linear in the cells.
+
+A kind of numbers is a column of mode "one" too: its labels are the values in rising order, as a graph file has them,
+`12.5 +- 1.5`, so that people decide, vote and undo as for any kind. Where they hold one of several values for possible,
+the number is their mean, with a spread that covers them. What a column is beside its mode stands in `prior`:
+"frequency" or "uniform", with ", ordered" behind for ordered labels, or the type of numbers, "log number, EUR".
 """
 
 from __future__ import annotations
@@ -11,16 +16,24 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import cast
 
 import numpy as np
 
-from finegraph.graph import Kind, LabelGraph
+from finegraph.errors import InputError
+from finegraph.graph import Kind, LabelGraph, Number
+from finegraph.graph.formats.column_types import NumberType, format_type, parse_type
 from finegraph.graph.kind import BINARY_LABELS, UnknownPrior
 from finegraph.graph.kind_columns import GROUP_SEPARATOR, Cell
 from finegraph.graph.names import kind_name_fault, name_fault
+from finegraph.graph.number import LARGEST
+from finegraph.graph.number_cells import format_number, parse_number
 from finegraph.labelling.store.records import CellValue, Mode
 from finegraph.labelling.store.values import normalised, value_of_cell
 
+_ORDERED = ", ordered"
+NO_VALUES = ("1",)
+"""The label of a column of numbers of which no value is known: nothing uses it."""
 Part = tuple[tuple[int, float | None], ...]
 """The labels of a cell, by place, with their weights, None if it has none."""
 
@@ -32,14 +45,14 @@ class Column:
     Attributes:
         name: the kind.
         mode: whether cells name one label or all that hold.
-        prior: how unknown parents are distributed.
+        prior: how unknown parents are distributed and whether the labels are ordered, or the type of numbers.
         labels: the labels in order.
         cells: per fine label, the labels that the cell names; None if it is unknown.
     """
 
     name: str
     mode: Mode
-    prior: UnknownPrior
+    prior: str
     labels: tuple[str, ...]
     cells: list[Part | None]
 
@@ -62,7 +75,7 @@ def columns_of(graph: LabelGraph, single: Collection[str] = (), groups: Collecti
         groups: groups that are known to be such, so that one kind suffices.
     """
     kinds = [graph.kind(name) for name in graph.kinds]
-    taken = {unicodedata.normalize("NFC", kind.name) for kind in kinds}
+    taken = {unicodedata.normalize("NFC", name) for name in (*graph.kinds, *graph.numbers)}
     found: list[Column] = []
     for group, run in groupby(kinds, key=lambda kind: None if kind.name in single else _group_of(kind)):
         members = list(run)
@@ -74,13 +87,13 @@ def columns_of(graph: LabelGraph, single: Collection[str] = (), groups: Collecti
             found.append(column)
         else:
             found += [_kind_column(kind) for kind in members]
-    return found
+    return found + [_number_column(graph.number(name)) for name in graph.numbers]
 
 
 def _group_of(kind: Kind) -> str | None:
     """The group that a binary kind belongs to by its name."""
     group, separator, label = kind.name.partition(GROUP_SEPARATOR)
-    usable = kind.binary and separator and kind.unknown_prior == "frequency"
+    usable = kind.binary and separator and kind.unknown_prior == "frequency" and not kind.ordered
     return group if usable and not kind_name_fault(group) and not name_fault(label) else None
 
 
@@ -113,15 +126,73 @@ def _kind_column(kind: Kind) -> Column:
         else:
             scaled = normalised(weight[start:end]) or (None,) * (end - start)
             cells.append(tuple(zip(coarse[start:end], scaled, strict=True)))
-    return Column(name=kind.name, mode="one", prior=kind.unknown_prior, labels=kind.labels, cells=cells)
+    prior = kind.unknown_prior + (_ORDERED if kind.ordered else "")
+    return Column(name=kind.name, mode="one", prior=prior, labels=kind.labels, cells=cells)
+
+
+def _number_column(number: Number) -> Column:
+    """The column of a kind of numbers; where no value is known, a label that nothing uses stands for all."""
+    pairs = list(zip(number.values.tolist(), number.spreads.tolist(), strict=True))
+    texts = [format_number(*pair) for pair in pairs]
+    by_value = sorted({pair: None for pair, known in zip(pairs, number.known, strict=True) if known})
+    labels = tuple(format_number(*pair) for pair in by_value) or NO_VALUES
+    place = {label: index for index, label in enumerate(labels)}
+    cells: list[Part | None] = [((place[text], None),) if text else None for text in texts]
+    prior = format_type(NumberType(number.scale, number.unit))
+    return Column(name=number.name, mode="one", prior=prior, labels=labels, cells=cells)
 
 
 def graph_of(fine: Sequence[str], columns: Iterable[Column]) -> LabelGraph:
     """The graph of columns."""
     kinds: list[Kind] = []
+    numbers: list[Number] = []
     for column in columns:
-        kinds += _group_kinds(column) if column.mode == "all" else [_one_kind(column)]
-    return LabelGraph(fine, kinds)
+        type_ = number_type(column.prior)
+        if type_ is not None:
+            numbers.append(_number(column, type_))
+        else:
+            kinds += _group_kinds(column) if column.mode == "all" else [_one_kind(column)]
+    return LabelGraph(fine, kinds, numbers)
+
+
+def typed_prior(type_: str, mode: Mode) -> str:
+    """What a column notes for a new kind of a type: `ordered`, one of numbers, or nothing.
+
+    Raises:
+        InputError: there is no such type, or several labels of it hold at once.
+    """
+    prior = {"": "frequency", "ordered": "frequency" + _ORDERED}.get(type_, type_)
+    if prior == type_ and number_type(type_) is None:
+        raise InputError(f"type: expected ordered, number, log number, or a number with its unit, got {type_!r}")
+    if type_ and mode != "one":
+        raise InputError("type: a class has one number, or one of labels in an order; expected the mode 'one'")
+    return prior if prior != type_ else format_type(cast(NumberType, parse_type(type_)))
+
+
+def is_ordered(prior: str) -> bool:
+    """Whether the labels of a column are in rising order."""
+    return prior.endswith(_ORDERED)
+
+
+def number_type(prior: str) -> NumberType | None:
+    """The type of numbers that a column holds; None if it is one of labels."""
+    type_ = parse_type(prior)
+    return type_ if isinstance(type_, NumberType) else None
+
+
+def _number(column: Column, type_: NumberType) -> Number:
+    """A kind of numbers from its column; one of several values is their mean, with a spread that covers them."""
+    pairs = [parse_number(label, type_.scale, type_.unit) or (np.nan, 0.0) for label in column.labels]
+    values, spreads = np.full(len(column.cells), np.nan), np.zeros(len(column.cells))
+    for row, cell in enumerate(column.cells):
+        if cell and len(cell) == 1:
+            values[row], spreads[row] = pairs[cell[0][0]]
+        elif cell:
+            own = np.array([1.0 / len(cell) if weight is None else weight for _, weight in cell])
+            value, spread = np.array([pairs[label] for label, _ in cell]).T
+            values[row] = (own * value).sum()
+            spreads[row] = min(np.sqrt((own * (spread**2 + (value - values[row]) ** 2)).sum()), LARGEST)
+    return Number(column.name, values, spreads, type_.scale, type_.unit)
 
 
 def _one_kind(column: Column) -> Kind:
@@ -135,7 +206,9 @@ def _one_kind(column: Column) -> Kind:
             weight.append(1.0 / len(cell or ()) if own is None else own)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     edges = np.array(coarse, np.int64), np.array(weight, np.float64)
-    return Kind(column.name, column.labels, starts, *edges, column.prior)
+    prior = cast(UnknownPrior, column.prior.removesuffix(_ORDERED))  # whatever else it is, the kind refuses it
+    ordered = column.prior.endswith(_ORDERED) and len(column.labels) > 1
+    return Kind(column.name, column.labels, starts, *edges, prior, ordered)
 
 
 def _group_kinds(column: Column) -> list[Kind]:

@@ -22,12 +22,14 @@ from finegraph.graph.names import name_fault
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, read_catalogue
 from finegraph.labelling.store.checks import check_fine, check_living, check_structure, refuse_dead, refuse_removed
 from finegraph.labelling.store.current_rows import chunks, load_beliefs, load_votes, name_form, search_form
+from finegraph.labelling.store.pair_text import parse_pair
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Planned, Snapshot
 from finegraph.labelling.store.records import Target
 from finegraph.labelling.store.sealed_rows import add_action, forget_rows, last_action, remove_rows, write_rows
 from finegraph.labelling.store.sql_tables import (
     batches,
     cells,
+    comparisons,
     edits,
     fine,
     kinds,
@@ -284,7 +286,7 @@ def _check_living(kind: KindEntry, snapshot: Snapshot) -> None:
 
 
 def _write_rest(connection: Connection, catalogue: Catalogue, plan: Plan, numbered: Mapping[Any, int]) -> None:
-    """Write notes and photo labels."""
+    """Write notes, photo labels and comparisons."""
     written = [
         {
             "fine_id": change.key.fine_id,
@@ -301,6 +303,14 @@ def _write_rest(connection: Connection, catalogue: Catalogue, plan: Plan, number
         row = {"kind_id": change.key.kind_id, "photo": change.key.photo, "fine_id": after["fine"]}
         photos.append({**row, **{n: after[n] for n in ("value", "by", "at")}, "version": numbered[change.key]})
     write_rows(connection, photo_labels, photos)
+    compared = []
+    for change in plan.of("comparison"):
+        after = change.after or {**(change.before or {}), "value": None, "at": None}
+        pair = change.key.photo or ""
+        row = {"kind_id": change.key.kind_id, "pair": pair, "person": parse_pair(pair)[0]}
+        row |= {"one_id": after["one"], "two_id": after["two"], "value": after["value"], "at": after["at"]}
+        compared.append({**row, "version": numbered[change.key]})
+    write_rows(connection, comparisons, compared)
 
 
 def _write_log(
@@ -337,6 +347,6 @@ def _mark_undone(connection: Connection, numbers: Collection[int], batch: int) -
 
 
 def _undone_by(connection: Connection, numbers: Collection[int]) -> list[int]:
-    """What some edits undid, where they are undos."""
+    """The edits that some edits undid; none for edits that are no undo."""
     query = sa.select(edits.c.undoes).where(edits.c.undoes.is_not(None))
     return [int(one) for part in chunks(numbers) for one in connection.scalars(query.where(edits.c.number.in_(part)))]

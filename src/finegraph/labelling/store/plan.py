@@ -5,6 +5,7 @@ A snapshot is a small dict of the row:
     cell   value, by, at, resolved, disagreement, votes (only those that the action changes; False: no vote)
     fine   name, position, removed              kind   name, position, mode, prior, removed
     label  name, position, removed              note   text, by, at            photo  value, fine, by, at
+    comparison  value, one, two, at
 
 An action touches each thing once. So its undo is the same plan with the snapshots swapped.
 """
@@ -24,7 +25,7 @@ _NOT_COMPARED = frozenset({"by", "at", "disagreement"})
 
 
 class Key(NamedTuple):
-    """One thing that can be edited."""
+    """One thing that can be edited. Of a comparison, `photo` is the text of its person and pair; see `pairs`."""
 
     target: Target
     fine_id: int | None = None

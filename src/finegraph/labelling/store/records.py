@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 CellValue = str | dict[str, Any] | None
 Mode = Literal["one", "all"]
-Target = Literal["cell", "fine", "kind", "label", "note", "photo", "graph"]
+Target = Literal["cell", "fine", "kind", "label", "note", "photo", "comparison", "graph"]
+Outcome = Literal["more", "less", "same", "skip"]
+"""What a person says of two things: the first has more, less, the same, or nobody can tell."""
 
 
 class Record:
@@ -47,6 +49,7 @@ class KindInfo(Record):
     Attributes:
         number: stays when the kind is renamed.
         label_numbers: that of each label, likewise.
+        comparable: whether one class can have more of it than another.
     """
 
     number: int
@@ -57,6 +60,7 @@ class KindInfo(Record):
     labels: tuple[str, ...]
     label_numbers: tuple[int, ...]
     version: int
+    comparable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +72,13 @@ class CellState(Record):
         kind: the kind.
         value: the current value; see the module.
         text: the value as it stands in graph files.
-        version: the number of the last edit; 0 where it was never edited since the first import.
+        version: the number of the last edit; 0 if it was never edited since the first import.
         by: the person who made the current value.
         at: when.
         votes: the decision of each person.
         disagreement: whether people decided differently and it is not settled.
         resolved: whether a disagreement was settled.
-        confidence: the model's mean probability of the current value, where a model was asked.
+        confidence: the model's mean probability of the current value, if a model was asked.
     """
 
     fine: str
@@ -197,7 +201,7 @@ class EditResult(Record):
         action: what was done.
         text: a sentence.
         cells: the cells it changed as they were right after it; at most 1,000.
-        note_version: the version of the note, where it changed one.
+        note_version: the version of the note, if it changed one.
         repeated: whether this was the answer to a repeated call; nothing was done again.
     """
 
@@ -217,12 +221,53 @@ class EditResult(Record):
 class Numbers(Record):
     """What somebody meant by names: the numbers of the class, the kind and the labels of a value.
 
-    Who renames something does not change what others meant: where a number is still there, it counts and not the name.
+    A rename does not change what others meant: as long as a number exists, it counts, and not the name.
     """
 
     fine: int | None = None
     kind: int | None = None
     labels: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairNumbers(Record):
+    """What somebody meant by the names of a comparison: the numbers of the kind and of two classes; see `Numbers`.
+
+    Of two photos, `one` and `two` are their classes, if these are known.
+    """
+
+    kind: int | None = None
+    one: int | None = None
+    two: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairAnswer(Record):
+    """What one person said of two things.
+
+    Attributes:
+        kind: what was compared.
+        one: the first thing: a class, or the key of a photo.
+        two: the second.
+        outcome: what holds of the first.
+        person: who said so.
+        at: when.
+        photos: whether they are photos.
+        one_class: the class of the first; None if it is a photo of none that is known.
+        two_class: that of the second.
+        version: the number of the last edit.
+    """
+
+    kind: str
+    one: str
+    two: str
+    outcome: Outcome
+    person: str
+    at: str
+    photos: bool
+    one_class: str | None
+    two_class: str | None
+    version: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +376,7 @@ class ImportPreview(Diff):
 
 @dataclass(frozen=True)
 class PhotoLabel:
-    """The label of one photo in one kind, and the class of the photo where it is known."""
+    """The label of one photo in one kind, and the class of the photo if it is known."""
 
     photo: str
     fine: str | None
@@ -392,7 +437,7 @@ class KindProgress(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PersonProgress(Record):
-    """What a person has decided: cells in all, today, and by kind."""
+    """What a person has decided: cells and comparisons in all, today, and by kind."""
 
     person: str
     decisions: int

@@ -18,6 +18,7 @@ from finegraph.labelling.store.seals import LOG_ROW, SEALED, seal_of
 from finegraph.labelling.store.sql_tables import (
     SCHEMA_VERSION,
     beliefs,
+    comparisons,
     meta,
     metadata,
     photo_labels,
@@ -53,7 +54,7 @@ def version_of(connection: Connection, shown: str) -> int | None:
 
 
 def _noted_version(connection: Connection, tables: Collection[str]) -> str | None:
-    """The version as it is noted, checked against its seal where the store has seals; None if it is not whole.
+    """The version as it is noted, checked against its seal if the store has seals; None if it is not whole.
 
     Later versions keep the form of this row, so that their stores can be told from damaged ones.
     """
@@ -108,7 +109,7 @@ def _to_3(connection: Connection) -> None:
         found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
         if found != ["ok"]:
             raise _damaged(shown_place(connection.engine.url), " ".join(found[0].split()))
-    metadata.create_all(connection, tables=[seals])
+    metadata.create_all(connection, tables=[seals, comparisons])  # all that is sealed, so that it can be read
     inspector = sa.inspect(connection)
     for name in SEALED:
         if name != "seals" and "seal" not in {column["name"] for column in inspector.get_columns(name)}:
@@ -117,5 +118,10 @@ def _to_3(connection: Connection) -> None:
     seal_all(connection)
 
 
+def _to_4(connection: Connection) -> None:
+    """Comparisons."""
+    metadata.create_all(connection, tables=[comparisons])
+
+
 _FIRST_SEALED = 3
-_STEPS: Mapping[int, Callable[[Connection], None]] = {1: _to_2, 2: _to_3}
+_STEPS: Mapping[int, Callable[[Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4}

@@ -30,7 +30,7 @@ def _selecting(name: str) -> sa.Select[Any]:
     return sa.select(*(columns[column] for column in SEALED[name]), columns.seal)
 
 
-# Statements of the way that every single decision goes, made once: making them costs more than asking them.
+# The statements of a single decision, made once: making them costs more than executing them.
 _ONE = {
     name: _selecting(name).where(*(metadata.tables[name].c[key] == sa.bindparam(f"the_{key}") for key in keys))
     for name, keys in _KEYS.items()
@@ -69,7 +69,7 @@ def write_rows(
 
 
 def remove_rows(connection: Connection, table: sa.Table, keys: Collection[Key]) -> None:
-    """Delete the rows with these primary keys, where they are there."""
+    """Delete the rows with these primary keys, if they exist."""
     present = _present(connection, table, keys) if keys else {}
     if present:
         where = [table.c[name] == sa.bindparam(f"the_{name}") for name in _KEYS[table.name]]

@@ -21,6 +21,7 @@ from finegraph.labelling.store.sql_tables import (
     batches,
     beliefs,
     cells,
+    comparisons,
     edits,
     fine,
     kinds,
@@ -34,7 +35,7 @@ from finegraph.labelling.store.sql_tables import (
     votes,
 )
 
-VIEW = (meta, kinds, labels, fine, notes, cells, votes, photo_labels)
+VIEW = (meta, kinds, labels, fine, notes, cells, votes, photo_labels, comparisons)
 """The tables of the present state."""
 DERIVED = (beliefs, suggestions)
 """What follows from photos, models and names, and can be rebuilt."""
@@ -43,7 +44,7 @@ LOG = (batches, edits)
 LOG_ROW = "log"
 """The row of `seals` that says where the chain ends: the numbers of the last action and of the last edit."""
 _NOT_SEALED = frozenset({"seal", "known", "confidence"})
-_BY_KIND = frozenset(table.name for table in (labels, cells, votes, photo_labels, beliefs))
+_BY_KIND = frozenset(table.name for table in (labels, cells, votes, photo_labels, comparisons, beliefs))
 
 SEALED: Mapping[str, tuple[str, ...]] = {
     table.name: tuple(column.name for column in table.columns if column.name not in _NOT_SEALED)
@@ -76,7 +77,7 @@ def is_by_kind(table: sa.Table) -> bool:
 
 
 def part_of(table: sa.Table, row: Mapping[str, Any]) -> int:
-    """The part of its table that a row is counted in: its kind where it has one."""
+    """The part of its table in which a row is counted: its kind, if it has one."""
     return int(row["kind_id"]) if is_by_kind(table) else 0
 
 

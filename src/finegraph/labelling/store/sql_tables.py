@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text, text
 
-SCHEMA_VERSION = 3
-"""Version 1 had no photo labels, no beliefs of a model and no suggestions; version 2 had no seals."""
+SCHEMA_VERSION = 4
+"""Version 1 had no photo labels, no beliefs of a model and no suggestions; 2 had no seals; 3 had no comparisons."""
 LOW_CONFIDENCE = 0.5
-"""A decided cell is of low confidence where the model's mean probability of its value is below this."""
+"""A decided cell is of low confidence if the model's mean probability of its value is below this."""
 
 metadata = MetaData()
 # Byte order on both systems: the order of names must not depend on where the server stands.
@@ -176,6 +176,25 @@ photo_labels = Table(
     Column("version", Integer, nullable=False),
     Column("seal", BigInteger),
     Index("photo_labels_by_photo", "photo"),
+)
+
+comparisons = Table(
+    "comparisons",
+    metadata,
+    Column("kind_id", Integer, primary_key=True, autoincrement=False),
+    # The person and the two things, as JSON: numbers of classes or keys of photos. The log knows a comparison by it, in
+    # its column `photo`.
+    Column("pair", Name, primary_key=True),
+    Column("person", Name, nullable=False),
+    Column("one_id", Integer),
+    Column("two_id", Integer),
+    Column("value", Text),
+    Column("at", Text),
+    Column("version", Integer, nullable=False),
+    Column("seal", BigInteger),
+    Index("comparisons_by_version", "kind_id", "version"),
+    Index("comparisons_by_one", "one_id"),
+    Index("comparisons_by_two", "two_id"),
 )
 
 beliefs = Table(

@@ -41,7 +41,7 @@ class Writer:
 
     Args:
         database: where to write.
-        timeout: seconds after which a caller is told that there was no answer; the job may still be carried out.
+        timeout: seconds after which a caller gets an error; the job may still be carried out.
     """
 
     def __init__(self, database: Database, timeout: float = 30.0) -> None:
@@ -139,7 +139,7 @@ class Writer:
                 connection.begin() as transaction,
             ):
                 for job, future in waiting:
-                    # A job that is alone needs no savepoint: where it fails, the transaction is given up.
+                    # A job that is alone needs no savepoint: if it fails, the transaction is given up.
                     step = transaction if len(waiting) == 1 else connection.begin_nested()
                     answers.append((future, *_attempt(connection, step, job, self._database.shown)))
         except BaseException as error:

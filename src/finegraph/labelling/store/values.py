@@ -165,7 +165,7 @@ def parts_of(encoded: str) -> list[tuple[int, float | None]]:
 
 
 def encode_parts(parts: Sequence[tuple[int, float | None]], mode: Mode) -> str | None:
-    """The kept value of labels with their weights; unknown where a kind of one label is left without any."""
+    """The kept value of labels with their weights; unknown if a kind of one label is left without any."""
     if not parts and mode == "one":
         return None
     weights = [weight for _, weight in parts if weight is not None]

@@ -98,7 +98,7 @@ def _pattern(separator: str) -> re.Pattern[str]:
 
 
 def _parts(name: str, separator: str | None) -> list[str]:
-    """The parts of a name; none where it has no such separator."""
+    """The parts of a name; none if it has no such separator."""
     if separator is None:
         return [name]
     parts = [part for part in _pattern(separator).split(name) if part.strip(" _")]
@@ -145,7 +145,7 @@ class LabelPlace:
 
 
 def learn_places(fine: Sequence[str], columns: Sequence[Column]) -> dict[str, LabelPlace]:
-    """Where the labels of each kind stand in the names of the classes; only of kinds for which that can be told."""
+    """Where the labels of each kind stand in the names of the classes; only of kinds for which it can be learnt."""
     separators = _separators(fine)
     found = {}
     for column in columns:

@@ -296,7 +296,7 @@ def plan_named(connection: Connection, catalogue: Catalogue, decisions: Sequence
 
 
 def added_labels(plan: Plan) -> str:
-    """What a plan adds to kinds, as the end of its sentence; nothing where it adds no label."""
+    """What a plan adds to kinds, as the end of its sentence; nothing if it adds no label."""
     names = [change.after["name"] for change in plan.of("label") if change.after is not None]
     if not names:
         return ""

@@ -27,7 +27,7 @@ _LOG = logging.getLogger("finegraph.web")
 
 
 class LiveAnswer(Generic[Answer]):
-    """The answer to one question to a store, up to date as soon as it goes; may be asked by several threads.
+    """The answer to one question to a store, as up to date as its cost allows; may be used by several threads.
 
     Args:
         store: whose edits make the answer old.
@@ -49,7 +49,7 @@ class LiveAnswer(Generic[Answer]):
         """The version that was looked at (-1: none yet), and the answer.
 
         Args:
-            wait: how many seconds to wait for a newer one where it is old.
+            wait: how many seconds to wait for a newer answer if this one is old.
         """
         version = self._store.version
         with self._lock:
@@ -71,7 +71,7 @@ class LiveAnswer(Generic[Answer]):
             found = (version, self._find())
         except FinegraphError as error:  # the store is closing, or the graph has no classes left
             _LOG.warning("%s could not run: %s", self._what, error)
-        except Exception:  # a fault: said in full, and the next question tries again
+        except Exception:  # a fault of ours: logged in full; the next question tries again
             _LOG.exception("%s failed", self._what)
         with self._lock:
             if found is not None:
@@ -82,12 +82,12 @@ class LiveAnswer(Generic[Answer]):
 
 
 MAX_CLASSES = 20
-"""With how many of its classes a finding is shown."""
+"""The number of classes that are shown with a finding."""
 Found = tuple[tuple[LiveFinding, ...], Mapping[str, tuple[LiveFinding, ...]]]
 
 
 class LiveCheck:
-    """The findings of a store, up to date as soon as it goes."""
+    """The findings of a store, as up to date as their cost allows."""
 
     def __init__(self, store: LabelStore) -> None:
         self.answer: LiveAnswer[Found] = LiveAnswer(

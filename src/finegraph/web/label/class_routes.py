@@ -54,7 +54,7 @@ class Listings:
 
 
 def first_place(numbers: array[int], wanted: Sequence[int]) -> int | None:
-    """Where the first of some classes is that a list has; None if it has none of them."""
+    """The place of the first of some classes that a list has; None if it has none of them."""
     for number in wanted:
         try:
             return numbers.index(number)
@@ -107,7 +107,7 @@ def class_routes(session: LabelSession, names: LiveNames) -> APIRouter:
         name: ListName = None,
         near: Near = [],  # noqa: B006 - FastAPI copies it
     ) -> Json:
-        """A page of a list; `list` names it, `place` is where the first of the `near` classes is that it has."""
+        """A page of a list; `list` names it, `place` is the place of the first of the `near` classes that it has."""
         if show == "contradicted":
             order = "attention"  # the surest first
         with store.one_state():

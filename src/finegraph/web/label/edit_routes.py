@@ -137,7 +137,7 @@ def _versions(photos: PhotoNumbers, edits: Iterable[Edit]) -> Json:
 
 
 def _answer(done: EditResult, *, names: bool = False) -> Json:
-    """The result as JSON; `names` says that labels, kinds or classes are called otherwise now."""
+    """The result as JSON; `names` says whether labels, kinds or classes were renamed."""
     return {**done.to_dict(), "names": names}
 
 
@@ -151,8 +151,8 @@ def install_conflicts(app: FastAPI, session: LabelSession) -> None:
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, ConflictError)
-        told = error.conflicts[:MAX_CONFLICTS]
-        found = await run_in_threadpool(lambda: [_complete(session, photos, one) for one in told])
+        listed = error.conflicts[:MAX_CONFLICTS]
+        found = await run_in_threadpool(lambda: [_complete(session, photos, one) for one in listed])
         return ProblemError("conflict", str(error), conflicts=found, total=len(error.conflicts)).response()
 
     app.add_exception_handler(ConflictError, answer)
@@ -175,7 +175,7 @@ def _complete(session: LabelSession, photos: PhotoNumbers, conflict: Conflict) -
 
 
 def _present(cell: CellState | None) -> Json:
-    """What others have made of a cell; a photo may have no label any more."""
+    """The present value of a cell; a photo may have no label any more."""
     if cell is None:
         return {}
     return {"theirs": cell.to_dict()["value"], "version": cell.version, "by": cell.by, "at": cell.at}

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 63)]], Query(min_length=1, max_length=200)]
 FIRST_EDITS = 3
-"""With how many of its edits an action is listed."""
+"""The number of edits that are listed with an action."""
 OF_CELLS = ("misspelt-label", "alike-names")
 """Rules about all cells with a label; the page shows other findings elsewhere."""
 
@@ -88,7 +88,7 @@ def history_routes(session: LabelSession, names: LiveNames) -> APIRouter:
         answer: Json = {"findings": [finding.to_dict() for finding in found], "version": version}
         if fine is not None:
             answer["suggestions"] = []
-            with suppress(UnknownNameError):  # it was renamed or removed; the page hears of that by itself
+            with suppress(UnknownNameError):  # it was renamed or removed; the page learns of that from the changes
                 answer["suggestions"] = names.of_cells(store.one_class(fine).cells.values(), PATIENCE)[1]
         return answer
 
@@ -97,7 +97,7 @@ def history_routes(session: LabelSession, names: LiveNames) -> APIRouter:
         """What the graph check says of the cells of a kind, and what names suggest, by the numbers of their classes."""
         try:
             rows = [row for row in store.numbered_classes(number, kinds=(kind,)) if not row.removed]
-        except UnknownNameError:  # it was renamed or removed; the page hears of that by itself
+        except UnknownNameError:  # it was renamed or removed; the page learns of that from the changes
             return {"marks": {}, "suggestions": {}, "version": store.version, "now": store.version}
         version, found = check.of_classes(row.fine for row in rows)
         said = {

@@ -38,7 +38,7 @@ def _written(endpoint: Callable[..., Any]) -> Callable[..., Response]:
         found = endpoint(*given, **named)
         return found if isinstance(found, Response) else JSONResponse(found)
 
-    # The types by themselves, not by names: those are known where the function was written, and not in this file.
+    # Types, not their names: the names are known in the file of the function, not in this one.
     answer.__signature__ = signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
     return answer
 
@@ -47,7 +47,7 @@ _LENGTH = 16
 
 
 def store_identity(store: LabelStore) -> str:
-    """What no other store has: a digest of its place and of the time of its first action."""
+    """The identity of a store: a digest of its place and of the time of its first action."""
     first = store.batches(before=2, limit=1)
     began = first[0].at if first else ""
     return hashlib.sha256(f"{store.place}\0{began}".encode("utf-8", "surrogateescape")).hexdigest()[:_LENGTH]

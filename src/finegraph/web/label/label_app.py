@@ -24,6 +24,7 @@ from finegraph.labelling import LabelStore
 from finegraph.web.assets import mount_assets, page_response
 from finegraph.web.label.background_answers import LiveNames
 from finegraph.web.label.class_routes import class_routes
+from finegraph.web.label.compare_routes import compare_routes
 from finegraph.web.label.edit_routes import edit_routes, install_conflicts
 from finegraph.web.label.file_routes import file_routes
 from finegraph.web.label.history_routes import history_routes
@@ -65,9 +66,10 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
         history_routes(session, names),
         photo_routes(session),
         edit_routes(session),
+        compare_routes(session),
         file_routes(session),
     ):
-        app.router.routes.extend(router.routes)  # without a router of their own, which each request would pass
+        app.router.routes.extend(router.routes)  # not in a router of their own, which every request would have to pass
 
     @app.exception_handler(LabelStoreError)
     async def store_problem(request: Request, error: LabelStoreError) -> Response:
@@ -127,7 +129,7 @@ class StoreHealth:
         self._found: DamagedStoreError | None = None
 
     def refuse_damaged(self) -> None:
-        """Begin a check where one is due.
+        """Begin a check if one is due.
 
         Raises:
             DamagedStoreError: the last check found damage.

@@ -39,7 +39,7 @@ def serve_label(
 
     Args:
         session: what is labelled.
-        host: the address to listen on; others than this machine's need a token.
+        host: the address to listen on; one that other machines can reach needs a token.
         port: the port to listen on; 0 for any that is free.
         token: what every request must bring.
         hosts: further names under which the server is reached, such as that of a proxy before it.

@@ -63,7 +63,7 @@ class PhotoNumbers:
         """The photo of a number.
 
         Raises:
-            UnknownNameError: no photo of a class has it, or it is a number of other photos than these.
+            UnknownNameError: no photo of a class has it, or it is a number of another data set.
         """
         digest, _, place = number.rpartition("-")
         if digest != self._digest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -90,6 +90,26 @@ class PhotoLabel(Edit):
     value: Value = None
     seen: int
     numbers: Numbers | None = None
+
+
+class PairNumbers(Body):
+    """The numbers of a kind and of two classes, which hold after a rename."""
+
+    kind: Number | None = None
+    one: Number | None = None
+    two: Number | None = None
+
+
+class Compare(Edit):
+    """Which of two has more: classes by their names, or photos by their numbers; null takes the answer back."""
+
+    kind: Name
+    one: Name
+    two: Name
+    of: Literal["classes", "photos"] = "classes"
+    outcome: Literal["more", "less", "same", "skip"] | None
+    seen: int | None
+    numbers: PairNumbers = PairNumbers()
 
 
 class Accept(Edit):

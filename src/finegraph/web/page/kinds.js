@@ -3,12 +3,14 @@
 // so until the next photo: an answer only fills in probabilities, so nothing moves under a finger.
 
 import { brief, byId, el, probabilityOf } from "./dom.js";
+import { numberGroup } from "./numbers.js";
 import { makePicker } from "./picker.js";
 
 const ROWS = 14; // so many of a group of yes and no are shown at first
 const LEAST = 0.1; // of a larger group, those that are less probable are not
 const SMALL_GROUP = 6;
 const SHOWN = 5;
+const MAX_ORDER = 12; // labels that have an order stand in it, if they are not too many
 let built = null;
 
 /** Put up the kinds of a model, in the place of those of the model before; `showKinds` then fills them in. */
@@ -21,9 +23,10 @@ export function buildKinds(model, known) {
   }
   const lost = byId("kind-list").contains(document.activeElement);
   const views = [...groups.values()].map((group) => (group.grouped || group.kinds[0].binary ? binaryGroup(group, known) : labelGroup(group, known)));
+  views.push(...model.numbers.map((number) => numberGroup(number, known)));
   built = { groups: views, plain: null, lost };
   byId("kind-list").replaceChildren(...views.map((group) => group.element));
-  byId("kinds").hidden = model.kinds.length === 0;
+  byId("kinds").hidden = views.length === 0;
 }
 
 /** Fill in what is said of each kind; `plain` is the answer to the photo without anything known. */
@@ -51,7 +54,7 @@ export const hasField = (kind) => built.groups.some((group) => group.name === ki
 // ---- a kind with labels ---------------------------------------------------------------------------------------------
 
 function labelGroup(group, known) {
-  const [{ name, labels: count }] = group.kinds;
+  const [{ name, labels: count, order }] = group.kinds;
   const row = el("div", { className: "labels", role: "group", "aria-label": name });
   const buttons = new Map();
   let answers = [];
@@ -68,7 +71,8 @@ function labelGroup(group, known) {
   function lay(plain) {
     row.replaceChildren();
     buttons.clear();
-    for (const { label } of plain.kinds[name].slice(0, SHOWN)) add(label);
+    const first = plain.kinds[name].slice(0, SHOWN).map(({ label }) => label);
+    for (const label of order?.length <= MAX_ORDER ? order : first) add(label);
   }
 
   function fill(prediction) {

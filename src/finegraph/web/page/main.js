@@ -9,7 +9,7 @@ import { byId, el } from "./dom.js";
 import { freePlaces, keepPlaces } from "./glance.js";
 import { buildKinds, showKinds } from "./kinds.js";
 import { Known } from "./known.js";
-import { showPhoto, showSamples, watchPhotos } from "./photo.js";
+import { markSamples, showPhoto, showSamples, watchPhotos } from "./photo.js";
 import { forgetQuestions, showQuestion } from "./question.js";
 import { forgetTeaching, showTeach } from "./teach.js";
 import { showFollowing, showNotFound, showSeeking, showSimilar } from "./similar.js";
@@ -29,6 +29,8 @@ let seeking = new AbortController(); // the photos that are similar to the one t
 let found = null; // what the similar photos on the page were asked for: the texts that they follow; null where there are none
 let leaving = new AbortController(); // the answers to all photos that came together
 let fetching = new AbortController(); // a sample
+let toLabel = []; // the samples that are to be labelled, in their order
+const labelled = new Map(); // which of them are, and by which lesson
 
 function note(...texts) {
   byId("notes").replaceChildren(...texts.filter(Boolean).map((text) => el("p", { className: "note", textContent: text })));
@@ -72,11 +74,11 @@ function takeBack() {
 }
 
 /** Look at photos that came together: at the first closely, at the others one after the other. */
-async function look(files) {
+async function look(files, sample = null) {
   fetching.abort();
   leaving.abort(); // what the photos before are still asked
   leaving = new AbortController();
-  const entries = files.slice(0, MAX_PHOTOS).map((file) => ({ file, plain: null, problem: null, answer: null }));
+  const entries = files.slice(0, MAX_PHOTOS).map((file) => ({ file, sample, plain: null, problem: null, answer: null }));
   const own = (album = entries);
   showAlbum(entries, (entry) => choose(entry));
   const tooMany = `The first ${MAX_PHOTOS} of ${files.length} photos are looked at.`;
@@ -94,7 +96,7 @@ async function lookAtSample(sample) {
   try {
     const file = await getSample(sample, signal);
     signal.throwIfAborted();
-    look([file]);
+    look([file], sample);
   } catch (error) {
     fail(error);
   }
@@ -136,6 +138,8 @@ async function choose(entry, words = "") {
   showWaiting();
   showPhoto(entry.file);
   markEntry(album, entry);
+  markSamples(entry.sample, (sample) => labelled.has(sample));
+  document.body.classList.toggle("labelling", toLabel.includes(entry.sample));
   await ask(entry);
   if (entry === current) await seek([]);
 }
@@ -166,7 +170,7 @@ function show(prediction, entry) {
   showAnswer(prediction, known, entry.plain.in_index);
   showKinds(prediction, entry.plain);
   showQuestion(prediction, known);
-  showTeach(model, entry, prediction, taught);
+  showTeach(model, entry, prediction, taught, nextToLabel(entry));
   shown = prediction;
   follow();
 }
@@ -223,8 +227,21 @@ function follow() {
   else showFollowing(found.length > 0, told.length > 0, () => seek(found.length ? [] : told));
 }
 
+/** The photo to label after one of them, if there is one: the next in order, then those that were skipped. */
+function nextToLabel(entry) {
+  const place = toLabel.indexOf(entry.sample);
+  if (place < 0) return null;
+  const left = [...toLabel.slice(place + 1), ...toLabel.slice(0, place)].filter((sample) => !labelled.has(sample));
+  return left.length ? { left: left.length, go: () => lookAtSample(left[0]) } : null;
+}
+
 /** The model was taught, or a lesson was taken back: all answers are asked for again, this one first. */
-function taught() {
+function taught(told) {
+  if (told && current?.sample) {
+    if (told.lesson.forgotten) labelled.delete(current.sample);
+    else labelled.set(current.sample, told.lesson.id);
+    markSamples(current.sample, (sample) => labelled.has(sample));
+  }
   for (const entry of album) entry.answer = null;
   if (current) ask(current);
 }
@@ -236,6 +253,11 @@ function update() {
   ask(current);
 }
 
+function meetSamples(samples) {
+  toLabel = samples.filter((sample) => sample.to_label);
+  showSamples(samples, lookAtSample);
+}
+
 async function start() {
   for (const event of ["error", "unhandledrejection"]) {
     window.addEventListener(event, ({ error, reason, message }) => fail(error ?? reason ?? message));
@@ -243,8 +265,9 @@ async function start() {
   watchPhotos(look);
   byId("risk").addEventListener("change", update);
   try {
-    await Promise.all([meetModel(), getSamples().then((samples) => showSamples(samples, lookAtSample))]);
+    await Promise.all([meetModel(), getSamples().then(meetSamples)]);
     document.body.dataset.ready = "true";
+    if (toLabel.length && !current) lookAtSample(toLabel[0]);
   } catch (error) {
     fail(error);
   }

@@ -45,20 +45,38 @@ export function showPhoto(file) {
   document.body.classList.add("answered");
 }
 
+let buttons = new Map(); // of the samples
+
 /** The samples as buttons; `taken(sample)` ends when its photo has come, or did not. */
 export function showSamples(samples, taken) {
+  const toLabel = samples.some((sample) => sample.to_label);
+  if (toLabel) {
+    byId("samples").setAttribute("aria-label", "Photos to label");
+    byId("samples").querySelector("h2").textContent = "To label, the most telling first";
+  }
+  buttons = new Map();
   const list = byId("samples").querySelector("ul");
   list.replaceChildren(
     ...samples.map((sample) => {
-      const picture = el("img", { src: sample.thumbnail, alt: `Try ${sample.name}`, loading: "lazy" });
+      const picture = el("img", { src: sample.thumbnail, alt: `${toLabel ? "Label" : "Try"} ${sample.name}`, loading: "lazy" });
       const load = async () => {
         button.setAttribute("aria-busy", "true");
         await taken(sample);
         button.removeAttribute("aria-busy");
       };
       const button = el("button", { type: "button", onclick: load }, picture);
+      buttons.set(sample, button);
       return el("li", {}, button);
     }),
   );
   byId("samples").hidden = samples.length === 0;
+}
+
+/** Say of the samples which one is looked at and which are labelled. */
+export function markSamples(current, isLabelled) {
+  for (const [sample, button] of buttons) {
+    button.setAttribute("aria-pressed", String(sample === current));
+    button.classList.toggle("labelled", isLabelled(sample));
+    button.title = isLabelled(sample) ? "labelled" : "";
+  }
 }

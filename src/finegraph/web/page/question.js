@@ -34,13 +34,19 @@ function parts(question, prediction, known, again) {
     again();
   };
   const tell = (label) => known.tell(question.kind, label);
-  const choices = question.binary
+  const limit = (sign) => known.tell(question.kind, [...known.labels(question.kind), `${sign} ${question.above}`].join(" and "));
+  const choices = question.above !== null
+    ? [button("yes", "Yes", () => limit(">")), button("no", "No", () => limit("<="))]
+    : question.binary
     ? [button("yes", "Yes", () => tell("yes")), button("no", "No", () => tell("no"))]
-    : prediction.kinds[question.kind]
+    : (prediction.kinds[question.kind] ?? [])
         .filter(({ probability }) => probability >= LEAST)
         .slice(0, MAX_CHOICES)
         .map(({ label, probability }) => button(`label ${label}`, label, () => tell(label), percent(probability)));
-  if (!question.binary && hasField(question.kind)) choices.push(button("another", "Another one…", () => findAnother(question.kind)));
+  if (question.above !== null) choices.push(button("another", "Say its range…", () => findAnother(question.kind)));
+  else if (!question.binary && hasField(question.kind)) {
+    choices.push(button("another", "Another one…", () => findAnother(question.kind)));
+  }
   choices.push(button("skip", "I don’t know", skip));
   return [
     el("h2", { textContent: "What would help most" }),

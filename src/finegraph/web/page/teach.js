@@ -1,5 +1,6 @@
-// "No, this is …": teaching the model what the photo shows, if the server takes lessons. A lesson names a label that the
-// model knows, or a new one with its coarse labels. What it changes is shown, with a way to take it back.
+// "Yes" and "No, this is …": teaching the model what the photo shows, if the server takes lessons. A lesson names the
+// label that was answered, another one that the model knows, or a new one with its coarse labels. What it changes is
+// shown, with a way to take it back; where photos are to be labelled one after the other, with a way to the next one.
 
 import { explain, findLabels, forget, getLessons, teach } from "./api.js";
 import { byId, el, percent } from "./dom.js";
@@ -37,15 +38,17 @@ function person(name) {
  * @param model what is served
  * @param entry the photo that is looked at
  * @param prediction what is said of it
- * @param changed () => void, after the model was taught or a lesson taken back
+ * @param changed (told) => void, after the model was taught or the lesson of this photo taken back; without `told`
+ *   after another one was
+ * @param next {left, go} where another photo is to be labelled, else null
  */
-export function showTeach(model, entry, prediction, changed) {
+export function showTeach(model, entry, prediction, changed, next) {
   const section = byId("teach");
   section.hidden = !model.teaching;
   if (section.hidden) return;
-  const redraw = () => showTeach(model, entry, prediction, changed);
+  const redraw = () => showTeach(model, entry, prediction, changed, next);
   const key = section.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-  const parts = told ? outcome(changed, redraw) : form ? opened(model, entry, prediction, changed, redraw) : closed(changed, redraw);
+  const parts = told ? outcome(changed, redraw, next) : form ? opened(model, entry, prediction, changed, redraw) : closed(entry, prediction, changed, redraw, next);
   section.replaceChildren(...parts, el("p", { className: "note", role: "alert", hidden: !problem, textContent: problem }));
   if (key) section.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 }
@@ -54,13 +57,41 @@ function button(key, words, onclick, className = "") {
   return el("button", { type: "button", "data-key": key, className, textContent: words, onclick });
 }
 
-function closed(changed, redraw) {
+/** Send a lesson and show what it did; a problem is shown too, and what was filled in stays. */
+async function send(entry, fields, changed, redraw) {
+  problem = "";
+  byId("teach").setAttribute("aria-busy", "true");
+  try {
+    told = await teach(entry.file, { ...fields, person: person() });
+    form = null;
+    changed(told);
+  } catch (error) {
+    problem = explain(error);
+  }
+  byId("teach").removeAttribute("aria-busy");
+  redraw();
+}
+
+function closed(entry, prediction, changed, redraw, next) {
+  const label = prediction.top[0]?.label;
   const open = () => {
     form = { id: newId(), label: "", isNew: false, fields: {} };
     redraw();
     byId("teach").querySelector("input")?.focus();
   };
-  return [el("div", { className: "row" }, el("p", { textContent: "Is it something else?" }), button("open", "No, this is …", open)), lessons(changed, redraw)];
+  const id = newId();
+  const yes = () => send(entry, { label, id }, changed, redraw);
+  return [
+    el("p", { className: "ask" }, "Is it ", el("b", { textContent: label }), "?"),
+    el(
+      "div",
+      { className: "answers" },
+      button("yes", "Yes", yes, next ? "primary" : ""),
+      button("open", "No, this is …", open),
+      ...(next ? [button("skip", "Skip", next.go, "quiet")] : []),
+    ),
+    lessons(changed, redraw),
+  ];
 }
 
 // ---- what it is -----------------------------------------------------------------------------------------------------
@@ -70,21 +101,11 @@ function opened(model, entry, prediction, changed, redraw) {
     forgetTeaching();
     redraw();
   };
-  const send = async (event) => {
+  const submit = (event) => {
     event.preventDefault();
     if (!form.label.trim()) return;
-    const fields = { label: form.label.trim(), id: form.id, person: person(), ...(form.isNew ? { new: "true", parent: parents() } : {}) };
-    problem = "";
-    byId("teach").setAttribute("aria-busy", "true");
-    try {
-      told = await teach(entry.file, fields);
-      form = null;
-      changed();
-    } catch (error) {
-      problem = explain(error);
-    }
-    byId("teach").removeAttribute("aria-busy");
-    redraw();
+    const fields = { label: form.label.trim(), id: form.id, ...(form.isNew ? { new: "true", parent: parents() } : {}) };
+    send(entry, fields, changed, redraw);
   };
   const name = el("input", { type: "text", "data-key": "person", maxLength: 100, value: person(), autocomplete: "name", oninput: () => person(name.value.trim()) });
   const parts = form.isNew ? newLabel(model, redraw) : knownLabel(prediction, redraw);
@@ -92,7 +113,7 @@ function opened(model, entry, prediction, changed, redraw) {
     el("h2", { textContent: form.isNew ? "A new label" : "What is it?" }),
     el(
       "form",
-      { onsubmit: send },
+      { onsubmit: submit },
       ...parts,
       el("label", { className: "field" }, "Your name, if you like", name),
       el("div", { className: "answers" }, el("button", { type: "submit", "data-key": "send", className: "primary", textContent: "Teach it" }), button("cancel", "Cancel", close)),
@@ -189,13 +210,13 @@ const parents = () => Object.entries(form.fields).flatMap(([kind, labels]) => la
 
 // ---- what it did ----------------------------------------------------------------------------------------------------
 
-function outcome(changed, redraw) {
+function outcome(changed, redraw, next) {
   const { lesson, changes, new_labels: fresh } = told;
   const undo = async () => {
     problem = "";
     try {
       told = await forget(lesson.id, person());
-      changed();
+      changed(told);
     } catch (error) {
       problem = explain(error);
     }
@@ -211,8 +232,14 @@ function outcome(changed, redraw) {
     el("h2", { textContent: lesson.forgotten ? "Taken back" : "Learnt" }),
     el("p", { className: "ask", role: "status" }, lesson.forgotten ? "No longer: " : "This is ", el("b", { textContent: lesson.label }), "."),
     named.length && !lesson.forgotten ? el("p", { className: "small", textContent: `New: ${named.join(", ")}` }) : null,
-    change ? comparison(lesson, change) : null,
-    el("div", { className: "answers" }, ...(lesson.forgotten ? [] : [button("undo", "Undo", undo)]), button("done", "Done", done)),
+    el(
+      "div",
+      { className: "answers" },
+      ...(next && !lesson.forgotten ? [button("next", `Next (${next.left} left)`, next.go, "primary")] : []),
+      ...(lesson.forgotten ? [] : [button("undo", "Undo", undo)]),
+      ...(next && !lesson.forgotten ? [] : [button("done", "Done", done)]),
+    ),
+    change ? comparison(lesson, change) : null, // below the buttons: on a phone it is long
     lessons(changed, redraw),
   ].filter(Boolean);
 }

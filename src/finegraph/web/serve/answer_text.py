@@ -52,7 +52,9 @@ def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
 
 
 def statement_words(statement: Statement) -> str:
-    """What is stated of a kind: its label, or for yes and no the kind itself."""
+    """A statement about a kind in words: its label, or the kind itself for yes and no."""
+    if statement.low is not None and statement.kind is not None:
+        return f"{_spoken(statement.kind)} {_spoken(statement.label)}"
     if statement.label not in ("yes", "no") or statement.kind is None:
         return _spoken(statement.label)
     group, mark, part = statement.kind.partition(": ")
@@ -61,7 +63,7 @@ def statement_words(statement: Statement) -> str:
 
 
 def _given_words(given: Mapping[str, object]) -> str:
-    """What was told, as a condition: the label where it is one, else in general."""
+    """The evidence as a condition: the label if it is one, else in general words."""
     if len(given) == 1:
         kind, value = next(iter(given.items()))
         labels = value if isinstance(value, Collection) and not isinstance(value, str) else (value,)
@@ -81,7 +83,7 @@ def percent(probability: float) -> str:
 
 
 def _spoken(label: str) -> str:
-    """A label as one says it: `mapo tofu @ A` is mapo tofu at A."""
+    """A label as people say it: `mapo tofu @ A` is mapo tofu at A."""
     short = label if len(label) <= MAX_LETTERS else label[: MAX_LETTERS - 1].rstrip() + "…"
     if short.isascii() and short.isprintable():
         return short.replace(" @ ", " at ")

@@ -46,7 +46,7 @@ class Ask:
     Attributes:
         given: what is known beside the photo, in the forms of `Posterior.given` that are the same for all photos.
         settings: how many labels and questions, at which risk, and whether to explain.
-        key: tells askings apart: those with the same key have the same evidence.
+        key: identifies what is asked: those with the same key have the same evidence.
     """
 
     given: Given = field(compare=False)
@@ -60,6 +60,7 @@ class Scores(NamedTuple):
     fine: Float[NDArray[np.float32], " fine"]
     coarse: Float[NDArray[np.float32], " coarse"] | None
     feature: Float[NDArray[np.float32], " feature"] | None = None
+    numbers: Float[NDArray[np.float32], "number 2"] | None = None
 
 
 class ServedModel:
@@ -100,7 +101,7 @@ class ServedModel:
     def with_lessons(self, model: PhotoClassifier) -> ServedModel:
         """The same with what its model was taught since; this one stays as it is."""
         served = copy.copy(self)
-        for name in ("graph_json", "max_given_bytes", "_coarse_count"):
+        for name in ("graph_json", "max_given_bytes", "_score_counts"):
             served.__dict__.pop(name, None)
         served.model, served.id = model, _taught_id(self._fitted_id, model.revision)
         return served
@@ -133,11 +134,18 @@ class ServedModel:
         pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).unsqueeze(1)
         found = self._extractor.of_views(pixels)
         posterior = posterior_of(self.model.network, *found)
-        fine, coarse, features = map(_rows, (posterior.fine_scores, posterior.coarse_scores, found[0][:, 0]))
+        parts = (posterior.fine_scores, posterior.coarse_scores, found[0][:, 0], posterior.number_scores)
+        fine, coarse, features, numbers = map(_rows, parts)
         assert fine is not None
         assert features is not None
         return [
-            Scores(fine[row], None if coarse is None else coarse[row], features[row]) for row in range(len(pictures))
+            Scores(
+                fine[row],
+                None if coarse is None else coarse[row],
+                features[row],
+                None if numbers is None else numbers[row],
+            )
+            for row in range(len(pictures))
         ]
 
     def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: Ask) -> list[Prediction]:
@@ -149,21 +157,27 @@ class ServedModel:
         return self.model.describe(self.posterior(scores), names, ask.given, [0] * len(names), ask.settings)
 
     def tempered(self, scores: Sequence[Scores]) -> Posterior:
-        """The posterior of photos from their scores, as sure as it ought to be."""
+        """The calibrated posterior of photos from their scores."""
         return self.model.of_photos(self.posterior(scores))
 
     def posterior(self, scores: Sequence[Scores]) -> Posterior:
-        """The posterior of photos from their scores, as the network gives it."""
+        """The posterior of photos from their scores, without calibration."""
         device = self.model.device
         fine = torch.from_numpy(np.stack([row.fine for row in scores])).to(device)
-        columns = [row.coarse for row in scores if row.coarse is not None]
-        return Posterior(self.model.graph, fine, torch.from_numpy(np.stack(columns)).to(device) if columns else None)
+        coarse = [row.coarse for row in scores if row.coarse is not None]
+        numbers = [row.numbers for row in scores if row.numbers is not None]
+        return Posterior(
+            self.model.graph,
+            fine,
+            torch.from_numpy(np.stack(coarse)).to(device) if coarse else None,
+            number_scores=torch.from_numpy(np.stack(numbers)).to(device) if numbers else None,
+        )
 
     # ---- scores that a client keeps ---------------------------------------------------------------------------------
 
     def pack(self, scores: Scores) -> str:
         """Scores as text that a client can keep and send back."""
-        parts = [scores.fine] if scores.coarse is None else [scores.fine, scores.coarse]
+        parts = [part.reshape(-1) for part in (scores.fine, scores.coarse, scores.numbers) if part is not None]
         return f"{self.id}:{base64.b64encode(np.concatenate(parts).astype('<f4').tobytes()).decode()}"
 
     def unpack(self, text: str) -> Scores:
@@ -180,25 +194,34 @@ class ServedModel:
             values = np.frombuffer(base64.b64decode(packed, validate=True), dtype="<f4").astype(np.float32)
         except (binascii.Error, ValueError):
             raise InputError("scores: expected what an answer held as `scores`, got a text that is no such") from None
-        fine, coarse = len(self.model.graph), self._coarse_count
-        if len(values) != fine + coarse or not np.isfinite(values).all():
-            raise InputError(f"scores: expected {fine + coarse} finite numbers, got {len(values)} or others")
-        return Scores(values[:fine], values[fine:] if coarse else None)
+        fine, (coarse, numbers) = len(self.model.graph), self._score_counts
+        expected = fine + coarse + numbers
+        if len(values) != expected or not np.isfinite(values).all():
+            raise InputError(f"scores: expected {expected} finite numbers, got {len(values)} or others")
+        last = fine + coarse
+        return Scores(
+            values[:fine],
+            values[fine:last] if coarse else None,
+            numbers=values[last:].reshape(-1, 2) if numbers else None,
+        )
 
     @cached_property
     def max_given_bytes(self) -> int:
-        """The largest body with scores and evidence; what is larger is none."""
+        """The size of the largest body with scores and evidence; a larger one is no question."""
         graph = self.model.graph
-        labels = len(graph) + sum(len(graph.kind(name).labels) for name in graph.kinds)
+        labels = len(graph) + sum(len(graph.kind(name).labels) for name in graph.kinds) + 2 * len(graph.numbers)
         return _BYTES_BESIDE + _BYTES_PER_LABEL * labels
 
     @cached_property
-    def _coarse_count(self) -> int:
-        """How many coarse scores the network gives; a softmax head gives none."""
+    def _score_counts(self) -> tuple[int, int]:
+        """How many scores the network gives of coarse labels and of numbers; a softmax head gives none."""
         size = self.model.views.size
         blank = torch.zeros(1, 1, 3, size, size, dtype=torch.uint8)
-        scores = posterior_of(self.model.network, *self._extractor.of_views(blank)).coarse_scores
-        return 0 if scores is None else int(scores.shape[1])
+        posterior = posterior_of(self.model.network, *self._extractor.of_views(blank))
+        coarse, numbers = (
+            0 if part is None else part[0].numel() for part in (posterior.coarse_scores, posterior.number_scores)
+        )
+        return coarse, numbers
 
 
 def _rows(values: Tensor | None) -> NDArray[np.float32] | None:

@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a photo: its scores, and the answer where one was asked for."""
+    """What became of a photo: its scores, and the answer if one was asked for."""
 
     scores: Scores
     prediction: Prediction | None
@@ -150,7 +150,7 @@ def _outcomes(jobs: Sequence[Job]) -> list[Done | Exception]:
         try:
             rows, names = [scores[number] for number in numbers], [jobs[number].name for number in numbers]
             predictions = jobs[0].model.answer(rows, names, ask)
-        except Exception as error:  # the evidence of one request is no matter of the others
+        except Exception as error:  # evidence that is impossible for one request does not concern the others
             found = [error if number in numbers else outcome for number, outcome in enumerate(found)]
             continue
         for number, prediction in zip(numbers, predictions, strict=True):
@@ -159,7 +159,7 @@ def _outcomes(jobs: Sequence[Job]) -> list[Done | Exception]:
 
 
 def _tell(pairs: Sequence[tuple[asyncio.Future[Done], Done | Exception]]) -> None:
-    """Hand outcomes to their callers, if they still wait."""
+    """Give outcomes to their callers, if they still wait."""
     for future, outcome in pairs:
         if future.done():
             continue

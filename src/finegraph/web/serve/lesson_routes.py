@@ -10,19 +10,22 @@ import hashlib
 import secrets
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from fastapi import APIRouter, Path, Query, Request, Response
+from numpy.typing import NDArray
 from starlette.responses import JSONResponse
 
 from finegraph.errors import PhotoFileError
 from finegraph.model.teaching.lesson import MAX_NAME, MAX_PERSON, TaughtPhoto, check_id, check_person
-from finegraph.model.teaching.taught_photos import photo_name, scaled_features
+from finegraph.model.teaching.taught_photos import mean_view, photo_name, scaled_features
 from finegraph.web.problems import ProblemError, problem_responses
+from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.predict_routes import body_size, client_of, look_at_all
+from finegraph.web.serve.photo_requests import admitted_upload, look_at_all
 from finegraph.web.serve.schemas import LessonsBody, TaughtBody, multipart
 from finegraph.web.serve.server_state import ServerState
-from finegraph.web.serve.uploads import Photo, read_upload
+from finegraph.web.serve.uploads import Photo
 from finegraph.workflows.teach import TeachResult, parse_parents
 
 MAX_LISTED = 1000
@@ -65,15 +68,7 @@ def lesson_routes(state: ServerState) -> APIRouter:
 
         The lesson is on the disk when this answers. All of its photos count, or none.
         """
-        with state.admission.enter(body_size(request), client_of(request)) as ticket:
-            upload = await read_upload(
-                request,
-                tuple(FIELDS),
-                max_photos=state.settings.photos_per_request,
-                seconds=state.settings.upload_seconds,
-                min_photos=0,
-            )
-            ticket.count(max(1, len(upload.photos)))
+        async with admitted_upload(state, request, FIELDS, min_photos=0) as upload:
             lesson_id = check_id(upload.one("id", secrets.token_hex(8)))
             person = check_person(upload.one("person", "").strip())
             given, new = upload.fields.get("parent", ()), upload.flag("new", False)
@@ -122,9 +117,21 @@ async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
             raise ProblemError("photo", f"{photo.name}: {outcome.reason}")
         assert isinstance(outcome, Done)
         assert outcome.scores.feature is not None
-        feature = torch.from_numpy(outcome.scores.feature)[None].to(model.model.device)
+        assert model.model.statistics is not None
+        views = [outcome.scores.feature, *await _other_views(state, photo, model, model.model.statistics.views)]
+        feature = mean_view([torch.from_numpy(one)[None] for one in views]).to(model.model.device)
         digest = hashlib.sha256(photo.content).hexdigest()
         found.append(TaughtPhoto(photo_name(photo.name), digest, scaled_features(model.model.network, feature)[0]))
+    return found
+
+
+async def _other_views(state: ServerState, photo: Photo, model: ServedModel, views: int) -> list[NDArray[np.float32]]:
+    """The features of the parts of a photo that count with its middle, where the model was fitted to several views."""
+    found = []
+    for view in range(2, views + 1):
+        done = await state.look(photo, model, None, view)
+        assert done.scores.feature is not None
+        found.append(done.scores.feature)
     return found
 
 

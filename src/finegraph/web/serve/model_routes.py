@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from finegraph.graph import LabelGraph
 from finegraph.inference.evidence import FINE
+from finegraph.model.teaching.taught_photos import photo_name
 from finegraph.web.problems import problem_responses
-from finegraph.web.serve.schemas import KindBody, LabelsBody, ModelBody, SampleBody
+from finegraph.web.serve.schemas import KindBody, LabelsBody, ModelBody, NumberKindBody, SampleBody
 from finegraph.web.serve.server_state import ServerState
 
 
 def model_routes(state: ServerState) -> APIRouter:
-    """The routes that tell about the model."""
+    """The routes about the model."""
     router = APIRouter(tags=["model"])
 
     @router.get("/v1/model", responses=problem_responses())
@@ -28,6 +29,7 @@ def model_routes(state: ServerState) -> APIRouter:
             network=served.model.network.design.network,
             fine=len(served.model.graph),
             kinds=kinds_of(served.model.graph),
+            numbers=numbers_of(served.model.graph),
             size=served.model.views.size,
             index=0 if state.index is None else len(state.index),
             teaching=settings.teach,
@@ -69,12 +71,16 @@ def model_routes(state: ServerState) -> APIRouter:
 
     @router.get("/v1/samples", responses=problem_responses())
     def samples() -> list[SampleBody]:
-        """Photos to try, if there are any."""
+        """Photos to try or to label, if there are any."""
+        to_label = state.samples.to_label
         return [
             SampleBody(
-                name=f"sample {number + 1}", url=f"/v1/samples/{number}", thumbnail=f"/v1/samples/{number}/small"
+                name=photo_name(path) if to_label else f"sample {number + 1}",
+                url=f"/v1/samples/{number}",
+                thumbnail=f"/v1/samples/{number}/small",
+                to_label=to_label,
             )
-            for number in range(len(state.samples.paths))
+            for number, path in enumerate(state.samples.paths)
         ]
 
     @router.get(
@@ -120,8 +126,21 @@ def kinds_of(graph: LabelGraph) -> list[KindBody]:
                 binary=kind.binary,
                 group=group if grouped else None,
                 part=part if grouped else name,
+                order=list(kind.labels) if kind.ordered else None,
             )
         )
+    return found
+
+
+def numbers_of(graph: LabelGraph) -> list[NumberKindBody]:
+    """The numbers of which at least one value is known, with the range of their values."""
+    found = []
+    for name in graph.numbers:
+        number = graph.number(name)
+        values = number.values[number.known]
+        if len(values):
+            low, high = float(values.min()), float(values.max())
+            found.append(NumberKindBody(name=name, unit=number.unit, scale=number.scale, low=low, high=high))
     return found
 
 

@@ -28,7 +28,7 @@ from finegraph.web.server import Server, listen, no_signals_here, run_until_stop
 
 _LOG = logging.getLogger("finegraph.web")
 _AFTER_UPLOADS = 5.0
-"""How long after the time for uploads a connection is cut, in seconds; the route answers first where it can."""
+"""How long after the time for uploads a connection is cut, in seconds; the route answers first if it can."""
 _SWITCH = 0.0005
 """How long a thread may keep others from running Python, in seconds. The loop that talks to clients gives way whenever
 it sends; with Python's own 5 ms it then waits so long that the network has nothing to do: a quarter fewer photos."""
@@ -37,10 +37,10 @@ _OTHER_FILES = 200
 
 
 def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda address: None) -> None:
-    """Load the model and serve it until the process is told to stop.
+    """Load the model and serve it until the process is asked to stop.
 
     Args:
-        settings: see there.
+        settings: the settings of the server.
         on_ready: called with the address once the server answers.
 
     Raises:
@@ -66,7 +66,7 @@ def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda addr
 
 def allow_files(number: int) -> None:
     """Raise the limit of open files of this process, as far as the system allows."""
-    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has another way, and needs none
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -103,7 +103,7 @@ def make_server(state: ServerState) -> Server:
 
 
 async def _run(server: Server, state: ServerState, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Serve until told to stop; a hang-up loads the model again."""
+    """Serve until asked to stop; SIGHUP loads the model again."""
     loop = asyncio.get_running_loop()
     reloads: set[asyncio.Task[bool]] = set()
 

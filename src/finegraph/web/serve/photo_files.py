@@ -1,9 +1,8 @@
 """Photos on this machine for clients: samples as they are, and small pictures of samples and of photos that were found.
 
-They are read and decoded in a process of their own, one at a time and within the bounds of uploads. So a disk that does
-not answer, or a scan of very many pixels, keeps or breaks that process, which is replaced, and nothing else; no thread
-of the server ever touches the files. Small pictures that were made recently are kept until their file changes. Cost:
-one decoding, or one look at the time of the file.
+They are read and decoded in a worker process of the pool, one at a time; no thread of the server ever touches the
+files. Small pictures that were made recently are kept until their file changes. Cost: one decoding, or one look at the
+time of the file.
 """
 
 from __future__ import annotations
@@ -15,22 +14,17 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from finegraph.web.decode_lane import Lane
-from finegraph.web.decoding import DecodingSettings
-from finegraph.web.problems import ProblemError
+from finegraph.web.decoding import DecodingPool
 from finegraph.web.serve.pictures import MAX_SAMPLE_BYTES, PhotoPlace
 
 SIDE = 320
 """The longer side of a small picture at most."""
-MAX_WAITING = 64
-"""How many photos may wait to be read; a browser asks for six at a time."""
 MAX_CACHE_BYTES = 16 << 20
 """How many bytes of small pictures are kept."""
-_RETRY = {"retry-after": "5"}
 
 
 class PhotoFile(NamedTuple):
-    """What was read of a photo, and a tag that is another one as soon as the file is."""
+    """The bytes of a photo, and a tag that changes with its file."""
 
     content: bytes
     tag: str
@@ -44,42 +38,23 @@ class PhotoFile(NamedTuple):
 
 
 class PhotoFiles:
-    """Reads photos; `start` and `stop` its process.
+    """Reads photos on this machine.
 
     Args:
-        settings: the bounds, which are those of large uploads.
+        pool: whose workers read them.
     """
 
-    def __init__(self, settings: DecodingSettings) -> None:
-        self._lane = Lane(1, settings.large_megabytes, settings.computing, settings.seconds, settings.queueing)
-        self._bounds = {
-            "max_bytes": MAX_SAMPLE_BYTES,
-            "max_pixels": settings.max_pixels,
-            "max_jpeg_pixels": settings.max_jpeg_pixels,
-            "megabytes": settings.large_megabytes,
-        }
+    def __init__(self, pool: DecodingPool) -> None:
+        self._pool = pool
         self._kept: OrderedDict[str, tuple[list[int], bytes]] = OrderedDict()
         self._bytes = 0
-
-    async def start(self) -> None:
-        """Start the process."""
-        await self._lane.start()
-
-    async def stop(self) -> None:
-        """End it."""
-        await self._lane.stop()
-
-    @property
-    def killed(self) -> int:
-        """How many processes had to be killed or died so far."""
-        return self._lane.killed
 
     async def small(self, photo: PhotoPlace) -> PhotoFile:
         """A small JPEG of a photo.
 
         Raises:
             PhotoFileError: it cannot be read, lies outside its root, is too large, or takes too long.
-            ProblemError: too many wait already, or the process did not become free.
+            ProblemError: too many wait already, or the worker did not become free.
         """
         path = photo.path
         stamp, made = self._kept.get(path, (None, b""))
@@ -97,10 +72,9 @@ class PhotoFiles:
         return PhotoFile(data, _tag(photo.path, answer["stamp"]))
 
     async def _read(self, photo: PhotoPlace, side: int | None, stamp: list[int] | None) -> tuple[dict[str, Any], bytes]:
-        if self._lane.inside >= MAX_WAITING:
-            raise ProblemError("overloaded", f"There are {self._lane.inside} photos that wait to be read.", _RETRY)
-        job = {"path": photo.path, "root": photo.root, "side": side, "stamp": stamp, **self._bounds}
-        return await self._lane.ask(b"", "photo", job)
+        return await self._pool.read(
+            path=photo.path, root=photo.root, side=side, stamp=stamp, max_bytes=MAX_SAMPLE_BYTES
+        )
 
     def _keep(self, path: str, stamp: list[int], made: bytes) -> None:
         """Keep a small picture and drop the least recently used ones."""

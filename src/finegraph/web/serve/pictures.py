@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ class PhotoPlace(NamedTuple):
 
 
 def photos_below(folder: Path) -> list[str]:
-    """The photos in a folder, and in its folders where it is one of a folder per class.
+    """The photos in a folder, and in the folders inside it if there is one per class.
 
     Raises:
         DataError: there is no photo.
@@ -49,21 +50,28 @@ def photos_below(folder: Path) -> list[str]:
 
 
 class SamplePhotos:
-    """The photos of a folder, by number.
+    """The photos of a folder, or photos to label in their order, by number.
 
     Args:
         folder: the folder; None for no photos.
+        to_label: photos to label; each must lie in its own folder, wherever links lead.
 
     Raises:
-        DataError: there is no such folder, or no photo in it.
+        DataError: there is no such folder, or no photo in it, or a photo to label is not there.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, to_label: Sequence[Path] = ()) -> None:
         self.paths: list[str] = []
+        self.to_label = bool(to_label)
         self._root = os.path.abspath(folder or "")
+        if to_label:
+            missing = [path for path in to_label if not path.is_file()]
+            if missing:
+                raise DataError(f"{missing[0]}: expected a photo to label, but there is no such file")
+            self.paths = [os.path.abspath(path) for path in to_label]
         if folder is not None:
             if not folder.is_dir():
-                raise DataError(f"{folder}: expected a folder of photos, got none; name a folder that is there")
+                raise DataError(f"{folder}: expected a folder of photos, got none; name an existing folder")
             named, root = photos_below(folder), PhotoRoot(folder)
             inside = [path for path in named if root.holds(path)]
             if len(inside) < len(named):
@@ -81,7 +89,8 @@ class SamplePhotos:
         """The photo of a number."""
         if not 0 <= number < len(self.paths):
             raise ProblemError("not-found", f"There are {len(self.paths)} samples, counted from 0; got {number}.")
-        return PhotoPlace(self.paths[number], self._root)
+        path = self.paths[number]
+        return PhotoPlace(path, os.path.dirname(path) if self.to_label else self._root)
 
 
 class Thumbnails:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,20 +12,28 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
-from finegraph.errors import PhotoFileError
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
 from finegraph.model import Prediction
 from finegraph.model.answering.predictions import PredictionSettings
-from finegraph.web.admission import client_name
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.security import check_length, limited
 from finegraph.web.serve.answer_text import answer_words
-from finegraph.web.serve.answering import Ask, ServedModel
+from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.schemas import MAX_QUESTIONS, MAX_TOP, GivenBody, GivenRequest, PredictBody, multipart
+from finegraph.web.serve.photo_requests import admitted_upload, body_size, client_of, look_at_all, refuse_all_bad
+from finegraph.web.serve.schemas import (
+    MAX_QUESTIONS,
+    MAX_TOP,
+    Evidence,
+    GivenBody,
+    GivenRequest,
+    PredictBody,
+    multipart,
+)
 from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.stored_photos import copies_of
-from finegraph.web.serve.uploads import Photo, read_upload
-from finegraph.workflows.predict import parse_given
+from finegraph.workflows.predict import evidence_of, parse_given
 
 FIELDS: dict[str, dict[str, Any]] = {
     "given": {
@@ -65,14 +73,7 @@ def predict_routes(state: ServerState) -> APIRouter:
     )
     async def predict(request: Request) -> Response:
         """Say what is on photos: labels, kinds, the sure answer, and why the first rather than the second."""
-        with state.admission.enter(body_size(request), client_of(request)) as ticket:
-            upload = await read_upload(
-                request,
-                tuple(FIELDS),
-                max_photos=state.settings.photos_per_request,
-                seconds=state.settings.upload_seconds,
-            )
-            ticket.count(len(upload.photos))
+        async with admitted_upload(state, request, FIELDS) as upload:
             settings = PredictionSettings(
                 top=upload.whole("top", 5, 1, MAX_TOP),
                 risk=upload.number("risk", 0.05),
@@ -82,7 +83,7 @@ def predict_routes(state: ServerState) -> APIRouter:
             wants_scores = upload.flag("scores", False)
             model = state.model
             given = parse_given(model.model.graph, upload.fields.get("given", ()))
-            evidence = {kind: set(labels) for kind, labels in given.items()}
+            evidence = evidence_of(model.model.graph, given)
             ask = model.ask(evidence, settings, key=json.dumps(sorted(given.items())))
             outcomes = await look_at_all(state, upload.photos, model, ask)
             copies = await asyncio.to_thread(copies_of, state, model, upload.photos)
@@ -99,9 +100,7 @@ def predict_routes(state: ServerState) -> APIRouter:
     async def given(body: GivenRequest) -> Response:
         """Answer about a photo again with other evidence, exactly and without the photo, from the scores it had."""
         model = state.model
-        evidence: dict[str, object] = {
-            kind: set(value) if isinstance(value, list) else value for kind, value in body.given.items()
-        }
+        evidence = _evidence(model.model.graph, body.given)
         settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain, questions=body.questions)
         known = {kind: value for kind, value in evidence.items() if value is not None}
         loop = asyncio.get_running_loop()
@@ -120,7 +119,7 @@ def predict_routes(state: ServerState) -> APIRouter:
 
 
 def _admitted(state: ServerState) -> type[APIRoute]:
-    """Routes that let a request in before its body is read, which may be as large as a question with scores."""
+    """Routes that admit a request before its body is read, which may be as large as a question with scores."""
 
     class Admitted(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -149,39 +148,21 @@ def _again(
     return model.answer([model.unpack(body.scores)], [body.photo], model.ask(evidence, settings))[0]
 
 
-async def look_at_all(
-    state: ServerState, photos: Sequence[Photo], model: ServedModel, ask: Ask | None
-) -> list[Done | PhotoFileError]:
-    """The outcome of each photo of a request, in order; an error for one that cannot be read.
+def _evidence(graph: LabelGraph, given: Mapping[str, Evidence]) -> dict[str, object]:
+    """Evidence of JSON as `Posterior.given` takes it: a list is one of several labels; of a number it holds one text.
 
     Raises:
-        FinegraphError: what is wrong with the request as a whole.
+        InputError: several texts for a number.
     """
-    found = await asyncio.gather(*(state.look(photo, model, ask) for photo in photos), return_exceptions=True)
-    outcomes: list[Done | PhotoFileError] = []
-    for outcome in found:
-        if not isinstance(outcome, Done | PhotoFileError):
-            raise outcome
-        outcomes.append(outcome)
-        state.statistics.photos.labels("answered" if isinstance(outcome, Done) else "bad").inc()
-    state.admission.done(len(outcomes))
-    return outcomes
-
-
-def refuse_all_bad(photos: Sequence[Photo], outcomes: Sequence[Done | PhotoFileError]) -> list[dict[str, Any]]:
-    """The photos that could not be read.
-
-    Raises:
-        ProblemError: there is no other.
-    """
-    bad = [
-        {"number": number, "photo": photo.name, "reason": outcome.reason}
-        for number, (photo, outcome) in enumerate(zip(photos, outcomes, strict=True))
-        if isinstance(outcome, PhotoFileError)
-    ]
-    if len(bad) == len(photos):
-        raise ProblemError("photo", f"{bad[0]['photo']}: {bad[0]['reason']}", bad=bad)
-    return bad
+    found: dict[str, object] = {}
+    for name, value in given.items():
+        if isinstance(value, list) and name in graph.numbers:
+            if len(value) != 1:
+                raise InputError(f"given {name}: expected one limit or range, such as '10..15', got {len(value)}")
+            found[name] = value[0]
+        else:
+            found[name] = set(value) if isinstance(value, list) else value
+    return found
 
 
 def prediction_content(
@@ -190,14 +171,3 @@ def prediction_content(
     """A prediction as JSON."""
     content = {"number": number, **prediction.to_dict(), "words": answer_words(prediction, given)}
     return content if scores is None else {**content, "scores": scores}
-
-
-def client_of(request: Request) -> str:
-    """Whose request it is."""
-    return client_name(request.client.host if request.client else None)
-
-
-def body_size(request: Request) -> int | None:
-    """How many bytes a request says it brings; None if it does not, or comes in chunks, whatever it says."""
-    length = request.headers.get("content-length", "")
-    return int(length) if length.isdigit() and "transfer-encoding" not in request.headers else None

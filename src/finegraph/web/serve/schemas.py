@@ -27,16 +27,18 @@ class AnswerBody(BaseModel):
 
 
 class StatementBody(BaseModel):
-    """The most specific thing that is sure enough."""
+    """The most specific statement that is sure enough."""
 
-    kind: str | None = Field(description="The kind of the label; null for a fine label.")
-    label: str
+    kind: str | None = Field(description="The kind or number that is stated; null for a fine label.")
+    label: str = Field(description="What is stated; of a range `medium to hot`, or `10 to 15 EUR`.")
     probability: Probability
     compatible: int = Field(description="How many fine labels it leaves open.")
+    low: float | str | None = Field(description="The lower end of a range: a label or a value; null if it is none.")
+    high: float | str | None = Field(description="The upper end of a range.")
 
 
 class PartBody(BaseModel):
-    """What one kind, the fine label itself or evidence adds to the log odds."""
+    """What one kind or number, the fine label itself or evidence adds to the log odds."""
 
     source: str
     first: str | None
@@ -66,22 +68,36 @@ class StoredPhotoBody(BaseModel):
     """A photo of the index."""
 
     label: str | None
-    guess: str | None = Field(description="What the model holds it for, where it has no label.")
+    guess: str | None = Field(description="What the model takes it for, if it has no label.")
     kinds: dict[str, list[str]]
     name: str = Field(description="The name of the file.")
     thumbnail: str = Field(description="Where a small picture of it is, for as long as the server runs.")
 
 
 class QuestionBody(BaseModel):
-    """What knowing the label of a kind is expected to do."""
+    """What knowing the label of a kind, or whether a number is above a value, is expected to do."""
 
-    kind: str
+    kind: str = Field(description="The kind or number that is asked about.")
     binary: bool = Field(description="Whether the answer is yes or no.")
     gain: float = Field(description="By how many bits the entropy of the fine label falls, on average.")
     before: Probability = Field(description="The probability of the best fine label now.")
     after: Probability = Field(description="What it will be, on average over the answers.")
     settles: Probability = Field(description="How probable it is that the best fine label is then sure at the risk.")
+    above: float | None = Field(description="Of a number: the value that it is asked to be above; null of a kind.")
+    unit: str = Field(description="Of a number: what it is counted in.")
     text: str = Field(description="The question as one asks it.")
+
+
+class NumberBody(BaseModel):
+    """What is said of a number, such as a price."""
+
+    mean: float = Field(description="The expected value.")
+    spread: float = Field(description="Its standard deviation.")
+    low: float = Field(description="The lower end of the shortest interval that holds the value with `probability`.")
+    high: float = Field(description="Its upper end.")
+    probability: Probability
+    unit: str
+    text: str = Field(description="The same in words.")
 
 
 class PredictionBody(BaseModel):
@@ -97,20 +113,17 @@ class PredictionBody(BaseModel):
     explanation: ExplanationBody | None
     unknown: UnknownBody | None
     evidence_probability: Probability | None = Field(
-        description="The probability that the photo alone gave to what is given; null where nothing is."
+        description="The probability that the photo alone gave to what is given; null if nothing is."
     )
     contradicts_photo: bool = Field(
         description="Whether the photo speaks against what is given, so that `sure` holds only if that is true."
     )
-    questions: list[QuestionBody] = Field(
-        description="What to ask next, the most telling first; none where it is sure."
-    )
+    questions: list[QuestionBody] = Field(description="What to ask next, the most telling first; none if it is sure.")
+    numbers: dict[str, NumberBody] = Field(description="Every number of the graph, such as a price.")
     in_index: list[StoredPhotoBody] | None = Field(
         default=None, description="The photos of the index that are this very photo; null without an index."
     )
-    scores: str | None = Field(
-        default=None, description="The photo's scores, for /v1/given, where they were asked for."
-    )
+    scores: str | None = Field(default=None, description="The photo's scores, for /v1/given, if they were asked for.")
 
 
 class BadPhotoBody(BaseModel):
@@ -130,7 +143,7 @@ class PredictBody(BaseModel):
     bad: list[BadPhotoBody]
 
 
-Evidence = str | bool | list[str] | dict[str, float] | None
+Evidence = str | bool | float | list[str] | dict[str, float] | None
 
 
 class GivenRequest(BaseModel):
@@ -141,7 +154,8 @@ class GivenRequest(BaseModel):
     scores: str = Field(description="`scores` of an earlier answer.")
     given: dict[str, Evidence] = Field(
         default_factory=dict,
-        description="By kind, or `fine`: a label, a list of which it is one, likelihoods by label, or null.",
+        description="By kind, or `fine`: a label, a list of which it is one, likelihoods by label, or null. By number "
+        "a limit or a range as text, such as `<= 15` or `10..15`, or a value.",
     )
     top: Top = 5
     risk: Risk = 0.05
@@ -165,6 +179,17 @@ class KindBody(BaseModel):
     binary: bool = Field(description="Whether its labels are no and yes.")
     group: str | None = Field(description="The group that it is a part of, such as the ingredients.")
     part: str = Field(description="What it is called within its group.")
+    order: list[str] | None = Field(description="Its labels in rising order, such as mild to hot; null without one.")
+
+
+class NumberKindBody(BaseModel):
+    """A number of the graph, such as a price."""
+
+    name: str
+    unit: str
+    scale: str = Field(description="`linear`, or `log` where ratios count.")
+    low: float = Field(description="The smallest value of a fine label.")
+    high: float = Field(description="The largest.")
 
 
 class ModelBody(BaseModel):
@@ -175,6 +200,7 @@ class ModelBody(BaseModel):
     network: str
     fine: int = Field(description="How many fine labels it tells apart.")
     kinds: list[KindBody]
+    numbers: list[NumberKindBody]
     size: int = Field(description="Width and height in pixels of what the network sees.")
     index: int = Field(description="How many photos can be searched; 0 without an index.")
     teaching: bool = Field(description="Whether this server takes lessons.")
@@ -232,11 +258,12 @@ class LabelsBody(BaseModel):
 
 
 class SampleBody(BaseModel):
-    """A photo to try."""
+    """A photo to try, or to label."""
 
     name: str
     url: str
     thumbnail: str
+    to_label: bool = Field(description="Whether it is to be labelled, in the order of the list.")
 
 
 class HitBody(StoredPhotoBody):
@@ -274,7 +301,7 @@ class LabelSearchBody(BaseModel):
 
 
 class HealthBody(BaseModel):
-    """How the server is."""
+    """The health of the server."""
 
     status: str
 
@@ -286,7 +313,7 @@ def multipart(fields: dict[str, dict[str, Any]], max_photos: int) -> dict[str, A
         "items": {"type": "string", "format": "binary"},
         "minItems": 1,
         "maxItems": max_photos,
-        "description": "Photos: JPEG, PNG, WebP, GIF, BMP, TIFF, PPM or AVIF, and HEIC where the server can read it.",
+        "description": "Photos: JPEG, PNG, WebP, GIF, BMP, TIFF, PPM or AVIF, and HEIC if the server can read it.",
     }
     schema = {
         "type": "object",

@@ -12,13 +12,13 @@ from finegraph.errors import PhotoFileError
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.predict_routes import body_size, client_of, look_at_all, refuse_all_bad
+from finegraph.web.serve.photo_requests import admitted_upload, client_of, look_at_all, refuse_all_bad
 from finegraph.web.serve.schemas import MAX_TOP, LabelSearchBody, SearchBody, multipart
 from finegraph.web.serve.searching import OpenIndex, PhotoIndex, SearchAsk
 from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.stored_photos import stored_contents
-from finegraph.web.serve.uploads import Upload, read_upload
-from finegraph.workflows.predict import parse_given
+from finegraph.web.serve.uploads import Upload
+from finegraph.workflows.predict import evidence_of, parse_given
 
 _NAMES = {"type": "array", "items": {"type": "string"}}
 FIELDS: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "where": {**_NAMES, "description": "Only photos with this, as kind=label; the same kind again: one of these."},
     "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
     "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
-    "other": {**_NAMES, "description": "Kinds that should be others than on the photo."},
+    "other": {**_NAMES, "description": "Kinds that should differ from the photo."},
     "given": {
         **_NAMES,
         "description": "What is known of the photos, as kind=label: only such are found; or for same and other.",
@@ -35,7 +35,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "guessed": {
         "type": "boolean",
         "default": False,
-        "description": "Whether photos without a label pass filters by what the model holds them for.",
+        "description": "Whether photos without a label are filtered by what the model takes them for.",
     },
 }
 
@@ -55,14 +55,7 @@ def search_routes(state: ServerState) -> APIRouter:
     async def search(request: Request) -> Response:
         """The photos of the index that are most similar to each photo, filtered and re-ranked as asked."""
         _index_of(state)  # before anything is read
-        with state.admission.enter(body_size(request), client_of(request)) as ticket:
-            upload = await read_upload(
-                request,
-                tuple(FIELDS),
-                max_photos=state.settings.photos_per_request,
-                seconds=state.settings.upload_seconds,
-            )
-            ticket.count(len(upload.photos))
+        async with admitted_upload(state, request, FIELDS) as upload:
             # Both at one moment: while the photos came, another model may have taken over, with another index.
             index = _index_of(state)
             model = index.model
@@ -82,7 +75,9 @@ def search_routes(state: ServerState) -> APIRouter:
             }
             for number, found, own in zip(good, hits, copies, strict=True)
         ]
-        given = {kind: sorted(labels) for kind, labels in (ask.given or {}).items()}
+        given = {
+            kind: sorted(labels) if isinstance(labels, set) else [labels] for kind, labels in (ask.given or {}).items()
+        }
         return JSONResponse({"model": model.id, "given": given, "photos": photos, "bad": bad})
 
     @router.get(
@@ -112,7 +107,7 @@ def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[Ope
     """The index as it is now, and what a request asks of it; what is wrong shows before any photo is looked at."""
     opened = index.current(model)
     known = parse_given(model.model.graph, upload.fields.get("given", ()))
-    given = {kind: set(labels) for kind, labels in known.items()}
+    given = evidence_of(model.model.graph, known)
     return opened, SearchAsk(
         count=upload.whole("count", 12, 1, MAX_TOP),
         where=opened.filters(upload.fields.get("where", ())),

@@ -41,7 +41,7 @@ class SearchAsk:
     where_not: Mapping[str, set[str]] | None = None
     same: tuple[str, ...] = ()
     other: tuple[str, ...] = ()
-    given: Mapping[str, set[str]] | None = None
+    given: Mapping[str, object] | None = None
     per_label: int | None = None
     guessed: bool = False
 
@@ -49,7 +49,7 @@ class SearchAsk:
 class PhotoIndex:
     """An index that the served model made; opened again when somebody changed it.
 
-    One search opens it; others meanwhile use what was there before. Where what is there now cannot be opened, or is of
+    One search opens it; others meanwhile use what was there before. If what is there now cannot be opened, or is of
     another model, searches are refused and that is remembered: a whole index is not read again for every search.
 
     Attributes:

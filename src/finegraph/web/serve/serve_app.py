@@ -83,7 +83,7 @@ def _health_routes(state: ServerState) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/health/live")
-    async def live() -> HealthBody:  # needs no thread, of which there may be none left
+    async def live() -> HealthBody:  # async: it needs no thread, and none may be free
         """Whether the server runs."""
         return HealthBody(status="live")
 
@@ -110,7 +110,7 @@ def _health_routes(state: ServerState) -> APIRouter:
 
 
 def _complete_description(app: FastAPI, *, has_token: bool) -> None:
-    """Put into the description what FastAPI does not: the form of errors, the token, and sentences as summaries."""
+    """Add to the description what FastAPI leaves out: the form of errors, the token, and sentences as summaries."""
     make = app.openapi
 
     def described() -> dict[str, object]:

@@ -21,6 +21,8 @@ class ServeSettings:
     """An index folder to search in, made with the same model; without one there is no search."""
     samples: Path | None = None
     """A folder of photos that the page offers to try."""
+    to_label: tuple[Path, ...] = ()
+    """Photos that the page asks people to label, in this order, in place of samples; for servers that take lessons."""
     security: Security = field(default_factory=Security)
     """The address to listen on, and the access rules."""
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
@@ -28,7 +30,7 @@ class ServeSettings:
     teach: bool = False
     """Whether the model may be taught over HTTP; lessons are kept in its folder."""
     engine: EngineName = "auto"
-    """What computes the features: ONNX Runtime or torch; `auto` for the first where it is installed."""
+    """What computes the features: ONNX Runtime or torch; `auto` for the first if it is installed."""
     threads: int = 1
     """How many batches go through the network at once, each on one core."""
     batch_size: int = 8
@@ -55,4 +57,8 @@ class ServeSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name}: expected at least 1, got {value}")
+        if self.to_label and not self.teach:
+            raise InputError("to_label: labels are lessons, and this server takes none; let it with --teach")
+        if self.to_label and self.samples is not None:
+            raise InputError("to_label: the page shows either samples or photos to label; leave one of them out")
         self.security.check()

@@ -73,20 +73,21 @@ class ServerState:
     """Everything of a server; `start` it in the event loop and `stop` it there.
 
     Args:
-        settings: see there.
+        settings: the settings of the server.
         model: the model to begin with.
         index: the index to search in.
     """
 
     def __init__(self, settings: ServeSettings, model: ServedModel, index: PhotoIndex | None = None) -> None:
         self.settings, self.model, self.index = settings, model, index
-        self.pool = DecodingPool(settings.decoding)
+        self.samples = SamplePhotos(settings.samples, settings.to_label)
+        self.pool = DecodingPool(settings.decoding, reads_files=bool(self.samples.paths) or index is not None)
         largest = settings.security.max_bytes
         self.admission = Admission(settings.queue, (_UPLOADS * largest) >> 20, settings.per_client, largest=largest)
         self.statistics = Statistics(
             lambda: self.admission.inside,
             lambda: self.admission.refused,
-            lambda: self.pool.killed + self.photo_files.killed,
+            lambda: self.pool.killed,
         )
         self.batcher = Batcher(
             settings.threads,
@@ -94,9 +95,8 @@ class ServerState:
             self.statistics.batches.observe,
             lambda: self.model.warm_up(settings.batch_size),
         )
-        self.samples = SamplePhotos(settings.samples)
         self.thumbnails = Thumbnails()
-        self.photo_files = PhotoFiles(settings.decoding)
+        self.photo_files = PhotoFiles(self.pool)
         # Requests with new evidence do not wait for searches.
         self.given_threads = ThreadPoolExecutor(settings.threads, "given")
         self.ready = False
@@ -106,10 +106,8 @@ class ServerState:
     async def start(self) -> None:
         """Start workers and threads."""
         if self.settings.teach:
-            self.model.model.teaching.prepare()  # the first who teaches need not wait
+            self.model.model.teaching.prepare()  # so that the first lesson need not wait
         await self.pool.__aenter__()
-        if self.samples.paths or self.index is not None:
-            await self.photo_files.start()
         self.batcher.start()
         self.ready = True
 
@@ -118,16 +116,15 @@ class ServerState:
         self.ready, self.admission.open = False, False
         await self.batcher.close()
         self.given_threads.shutdown(wait=False)
-        await self.photo_files.stop()
         await self.pool.__aexit__()
 
-    async def look(self, photo: Photo, model: ServedModel, ask: Ask | None) -> Done:
-        """Decode a photo and let it through the network.
+    async def look(self, photo: Photo, model: ServedModel, ask: Ask | None, view: int = 1) -> Done:
+        """Decode a photo, or a part of it, and let it through the network.
 
         Raises:
             PhotoFileError: it cannot be read.
         """
-        picture = await self.pool.decode(photo.content, photo.name, model.model.views)
+        picture = await self.pool.decode(photo.content, photo.name, model.model.views, view)
         return await self.batcher.submit(Job(model, picture, photo.name, ask))
 
     async def follow(self) -> None:
@@ -157,7 +154,7 @@ class ServerState:
             return await asyncio.to_thread(self._change, lambda model: model.forget(lesson, person=person))
 
     def _change(self, act: Callable[[PhotoClassifier], Lesson]) -> TeachResult:
-        """Let the model be changed by lessons, and say how its answers are others then."""
+        """Let the model be changed by lessons, and say how its answers change."""
         model = copy.copy(self.model.model)
         before, graph = model.network.head, model.graph
         lesson = act(model)
@@ -165,7 +162,7 @@ class ServerState:
         return taught(model, lesson, before, graph)
 
     async def reload(self) -> bool:
-        """Load the model again from its folder; the one that is served stays where that fails.
+        """Load the model again from its folder; the one that is served stays if that fails.
 
         Returns:
             Whether it is served now.

@@ -117,7 +117,7 @@ async def read_upload(
     except ClientDisconnect:
         raise ProblemError("bad-request", "The request ended early.") from None
     try:
-        if not parser.ended:  # a photo may be missing, so the others are not answered as if they were all
+        if not parser.ended:  # photos may be missing, so the others are not answered as if complete
             raise ProblemError("bad-request", "The multipart body cannot be read: it has no end.")
         return await _sorted_out(form.multi_items(), fields, min_photos)
     finally:
@@ -126,7 +126,7 @@ async def read_upload(
 
 
 async def _sorted_out(items: Sequence[tuple[str, str | UploadFile]], known: Sequence[str], min_photos: int) -> Upload:
-    """Photos and fields, each where it belongs."""
+    """The parts of a request, sorted into photos and fields."""
     upload = Upload([], {})
     for name, value in items:
         if isinstance(value, UploadFile) and name == "photo":

@@ -1,11 +1,12 @@
-// The address of what is shown, after the `#`: `#class=NAME`, `#class=NAME&photo=FILE`, `#grid=KIND`, `#team`. The browser's
+// The address of what is shown, after the `#`: `#class=NAME`, `#class=NAME&photo=FILE`, `#grid=KIND`, `#compare=KIND`,
+// `#team`. The browser's
 // Back goes to the view before. Reports link to photos in this form; see docs/label.md.
 
 /** What an address names: a view, a place in it and a photo. Addresses of earlier versions were `#/class/NAME`. */
 export function readAddress(hash = location.hash) {
   const [, view, place] = hash.startsWith("#/") ? hash.split("/") : [];
   const fields = new URLSearchParams(view === undefined ? hash.slice(1) : `${view}=${place ?? ""}`);
-  const name = ["class", "grid", "team"].find((one) => fields.has(one)) ?? "class";
+  const name = ["class", "grid", "compare", "team"].find((one) => fields.has(one)) ?? "class";
   return { view: name, place: fields.get(name) || undefined, photo: fields.get("photo") || undefined };
 }
 

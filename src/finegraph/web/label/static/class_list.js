@@ -18,6 +18,17 @@ export const FILTERS = {
 };
 export const ORDERS = { graph: "In file order", name: "By name", attention: "Doubtful first" };
 
+/** The field that searches the classes of a view, which has `ask` and `searchKey`. */
+export function searchField(view) {
+  return el("input", {
+    type: "search",
+    placeholder: "Search classes  /",
+    "aria-label": "Search classes",
+    oninput: afterTyping((event) => view.ask({ search: event.target.value })),
+    onkeydown: (event) => view.searchKey(event),
+  });
+}
+
 /** A select of named choices. */
 export function choices(label, entries, value, onchange) {
   const options = Object.entries(entries).map(([name, text]) => el("option", { value: name, selected: name === value }, text));
@@ -50,13 +61,7 @@ export class ClassList {
    */
   constructor(holder, open) {
     Object.assign(this, { open, query: { show: "all", order: "graph", search: "" }, index: 0, current: null, names: new UnlikeNames() });
-    this.search = el("input", {
-      type: "search",
-      placeholder: "Search classes  /",
-      "aria-label": "Search classes",
-      oninput: afterTyping((event) => this.ask({ search: event.target.value })),
-      onkeydown: (event) => this.searchKey(event),
-    });
+    this.search = searchField(this);
     this.total = el("span", { class: "muted" });
     this.rows = el("div", { class: "list-rows", role: "listbox", "aria-label": "Classes" });
     holder.replaceChildren(el("div", { class: "list-tools" }, this.search, el("div", { class: "row" }, this.selects())), this.rows);

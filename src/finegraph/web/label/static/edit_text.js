@@ -26,6 +26,7 @@ function placeOf({ target, fine, kind, photo }) {
     label: [kind, "label"],
     kind: ["kind"],
     fine: ["class"],
+    comparison: [kind, "comparison"],
     graph: ["everything"],
   };
   return of[target].filter(Boolean).join(" · ");

@@ -11,6 +11,8 @@ const EXPORTS = {
   json: ["Graph as JSON", "json"],
   "label-studio": ["Label Studio", "label-studio.json"],
   photos: ["Photo labels", "photos.csv"],
+  comparisons: ["Comparisons", "comparisons.csv"],
+  "csv?compared=classes": ["Graph with values by comparisons", "compared.csv"],
 };
 const SHOWN = 200;
 
@@ -38,7 +40,7 @@ function importPart(dialog) {
     if (found instanceof Error) fill(result, fault(found));
     else drawImport(found, given, result, dialog);
   });
-  const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, an export of Label Studio, or photo labels as CSV. First you see what would change.");
+  const hint = el("p", { class: "hint" }, "A graph as CSV or JSON, an export of Label Studio, photo labels or comparisons as CSV. First you see what would change.");
   return el("section", {}, el("h3", {}, "Import"), hint, input, result);
 }
 

@@ -2,7 +2,7 @@
 
 import { setAddress } from "./address.js";
 import { get } from "./api.js";
-import { choices, FILTERS, near, ORDERS } from "./class_list.js";
+import { choices, FILTERS, near, ORDERS, searchField } from "./class_list.js";
 import { button, count, el, fill, percent } from "./dom.js";
 import { say } from "./dialogs.js";
 import { findLabel } from "./find_label.js";
@@ -15,7 +15,6 @@ import { accept, beliefOf, cellOf, changed, confirm, conflictOf, decide, forgetC
 import { openNames } from "./names_dialog.js";
 import { keyed, narrow, orderButton } from "./options.js";
 import { openSuggestions } from "./suggestions_dialog.js";
-import { afterTyping } from "./typing.js";
 import { UnlikeNames, unlikeNames, wholeName } from "./unlike_names.js";
 import { choose, same } from "./values.js";
 import { VirtualList } from "./virtual_list.js";
@@ -26,13 +25,7 @@ export class GridView {
   /** @param {{openClass: (fine: string) => void, turnOrder: () => void}} go leave the grid for one class; order labels */
   constructor(root, go) {
     Object.assign(this, { ...go, kindName: null, at: 0, names: new UnlikeNames(), query: { show: "all", order: "graph", search: "" } });
-    this.search = el("input", {
-      type: "search",
-      placeholder: "Search classes  /",
-      "aria-label": "Search classes",
-      oninput: afterTyping((event) => this.ask({ search: event.target.value })),
-      onkeydown: (event) => this.searchKey(event),
-    });
+    this.search = searchField(this);
     this.total = el("span", { class: "muted" });
     this.known = el("div", { class: "grid-progress" });
     this.likeliest = el("span", {});

@@ -3,6 +3,7 @@
 import { readAddress } from "./address.js";
 import { person, setPerson } from "./api.js";
 import { ClassView } from "./class_view.js";
+import { CompareView } from "./compare_view.js";
 import { canChoose, openConflicts } from "./conflict_dialog.js";
 import { askText, dialogIsOpen, say } from "./dialogs.js";
 import { fill, find } from "./dom.js";
@@ -22,6 +23,7 @@ const views = {
   class: new ClassView(root, { turnOrder }),
   grid: new GridView(root, { openClass: (fine) => show("class", fine), turnOrder }),
 };
+views.compare = new CompareView(root);
 views.team = new TeamView(root, {
   openClass: (fine) => show("class", fine),
   openGrid: (kind, filter) => {
@@ -34,7 +36,7 @@ let current = "class";
 /** Open a view at a place; `more` says more exactly where that is. */
 async function show(name, place, more) {
   current = name;
-  find(".touch").hidden = name === "team";
+  find(".touch").hidden = name === "team" || name === "compare";
   for (const [other, view] of Object.entries(views)) view.root.hidden = other !== name;
   for (const tab of document.querySelectorAll("[data-view]")) tab.setAttribute("aria-selected", String(tab.dataset.view === name));
   try {
@@ -47,6 +49,7 @@ async function show(name, place, more) {
 const everywhere = {
   undo,
   help: openHelp,
+  compare: () => show("compare"),
   grid: () => (current === "class" ? show("grid", views.class.kind?.name, { number: views.class.row?.number }) : show("class", views.grid.row?.fine)),
   team: () => show("team"),
   names: () => openNames({ kind: model.kinds[0]?.name }),
@@ -89,7 +92,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 // A key that is pressed while another class is being loaded is for that class, so it waits; not so those for the page.
-const AT_ONCE = new Set(["search", "help", "back", "grid", "team", "files", "filter"]);
+const AT_ONCE = new Set(["search", "help", "back", "grid", "compare", "team", "files", "filter"]);
 const waiting = [];
 
 function drain() {

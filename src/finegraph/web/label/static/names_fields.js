@@ -21,6 +21,11 @@ export const FIELDS = {
     const root = el("select", {}, el("option", { value: "one" }, "one of these labels"), el("option", { value: "all" }, "any number of these labels"));
     return { root, value: () => root.value };
   },
+  type: () => {
+    const types = { "": "labels", ordered: "labels in rising order", number: "numbers (the labels are values; may be empty)", "log number": "numbers whose ratios count, such as prices" };
+    const root = el("select", {}, Object.entries(types).map(([value, text]) => el("option", { value }, text)));
+    return { root, value: () => root.value };
+  },
   kind: (scope) => {
     const root = select(model.kinds.map((kind) => kind.name), scope.chosen.kind);
     root.addEventListener("change", () => scope.kindChanged(root.value));

@@ -19,7 +19,7 @@ export const FORMS = {
   remove_label: { title: "Remove a label", fields: [["kind", "kind", "Kind"], ["name", "label", "Label"]] },
   add_kind: {
     title: "Add a kind",
-    fields: [["name", "text", "Name of the new kind"], ["labels", "list", "Its labels, separated by commas"], ["mode", "mode", "A class has"]],
+    fields: [["name", "text", "Name of the new kind"], ["type", "type", "What it holds"], ["labels", "list", "Its labels, separated by commas"], ["mode", "mode", "A class has"]],
   },
   rename_kind: { title: "Rename a kind", fields: [["name", "kind", "Kind"], ["to", "text", "New name"]] },
   merge_kinds: {

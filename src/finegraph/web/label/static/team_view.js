@@ -20,9 +20,9 @@ const FIRST = 30;
 const MORE = 200;
 
 /** What edits have values; of others the sentence of their action says all. */
-const OF_VALUES = new Set(["cell", "note", "photo"]);
+const OF_VALUES = new Set(["cell", "note", "photo", "comparison"]);
 /** Actions of which the values say all. */
-const SAID_BY_VALUES = new Set(["decide", "note", "photo"]);
+const SAID_BY_VALUES = new Set(["decide", "note", "photo", "compare"]);
 
 export class TeamView {
   /** @param {{openGrid: (kind: string, show: string) => void, openClass: (fine: string) => void}} go */

@@ -1,0 +1,1 @@
+"""The order of classes that follows from comparisons."""

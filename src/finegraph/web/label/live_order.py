@@ -1,0 +1,202 @@
+"""The order of one kind while people compare, and the next pair to compare.
+
+Answers are kept in memory, and only new ones are read. An order of few classes is fitted anew for each question. Of
+many it takes a tenth of a second or more, so the next pair is chosen by the last fit, in which a few answers may be
+missing, while a new one is made in a thread of its own; what was answered meanwhile is not asked again. One in ten
+questions is one that somebody else has answered, so that one sees how far people agree. Cost of a pair: see
+`comparison_choice`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from finegraph.graph.comparison_choice import telling_pair
+from finegraph.graph.comparison_fit import ComparisonFit
+from finegraph.graph.kind import FloatArray
+from finegraph.graph.number import Number
+from finegraph.labelling import ClassOrder, LabelStore
+from finegraph.labelling.order.class_order import Classes, order_of
+from finegraph.labelling.order.kind_answers import Counted, KindAnswers
+
+Pair = tuple[int, int]
+FEW = 150
+"""Up to this number of compared classes a fit takes a few milliseconds."""
+_AGAIN = 0.1
+"""The share of questions that somebody else has answered."""
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A fit, the version of the answers that it is of, and the classes."""
+
+    version: int
+    classes: Classes
+    fit: ComparisonFit | None
+
+
+class LiveOrder:
+    """The comparisons of one kind; may be used by several threads.
+
+    Args:
+        store: where they are.
+        kind: the number of the kind.
+        seed: where lots come from; by default from the system.
+    """
+
+    def __init__(self, store: LabelStore, kind: int, seed: int | None = None) -> None:
+        self._store, self._kind = store, kind
+        self._lock = threading.RLock()
+        self._answers = KindAnswers(kind)
+        self._classes: Classes | None = None
+        self._seen = 0
+        self._fits: dict[Counted, _Fitted] = {}
+        self._orders: dict[Counted, ClassOrder] = {}
+        self._running = False
+        self._rng = np.random.default_rng(seed)
+
+    def next_pair(
+        self,
+        name: str,
+        person: str,
+        counted: Counted,
+        shown: Collection[Pair] = (),
+        only: Collection[int] | None = None,
+    ) -> Pair | None:
+        """The numbers of the two classes whose comparison tells most, in the order in which to show them.
+
+        Args:
+            name: the present name of the kind.
+            person: who will be asked; pairs that they have answered are not asked again.
+            counted: whether photos are compared: then classes can be asked again, by other photos of them.
+            shown: pairs that the person has before them already; their classes are left out where others are there.
+            only: the classes to choose from; by default all.
+        """
+        with self._lock:
+            classes = self._refresh(name)
+            fit, place = self._fitted(name, counted, patient=False).fit, classes.place
+            again = self._rng.random() < _AGAIN
+            mine, others = self._answered(person, place, counted, others=again)
+            before = {_sorted(place[one], place[two]) for one, two in shown if one in place and two in place}
+            if fit is None:
+                fit = _nothing(name, *classes.prior())
+            chosen = set(range(len(classes.ids))) if only is None else {place[one] for one in only if one in place}
+            resting = {one for pair in before for one in pair}
+            found = self._choose(fit, chosen - resting, mine, others) or self._choose(
+                fit, chosen, mine | before, others
+            )
+            return None if found is None else (classes.ids[found[0]], classes.ids[found[1]])
+
+    def _choose(self, fit: ComparisonFit, chosen: Collection[int], barred: set[Pair], others: set[Pair]) -> Pair | None:
+        """The most telling pair of some classes, by their places; now and then one that somebody else has answered."""
+        again = {pair for pair in others - barred if pair[0] in chosen and pair[1] in chosen}
+        if again:
+            return telling_pair(fit, fit.prior_mean, fit.prior_spread, self._rng, among=again)
+        return telling_pair(fit, fit.prior_mean, fit.prior_spread, self._rng, barred=barred, chosen=chosen)
+
+    def _answered(
+        self, person: str, place: Mapping[int, int], counted: Counted, *, others: bool
+    ) -> tuple[set[Pair], set[Pair]]:
+        """The pairs of classes that a person has answered, and those that one other person has, if these are wanted."""
+        mine: set[Pair] = set()
+        theirs: dict[Pair, int] = {}
+        if counted == "photos":
+            return mine, set()
+        for one in self._answers.kept.values():
+            if one.photos or not (others or one.person == person):
+                continue
+            first, second = place.get(one.one or 0), place.get(one.two or 0)
+            if first is not None and second is not None:
+                pair = _sorted(first, second)
+                if one.person == person:
+                    mine.add(pair)
+                elif one.outcome != "skip":
+                    theirs[pair] = theirs.get(pair, 0) + 1
+        return mine, {pair for pair, count in theirs.items() if count == 1 and pair not in mine}
+
+    def version_of(self, pair: str) -> int:
+        """The version of an answer; 0 if there never was one."""
+        with self._lock:
+            return self._answers.versions.get(pair, 0)
+
+    def was_answered(self, pair: str) -> bool:
+        """Whether there is an answer now."""
+        with self._lock:
+            return pair in self._answers.kept
+
+    def name_of(self, number: int) -> str:
+        """The name of a class that `next_pair` gave."""
+        with self._lock:
+            assert self._classes is not None, "asked after a pair was found"
+            return self._classes.names[number]
+
+    def order(self, name: str, counted: Counted) -> ClassOrder:
+        """The order of the classes, of the present answers."""
+        with self._lock:
+            classes = self._refresh(name)
+            fitted = self._fitted(name, counted, patient=True)
+            known = self._orders.get(counted)
+            if known is None or known.version != fitted.version or known.kind != name or fitted.classes is not classes:
+                known = order_of(self._answers, self._store.kind_entry(name), classes, fitted.fit, counted)
+                self._orders[counted] = known
+            return known
+
+    def _refresh(self, name: str) -> Classes:
+        """Read new answers, and the classes again if anything else was edited."""
+        changes = self._store.changes(self._seen)
+        others = changes.more or any(edit["target"] != "comparison" for edit in changes.edits)
+        if self._classes is None or others:
+            self._classes = self._store.classes_with_values(name)
+            self._fits, self._orders = {}, {}
+        self._store.read_new(self._answers)
+        self._seen = changes.version
+        return self._classes
+
+    def _fitted(self, name: str, counted: Counted, *, patient: bool) -> _Fitted:
+        """The fit of the present answers, or an older one of many if nobody is patient."""
+        known = self._fits.get(counted)
+        if known is not None and known.version == self._answers.version:
+            return known
+        few = known is None or known.fit is None or len(known.fit.items) <= FEW
+        if few or patient:
+            return self._fit(name, counted)
+        assert known is not None, "the first fit is waited for"
+        if not self._running:
+            self._running = True
+            threading.Thread(target=self._fit_later, args=(name, counted), daemon=True).start()
+        return known
+
+    def _fit(self, name: str, counted: Counted) -> _Fitted:
+        assert self._classes is not None, "read before"
+        tally = self._answers.tally(self._classes.place, counted)
+        found = _Fitted(self._answers.version, self._classes, self._classes.fit(name, tally))
+        self._fits[counted] = found
+        return found
+
+    def _fit_later(self, name: str, counted: Counted) -> None:
+        """Fit a copy of the answers, while others are read and asked for."""
+        try:
+            with self._lock:
+                classes, version = self._classes, self._answers.version
+                copy = KindAnswers(self._kind, version, dict(self._answers.kept))
+            assert classes is not None, "read before"
+            found = _Fitted(version, classes, classes.fit(name, copy.tally(classes.place, counted)))
+            with self._lock:
+                if self._classes is classes:
+                    self._fits[counted] = found
+        finally:
+            self._running = False
+
+
+def _sorted(one: int, two: int) -> Pair:
+    return (one, two) if one < two else (two, one)
+
+
+def _nothing(name: str, mean: FloatArray, spread: FloatArray) -> ComparisonFit:
+    """A fit to no comparisons."""
+    unknown = Number(name, np.full(len(mean), np.nan), np.zeros(len(mean)))
+    return ComparisonFit(unknown, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 0)), mean, spread)
