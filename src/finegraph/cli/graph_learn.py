@@ -1,0 +1,88 @@
+"""`finegraph graph learn`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from finegraph.cli.graph import Json
+from finegraph.cli.next_commands import print_next
+from finegraph.cli.terminal import console, count, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from finegraph.model.structure.cell_learning import LearntCell
+
+
+def learn(
+    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a model folder.")],
+    graph: Annotated[
+        str | None, typer.Option("--graph", "-g", metavar="GRAPH", help="Learn this graph rather than the model's own.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Learn this kind only; may be given several times.")
+    ] = None,
+    accept: Annotated[
+        str | None,
+        typer.Option(metavar="ODDS|CSV", help="Accept cells with such odds (40: 40 to 1), or those marked in a file."),
+    ] = None,
+    cells: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="Write all learnt cells to a file with a column to mark them.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The graph file to write with what is accepted."),
+    ] = None,
+    shown: Annotated[int, typer.Option("--max", min=1, help="How many cells of each list to print.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Learn empty cells from photos, and find wrong ones.
+
+    Photos, related kinds and names say what a cell should hold, each as far as it is right about cells that are known.
+    No file changes: --accept writes what is accepted to a new one. The model's head must have been fitted in closed
+    form, as finegraph train does with few photos.
+    """
+    from finegraph.workflows.learn_graph import learn_graph
+
+    found = learn_graph(model, graph=graph, kinds=kind or None, accept=accept, cells=cells, output=output)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    to = console()
+    _print_cells(to, "Doubtful", found.doubtful, shown)
+    _print_cells(to, "Empty", found.empty, shown)
+    if not found.doubtful and not found.empty:
+        to.print("No cell is empty, and nothing speaks against one that is filled.")
+    if found.doubtful:
+        to.print(f"About {100 * found.error:.1f} % of the filled cells are wrong, by this estimate.")
+    if cells is not None:
+        to.print(printable(f"{count(len(found.doubtful) + len(found.empty), 'cell')} in {cells}; mark them with yes"))
+        accepting = f"finegraph graph learn {quote(str(model))} --accept {quote(str(cells))} -o FILE"
+        print_next(to, [(accepting, "write those to a new graph")])
+    if found.output is not None:
+        to.print(printable(f"{count(len(found.accepted), 'cell')} accepted: {found.output}"))
+
+
+def _print_cells(to: Console, title: str, cells: Sequence[LearntCell], shown: int) -> None:
+    """The first cells of a list."""
+    if not cells:
+        return
+    to.print(f"{title}: {count(len(cells), 'cell')}")
+    rows = [
+        (cell.fine, cell.kind, cell.label, f"{odds_of(cell)} to 1", cell.table or "", str(cell.photos))
+        for cell in cells[:shown]
+    ]
+    print_table(to, ("fine label", "kind", "photos say", "odds", "table says", "photos"), rows, right=(3, 5))
+    if len(cells) > shown:
+        to.print(f"... and {len(cells) - shown:,} more; --json lists them all")
+    to.print()
+
+
+def odds_of(cell: LearntCell) -> str:
+    """Odds as they are read."""
+    return f"{min(cell.odds, 1e6):,.0f}" if cell.odds >= 10 else f"{cell.odds:.1f}"

@@ -1,0 +1,1 @@
+"""Label graphs that learn: cells, kinds and trees from what photos show."""

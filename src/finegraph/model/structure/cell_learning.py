@@ -1,0 +1,335 @@
+"""Learn the cells of a label graph from photos: those that nobody filled in, and those that look wrong.
+
+Cells are latent. Given the cells, effects of coarse labels follow in closed form; given the effects, a cell has
+probabilities. The two take turns (expectation-maximisation, with the cells of a fine label as independent factors):
+
+    p(c)    ~  exp(frequency + a photos + b related + d words + e named)          of cell (i, kind), without the table
+    row(c)  ~  p(c)                                  unknown cells
+    row(c)  ~  p(c) (1 - error)  if the table says c,  p(c) error / (labels - 1)  if not
+
+`photos` is the log likelihood of the photos of i with c as its parent, by effects that i took no part in
+(left_out_means.py); the others are what the table says itself (graph/cell_clues.py). Directions of features are far
+from independent, and so are kinds: one number for each clue, a to e, says how far to trust it. They are those under
+which the known cells are most likely, each being asked for as if it were hidden; so odds are honest as far as hidden
+cells are like known ones. `error` is the share of known cells that are wrong, found along with the rest. Cost: some ten
+rounds of fine^2 x coarse and coarse^2 x fine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.graph.cell_clues import CellClues, cell_clues
+from finegraph.graph.kind import Kind
+from finegraph.model.fitting.class_means import Variances
+from finegraph.model.fitting.lbfgs import minimise
+from finegraph.model.structure.left_out_means import LeftOutMeans
+
+CLUES = ("photos", "related", "words", "named")
+"""What speaks for a cell beside how frequent its labels are."""
+_ROUNDS, _STILL = 20, 0.01
+"""How often cells and effects take turns at the most, and what change of a weight is none."""
+_USUAL_TRUST = {"related": 0.3, "words": 0.5, "named": 2.0}
+_USUAL_DIRECTIONS = 30.0
+_TRUST_FACTOR = 4.0
+"""Where trust is looked for: around these, for photos as if so many directions were independent; a factor of 4 away is
+one standard deviation."""
+_USUAL_ERROR, _ERROR_CELLS = 0.01, 50.0
+"""The share of wrong cells before any is seen, and how many cells that counts as."""
+_LEAST_WEIGHT = 0.01
+"""Links of learnt cells that weigh less are left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntCell:
+    """What is known of one cell without what the table says in it.
+
+    Attributes:
+        fine: the fine label.
+        kind: the kind.
+        label: the most probable label.
+        probability: how probable it is.
+        table: what the table says; None where the cell is empty.
+        table_probability: how probable that is; None likewise.
+        photos: how many photos the fine label has.
+        evidence: what cells are put in order by: of a filled cell the odds against the table, divided by how many other
+            labels there are, as a slip of the pen hits each of them alike; of an empty one its odds.
+    """
+
+    fine: str
+    kind: str
+    label: str
+    probability: float
+    table: str | None
+    table_probability: float | None
+    photos: int
+    evidence: float
+
+    @property
+    def odds(self) -> float:
+        """How much more probable the label is than what the table says; where that is nothing, than all others."""
+        against = 1.0 - self.probability if self.table_probability is None else self.table_probability
+        return self.probability / max(against, 1e-12)
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the table says something else."""
+        return self.table is not None and self.table != self.label
+
+    @property
+    def words(self) -> str:
+        """The evidence in words."""
+        odds = f"{self.odds:,.0f}" if self.odds >= 10 else f"{self.odds:.1f}"
+        who = "photos say" if self.photos else "other cells and the name say"
+        text = f"{self.fine}: {who} {self.kind}: {self.label}, odds {odds} to 1"
+        return f"{text}; the table says {self.table}" if self.contradicts else text
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LearntGraph:
+    """A graph and what was learnt about its cells.
+
+    Attributes:
+        graph: the graph as it was given.
+        kinds: the kinds that were looked at.
+        weights: per kind, how probable each label is for each fine label, with what the table says.
+        beliefs: per kind the same without what the table says in that cell.
+        trust: how much each clue counts.
+        error: the share of known cells that are wrong, as estimated.
+        rounds: how often cells and effects took turns.
+    """
+
+    graph: LabelGraph
+    kinds: tuple[str, ...]
+    weights: dict[str, Float[Tensor, "fine _"]]
+    beliefs: dict[str, Float[Tensor, "fine _"]]
+    trust: dict[str, float]
+    error: float
+    rounds: int
+    photos: Float[Tensor, " fine"]
+
+    def filled(self) -> LabelGraph:
+        """The graph in which unknown cells are weights; known cells stay as they are."""
+        graph = self.graph
+        for name in self.kinds:
+            kind = graph.kind(name)
+            if kind.unknown.any():
+                graph = graph.with_kind(_filled(kind, self.weights[name].numpy()))
+        return graph
+
+    def cells(self) -> list[LearntCell]:
+        """All cells that were empty or that the table fills with one label, those with the most evidence first.
+
+        Filled cells come by how probable it is that the table is wrong, empty ones by how sure they are.
+        """
+        found = []
+        for name in self.kinds:
+            kind = self.graph.kind(name)
+            best = self.beliefs[name].argmax(dim=1)
+            for fine in np.flatnonzero(kind.row_sizes <= 1).tolist():
+                row, label = self.beliefs[name][fine], int(best[fine])
+                own = None if kind.unknown[fine] else int(kind.coarse[kind.starts[fine]])
+                right = max(1.0 - float(row[label]) if own is None else float(row[own]), 1e-12)
+                others = 1 if own is None else max(len(kind.labels) - 1, 1)
+                found.append(
+                    LearntCell(
+                        fine=self.graph.fine[fine],
+                        kind=name,
+                        label=kind.labels[label],
+                        probability=float(row[label]),
+                        table=None if own is None else kind.labels[own],
+                        table_probability=None if own is None else float(row[own]),
+                        photos=int(self.photos[fine]),
+                        evidence=(1.0 - right) / right / others,
+                    )
+                )
+        return sorted(found, key=lambda cell: -cell.evidence)
+
+
+def learn_cells(
+    graph: LabelGraph,
+    counts: Float[Tensor, " fine"],
+    means: Float[Tensor, "fine feature"],
+    variances: Variances,
+    *,
+    kinds: Sequence[str] | None = None,
+    clues: Sequence[str] = CLUES,
+) -> LearntGraph:
+    """Learn the cells of a graph.
+
+    Args:
+        graph: the label graph.
+        counts: how many photos each fine label has; may be 0.
+        means: the mean of their scaled features.
+        variances: how far class means are spread by each kind, by their own, and by noise.
+        kinds: the kinds to learn; by default those that class means depend on.
+        clues: what may speak for a cell beside frequencies; by default everything.
+
+    Raises:
+        InputError: there is nothing to learn from, or the graph is too large.
+    """
+    names = tuple(variances.kinds if kinds is None else kinds)
+    if not names:
+        raise InputError("the label graph has no kinds, so there are no cells to learn")
+    if unknown := [clue for clue in clues if clue not in CLUES]:
+        raise InputError(f"clues: expected some of {', '.join(CLUES)}, got {unknown[0]!r}")
+    problem = _Problem(graph, names, counts, means, variances, tuple(clues))
+    rows, error, rounds = problem.start(), _USUAL_ERROR, 0
+    trust = {clue: problem.usual_trust(clue) for clue in clues}
+    change = math.inf
+    while rounds < _ROUNDS and change >= _STILL:
+        rounds += 1
+        said = problem.clues_of(rows)
+        trust = problem.fit_trust(said, trust, error)
+        beliefs = problem.beliefs(said, trust)
+        now = problem.rows(beliefs, error)
+        error = problem.error(beliefs, error)
+        change = float((now - rows).abs().max())
+        rows = now
+    parts = problem.split(torch.from_numpy(np.arange(problem.coarse_count)))
+    return LearntGraph(
+        graph=graph,
+        kinds=names,
+        weights={name: rows[:, part] for name, part in zip(names, parts, strict=True)},
+        beliefs={name: beliefs[:, part] for name, part in zip(names, parts, strict=True)},
+        trust=trust,
+        error=error,
+        rounds=rounds,
+        photos=counts,
+    )
+
+
+class _Problem:
+    """What stays the same while cells are learnt."""
+
+    def __init__(
+        self,
+        graph: LabelGraph,
+        names: tuple[str, ...],
+        counts: Tensor,
+        means: Tensor,
+        variances: Variances,
+        clues: tuple[str, ...],
+    ) -> None:
+        self.clues = clues
+        self.label_counts = [len(graph.labels(name)) for name in names]
+        self.coarse_count = sum(self.label_counts)
+        kept = replace(variances, kinds={name: variances.kinds.get(name, 0.0) for name in names})
+        self.means = LeftOutMeans(counts, means, kept, self.label_counts)
+        self.table: CellClues = cell_clues(graph, names)
+        self.known = torch.from_numpy(self.table.known)
+        self.parents = torch.from_numpy(self.table.parents)
+        starts = torch.from_numpy(self.table.starts)
+        self.places = (self.parents - starts[:-1]).clamp_min(0)
+        self.fixed = torch.zeros(len(graph), self.coarse_count, dtype=torch.float64)
+        self.is_fixed = torch.zeros(len(graph), len(names), dtype=torch.bool)
+        for number, name in enumerate(names):  # one of several parents is what people know: it is left alone
+            kind = graph.kind(name)
+            several = torch.from_numpy(kind.row_sizes > 1)
+            self.is_fixed[:, number] = several
+            matrix = torch.from_numpy(kind.matrix())
+            self.fixed[:, starts[number] : starts[number + 1]] = torch.where(several[:, None], matrix, 0.0)
+
+    def split(self, values: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(values, self.label_counts, dim=values.ndim - 1)
+
+    def start(self) -> Tensor:
+        """Rows before anything is learnt: what the table says, and frequencies where it says nothing."""
+        parts = []
+        for number, part in enumerate(self.split(torch.from_numpy(self.table.frequency))):
+            told = torch.nn.functional.one_hot(self.places[:, number], part.shape[1]).double()
+            parts.append(torch.where(self.known[:, number, None], told, torch.softmax(part, dim=1)))
+        return self._with_fixed(torch.cat(parts, dim=1))
+
+    def _with_fixed(self, rows: Tensor) -> Tensor:
+        fixed = self.is_fixed.repeat_interleave(torch.tensor(self.label_counts), dim=1)
+        return torch.where(fixed, self.fixed, rows)
+
+    def usual_trust(self, clue: str) -> float:
+        return min(1.0, _USUAL_DIRECTIONS / self.means.feature_count) if clue == "photos" else _USUAL_TRUST[clue]
+
+    def clues_of(self, rows: Tensor) -> dict[str, Tensor]:
+        """What every clue says of all cells; photos relative to the best label."""
+        said = {clue: torch.from_numpy(getattr(self.table, clue)) for clue in self.clues if clue != "photos"}
+        if "photos" in self.clues:
+            said["photos"] = self.means.log_likelihoods(rows)
+        return said
+
+    def log_beliefs(self, said: dict[str, Tensor], trust: Mapping[str, Tensor | float]) -> list[Tensor]:
+        total = torch.from_numpy(self.table.frequency)
+        for clue, values in said.items():
+            total = total + trust[clue] * values
+        return [torch.log_softmax(part, dim=1) for part in self.split(total)]
+
+    def beliefs(self, said: dict[str, Tensor], trust: dict[str, float]) -> Tensor:
+        return torch.cat([part.exp() for part in self.log_beliefs(said, trust)], dim=1)
+
+    def table_probs(self, beliefs: Sequence[Tensor]) -> Tensor:
+        """How probable what the table says is; of known cells."""
+        found = [part.gather(1, self.places[:, [number]])[:, 0] for number, part in enumerate(beliefs)]
+        return torch.stack(found, dim=1)
+
+    def fit_trust(self, said: dict[str, Tensor], start: dict[str, float], error: float) -> dict[str, float]:
+        """The trust under which the known cells are most likely, each asked for as if it were hidden."""
+        if not said or not bool(self.known.any()):
+            return start
+        names = tuple(said)
+        centre = torch.tensor([math.log(self.usual_trust(clue)) for clue in names], dtype=torch.float64)
+        others = self._other_labels()
+
+        def loss(place: Tensor) -> tuple[float, Tensor]:
+            with torch.enable_grad():
+                place = place.detach().requires_grad_(True)
+                trust = dict(zip(names, place.exp().unbind(), strict=True))
+                probs = self.table_probs([part.exp() for part in self.log_beliefs(said, trust)])
+                likelihood = ((1.0 - error) * probs + error * (1.0 - probs) / others)[self.known].log().sum()
+                away = (place - centre) / math.log(_TRUST_FACTOR)
+                total = 0.5 * away.square().sum() - likelihood
+                (grad,) = torch.autograd.grad(total, place)
+            return float(total.detach()), grad
+
+        first = torch.tensor([math.log(start[clue]) for clue in names], dtype=torch.float64)
+        found = minimise(loss, first, tolerance=1e-4, max_iter=50)
+        return dict(zip(names, found.point.exp().tolist(), strict=True))
+
+    def _other_labels(self) -> Tensor:
+        """How many other labels a wrong cell of each kind may hold."""
+        return torch.tensor([max(count - 1, 1) for count in self.label_counts], dtype=torch.float64)
+
+    def rows(self, beliefs: Tensor, error: float) -> Tensor:
+        """The weights of all cells, with what the table says."""
+        parts = []
+        for number, part in enumerate(self.split(beliefs)):
+            labels = part.shape[1]
+            told = torch.nn.functional.one_hot(self.places[:, number], labels).double()
+            likelihood = told * (1.0 - error) + (1.0 - told) * error / max(labels - 1, 1)
+            both = part * likelihood
+            both = both / both.sum(dim=1, keepdim=True).clamp_min(1e-300)
+            parts.append(torch.where(self.known[:, number, None], both, part))
+        return self._with_fixed(torch.cat(parts, dim=1))
+
+    def error(self, beliefs: Tensor, error: float) -> float:
+        """The share of known cells that are wrong."""
+        probs = self.table_probs(self.split(beliefs))
+        others = self._other_labels()
+        wrong = (1.0 - probs) * error / others
+        share = (wrong / (wrong + probs * (1.0 - error)).clamp_min(1e-300))[self.known]
+        return float((share.sum() + _USUAL_ERROR * _ERROR_CELLS) / (len(share) + _ERROR_CELLS))
+
+
+def _filled(kind: Kind, weights: np.ndarray) -> Kind:
+    """A kind whose unknown rows are weights."""
+    matrix = kind.matrix()
+    unknown = kind.unknown
+    kept = np.where(weights >= _LEAST_WEIGHT, weights, 0.0)
+    matrix[unknown] = (kept / kept.sum(axis=1, keepdims=True))[unknown]
+    return replace(Kind.from_matrix(kind.name, kind.labels, matrix, kind.unknown_prior), ordered=kind.ordered)

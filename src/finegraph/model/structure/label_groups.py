@@ -1,0 +1,351 @@
+"""Groups of fine labels that look alike: a tree over fine labels under a Chinese-restaurant prior, one move at a time.
+
+What photos show of fine label i is x_i. Those of a group scatter around a centre that they share:
+
+    x_i | group  ~  N(centre, (own + noise_i) I),     centre ~ N(0, between I),     groups ~ Chinese restaurant (alpha)
+
+Centres are integrated out, so a group of known members has a likelihood in closed form. Groups are first joined in
+pairs, the pair that gains most first, as long as that makes everything more probable; then fine labels move one at a
+time to the group, or to a new one, that is most probable given all others, until none does (the moves of Srivastava and
+Salakhutdinov, 2013, taken greedily); then `own` and `between` are fitted to the groups, and so on in turns.
+
+Directions of features are not independent, so likelihoods count by `share` only: that of directions that are as good as
+independent, which held-out photos told when the head was fitted. The next level groups the groups in the same way: a
+nested restaurant. Cost: fine^2 per join and fine x groups x features per round of moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.errors import InputError
+
+MAX_LABELS = 4000
+"""How many fine labels can be grouped."""
+_TURNS, _SWEEPS = 6, 30
+"""How often groups and variances take turns, and how often all labels are asked to move, at the most."""
+_VARIANCES = np.geomspace(1e-3, 1.0, 13)
+"""What is tried first for own and between, as shares of the variance of what is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """A fine label that went from one group to another.
+
+    Attributes:
+        item: its number.
+        to: the group that it went to, by one of its members; its own number for a new group.
+        gain: by how much that made everything more probable, as a logarithm.
+    """
+
+    item: int
+    to: int
+    gain: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Level:
+    """One level of groups.
+
+    Attributes:
+        groups: the group of each fine label, numbered from 0 in the order of their first members.
+        own: how far members scatter around the centre of their group, per direction.
+        between: how far the centres scatter.
+        alpha: how readily new groups are opened.
+        log_posterior: how probable the groups are together with what is shown.
+        moves: what moved after the groups were joined, in order.
+    """
+
+    groups: Int[NDArray[np.int64], " fine"]
+    own: float
+    between: float
+    alpha: float
+    log_posterior: float
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return int(self.groups.max()) + 1 if len(self.groups) else 0
+
+
+def group_labels(
+    means: Float[Tensor, "fine feature"],
+    noise: Float[Tensor, " fine"],
+    *,
+    share: float = 1.0,
+    levels: int = 3,
+    start: Int[NDArray[np.int64], " fine"] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Level]:
+    """Groups at several levels, the smallest first; fewer levels where no more groups are found.
+
+    Args:
+        means: what photos show of each fine label; all of them have photos.
+        noise: the variance of each around what the fine label is, per direction.
+        share: the share of directions that are as good as independent.
+        levels: how many levels at the most.
+        start: groups of the first level to begin with; by default labels are joined from the beginning.
+        progress: called with how many levels are done.
+
+    Raises:
+        InputError: there are too many fine labels.
+
+    Example:
+        >>> means = torch.tensor([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [5.1, 5.0]], dtype=torch.float64)
+        >>> level, *_ = group_labels(means, torch.full((4,), 0.01, dtype=torch.float64))
+        >>> level.groups.tolist()
+        [0, 0, 1, 1]
+    """
+    if len(means) > MAX_LABELS:
+        raise InputError(f"groups: expected at most {MAX_LABELS:,} fine labels with photos, got {len(means):,}")
+    shown = (means - means.mean(dim=0)).double() if len(means) else means.double()
+    variance, found = noise.double(), []
+    of_label = np.arange(len(means))
+    for number in range(levels):
+        level = _Search(shown, variance, share).run(start if number == 0 else None)
+        if progress is not None:
+            progress(number + 1, levels)
+        if level.count >= len(shown) or level.count < 2:
+            break
+        of_label = level.groups[of_label]
+        whole = Level(
+            groups=of_label,
+            own=level.own,
+            between=level.between,
+            alpha=level.alpha,
+            log_posterior=level.log_posterior,
+            moves=level.moves if number == 0 else (),
+        )
+        found.append(whole)
+        precision = 1.0 / (level.own + variance)
+        index = torch.from_numpy(level.groups)
+        total = torch.zeros(level.count, dtype=torch.float64).index_add_(0, index, precision)
+        sums = torch.zeros(level.count, shown.shape[1], dtype=torch.float64)
+        sums.index_add_(0, index, shown * precision[:, None])
+        shown, variance = sums / total[:, None], 1.0 / total
+    return found
+
+
+class _Search:
+    """Groups of one level."""
+
+    def __init__(self, shown: Tensor, noise: Tensor, share: float) -> None:
+        self.shown, self.noise, self.share = shown, noise, share
+        self.features = shown.shape[1]
+        spread = float(shown.square().sum() / max(shown.numel(), 1)) or 1.0
+        self.spread = spread
+        excess = max(spread - float(noise.mean()), 0.1 * spread) if len(noise) else spread
+        self.own, self.between, self.alpha = 0.3 * excess, 0.7 * excess, 1.0
+        self.moves: list[Move] = []
+
+    def run(self, start: NDArray[np.int64] | None) -> Level:
+        """Join, then let groups and variances take turns."""
+        count = len(self.shown)
+        groups = np.arange(count) if start is None else _numbered(np.asarray(start))
+        if count > 1:
+            before: NDArray[np.int64] | None = None
+            for _ in range(_TURNS):
+                if start is None:  # joined anew with the variances of the turn before
+                    groups = self._join(np.arange(count))
+                    self.moves.clear()
+                groups = self._move(groups)
+                self._fit(groups)
+                if before is not None and np.array_equal(before, groups):
+                    break
+                before = groups
+        return Level(
+            groups=groups,
+            own=self.own,
+            between=self.between,
+            alpha=self.alpha,
+            log_posterior=self._log_posterior(groups),
+            moves=tuple(self.moves),
+        )
+
+    # ---- the probability of groups ----------------------------------------------------------------------------------
+
+    def _marginal(self, precision: Tensor | float, squares: Tensor | float) -> Tensor:
+        """The part of the log likelihood of groups that depends on who is in them.
+
+        Args:
+            precision: the sum of the precisions of the members.
+            squares: the squared length of the sum of what they show, each times its precision.
+        """
+        wide = 1.0 + self.between * torch.as_tensor(precision, dtype=torch.float64)
+        return 0.5 * self.share * (self.between * torch.as_tensor(squares) / wide - self.features * wide.log())
+
+    def _log_posterior(self, groups: NDArray[np.int64]) -> float:
+        """How probable groups and what is shown are together."""
+        precision, sums, sizes = self._sums(groups)
+        rest = 1.0 / self._precisions()
+        base = -0.5 * self.share * float((self.features * rest.log() + self.shown.square().sum(dim=1) / rest).sum())
+        tables = sum(math.lgamma(size) for size in sizes.tolist()) + len(sizes) * math.log(self.alpha)
+        tables += math.lgamma(self.alpha) - math.lgamma(self.alpha + len(groups))
+        return base + float(self._marginal(precision, sums.square().sum(dim=1)).sum()) + tables
+
+    def _precisions(self) -> Tensor:
+        return 1.0 / (self.own + self.noise)
+
+    def _sums(self, groups: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
+        """Precision, precision times what is shown, and size of each group."""
+        index, count = torch.from_numpy(groups), int(groups.max()) + 1
+        own = self._precisions()
+        precision = torch.zeros(count, dtype=torch.float64).index_add_(0, index, own)
+        sums = torch.zeros(count, self.features, dtype=torch.float64).index_add_(0, index, self.shown * own[:, None])
+        return precision, sums, torch.bincount(index, minlength=count).double()
+
+    # ---- joining ----------------------------------------------------------------------------------------------------
+
+    def _join(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Join the two groups that gain most, as long as there is a gain."""
+        precision, sums, sizes = self._sums(groups)
+        gram = sums @ sums.t()
+        member = groups.copy()
+        alone = self._marginal(precision, gram.diagonal()) + torch.lgamma(sizes)
+        gains = self._gains(gram, precision, sizes, alone)
+        gains.fill_diagonal_(-math.inf)
+        while True:
+            best = int(gains.argmax())
+            first, second = divmod(best, len(gains))
+            if not float(gains[first, second]) > 0.0:
+                return _numbered(member)
+            gram[first] += gram[second]
+            gram[:, first] += gram[:, second]
+            precision[first] += precision[second]
+            sizes[first] += sizes[second]
+            member[member == second] = first
+            alone[first] = self._marginal(precision[first], gram[first, first]) + torch.lgamma(sizes[first])
+            together = precision[first] + precision
+            joined = self._marginal(together, gram[first, first] + 2.0 * gram[first] + gram.diagonal())
+            row = joined + torch.lgamma(sizes[first] + sizes) - alone[first] - alone - math.log(self.alpha)
+            gone = gains[first] == -math.inf
+            row[gone] = -math.inf
+            gains[first], gains[:, first] = row, row
+            gains[first, first] = -math.inf
+            gains[second], gains[:, second] = -math.inf, -math.inf
+
+    def _gains(self, gram: Tensor, precision: Tensor, sizes: Tensor, alone: Tensor) -> Tensor:
+        """What joining each pair of groups gains."""
+        lengths = gram.diagonal()
+        joined = self._marginal(precision[:, None] + precision, lengths[:, None] + lengths + 2.0 * gram)
+        return joined + torch.lgamma(sizes[:, None] + sizes) - alone[:, None] - alone - math.log(self.alpha)
+
+    # ---- moving -----------------------------------------------------------------------------------------------------
+
+    def _move(self, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Let labels move one at a time to the most probable group, until none does."""
+        own, weighted = self._precisions(), self.shown * self._precisions()[:, None]
+        for _ in range(_SWEEPS):
+            precision, sums, sizes = self._sums(groups)
+            lengths = sums.square().sum(dim=1)
+            moved = False
+            for item in range(len(groups)):
+                here = int(groups[item])
+                sums[here] -= weighted[item]
+                precision[here] -= own[item]
+                sizes[here] -= 1.0
+                lengths[here] = sums[here].square().sum()
+                along = sums @ weighted[item]
+                size = weighted[item].square().sum()
+                with_item = self._marginal(precision + own[item], lengths + 2.0 * along + size)
+                scores = with_item - self._marginal(precision, lengths) + sizes.clamp_min(1e-300).log()
+                scores[sizes < 0.5] = -math.inf
+                alone = float(self._marginal(own[item], size)) + math.log(self.alpha)
+                best = int(scores.argmax())
+                stays = alone if sizes[here] < 0.5 else float(scores[here])
+                target, value = (best, float(scores[best])) if float(scores[best]) > alone else (here, alone)
+                if target != here and value > stays + 1e-9:
+                    moved = True
+                    other = int(np.flatnonzero(groups == target)[0])
+                    self.moves.append(Move(item=item, to=other, gain=value - stays))
+                elif target == here and sizes[here] > 0.5 and alone > stays + 1e-9:
+                    moved = True  # to a group of its own
+                    self.moves.append(Move(item=item, to=item, gain=alone - stays))
+                    empty = (sizes < 0.5).nonzero()[:, 0]
+                    if not len(empty):
+                        sums = torch.cat([sums, torch.zeros_like(sums[:1])])
+                        precision, sizes, lengths = (
+                            torch.cat([one, one.new_zeros(1)]) for one in (precision, sizes, lengths)
+                        )
+                        target = len(sizes) - 1
+                    else:
+                        target = int(empty[0])
+                else:
+                    target = here
+                groups = groups if groups[item] == target else _with(groups, item, target)
+                sums[target] += weighted[item]
+                precision[target] += own[item]
+                sizes[target] += 1.0
+                lengths[target] = sums[target].square().sum()
+            if not moved:
+                break
+        return _numbered(groups)
+
+    # ---- variances --------------------------------------------------------------------------------------------------
+
+    def _fit(self, groups: NDArray[np.int64]) -> None:
+        """The variances and alpha under which these groups and what is shown are most probable."""
+        self.alpha = likely_alpha(len(groups), int(groups.max()) + 1)
+        grid = _VARIANCES * self.spread * 2.0
+        for _ in range(3):
+            for name in ("own", "between"):
+                best, values = -math.inf, grid if _ == 0 else getattr(self, name) * np.geomspace(0.5, 2.0, 9)
+                kept = getattr(self, name)
+                for value in values.tolist():
+                    setattr(self, name, value)
+                    found = self._log_posterior(groups)
+                    if found > best + 1e-9:
+                        best, kept = found, value
+                setattr(self, name, kept)
+
+
+def likely_alpha(count: int, groups: int) -> float:
+    """How readily new groups are opened if so many items are in so many groups: the most likely alpha, from 0.1 to 100.
+
+    The expected number of groups is sum_i alpha / (alpha + i).
+    """
+    low, high = math.log(0.1), math.log(100.0)
+    steps = np.arange(count)
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        alpha = math.exp(middle)
+        low, high = (middle, high) if float((alpha / (alpha + steps)).sum()) < groups else (low, middle)
+    return math.exp((low + high) / 2.0)
+
+
+def adjusted_rand(one: Sequence[int], other: Sequence[int]) -> float:
+    """How far two groupings agree: 1 if they are the same, about 0 by chance (the adjusted Rand index)."""
+    first, second = np.unique(one, return_inverse=True)[1], np.unique(other, return_inverse=True)[1]
+    table = np.zeros((first.max() + 1, second.max() + 1))
+    np.add.at(table, (first, second), 1)
+
+    def pairs(counts: NDArray[np.floating]) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    both, rows, columns, total = pairs(table), pairs(table.sum(1)), pairs(table.sum(0)), pairs(np.array([len(first)]))
+    expected = rows * columns / total if total else 0.0
+    highest = (rows + columns) / 2
+    return 1.0 if highest == expected else (both - expected) / (highest - expected)
+
+
+def _numbered(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Groups numbered in the order of their first members."""
+    _, first, place = np.unique(groups, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[place.reshape(-1)]
+
+
+def _with(groups: NDArray[np.int64], item: int, group: int) -> NDArray[np.int64]:
+    changed = groups.copy()
+    changed[item] = group
+    return changed

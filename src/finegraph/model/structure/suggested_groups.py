@@ -1,0 +1,185 @@
+"""Groups of fine labels as kinds of a graph: found from what a fit has seen, named, and tried by drawing photos anew.
+
+What kinds of the graph tell already is taken off the class means, and what they leave is grouped: dishes are not found
+by their restaurants. Groups that only chance made fall apart when photos are drawn anew. That is done from the
+statistics of the fit: class means are drawn around what they are, as other photos of the same number would show them.
+Cost: that of grouping, once for each draw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.graph import LabelGraph
+from finegraph.graph.kind import Kind
+from finegraph.graph.name_words import words_of
+from finegraph.model.fitting.class_means import solve_effects
+from finegraph.model.structure.label_groups import Level, group_labels
+from finegraph.model.teaching.class_statistics import ClassStatistics
+
+LEVELS = 3
+DRAWS = 10
+"""How often photos are drawn anew."""
+_NAME = "look"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupStability:
+    """How stable groups are when photos are drawn anew.
+
+    Attributes:
+        mean: of all groups with two members or more, each member counting once.
+        groups: of each group: how much of it and of the group that is most like it they share, on average.
+    """
+
+    mean: float
+    groups: Float[NDArray[np.float64], " group"]
+
+
+def shown_means(
+    graph: LabelGraph, statistics: ClassStatistics
+) -> tuple[Float[Tensor, "row feature"], Float[Tensor, " row"], Int[NDArray[np.int64], " row"]]:
+    """What photos show beyond the kinds of the graph, its variance, and which fine labels have photos."""
+    seen = statistics.counts.nonzero()[:, 0]
+    means = statistics.means
+    if statistics.variances.kinds:
+        links = statistics.links(graph)
+        effects = solve_effects(links, statistics.variances, statistics.counts, means)
+        means = means - links.down(effects.coarse)
+    noise = statistics.variances.noise / statistics.counts[seen]
+    return means[seen], noise, seen.numpy()
+
+
+def independent_share(statistics: ClassStatistics) -> float:
+    """The share of directions that are as good as independent, by how sharp held-out photos let scores be."""
+    return min(1.0, statistics.strength * statistics.variances.noise)
+
+
+def groups_of(
+    graph: LabelGraph,
+    statistics: ClassStatistics,
+    levels: int = LEVELS,
+    *,
+    start: Int[NDArray[np.int64], " fine"] | None = None,
+) -> list[Level]:
+    """Groups of all fine labels at several levels, the smallest first; labels without photos are alone.
+
+    Args:
+        graph: the label graph.
+        statistics: what photos show of its fine labels.
+        levels: how many levels at the most.
+        start: groups of the first level to begin with; by default labels are joined from the beginning.
+    """
+    means, noise, seen = shown_means(graph, statistics)
+    first = None if start is None else start[seen]
+    found = group_labels(means, noise, share=independent_share(statistics), levels=levels, start=first)
+    return [_for_all(level, seen, len(graph)) for level in found]
+
+
+def _for_all(level: Level, seen: NDArray[np.int64], count: int) -> Level:
+    """A level with a group for each fine label that has no photo."""
+    groups = np.full(count, -1, dtype=np.int64)
+    groups[seen] = level.groups
+    missing = groups < 0
+    groups[missing] = level.count + np.arange(int(missing.sum()))
+    return Level(
+        groups=groups,
+        own=level.own,
+        between=level.between,
+        alpha=level.alpha,
+        log_posterior=level.log_posterior,
+        moves=level.moves,
+    )
+
+
+def stability_of(
+    graph: LabelGraph, statistics: ClassStatistics, levels: Sequence[Level], *, draws: int = DRAWS, seed: int = 0
+) -> list[GroupStability]:
+    """How stable each level is.
+
+    Args:
+        graph: the label graph.
+        statistics: what photos show of its fine labels.
+        levels: what `groups_of` found.
+        draws: how often photos are drawn anew.
+        seed: of the draws.
+    """
+    means, noise, seen = shown_means(graph, statistics)
+    random = torch.Generator().manual_seed(seed)
+    overlaps: list[list[NDArray[np.float64]]] = [[] for _ in levels]
+    for _ in range(draws):
+        moved = means + noise.sqrt()[:, None] * torch.randn(means.shape, generator=random, dtype=torch.float64)
+        again = group_labels(moved, 2.0 * noise, share=independent_share(statistics), levels=len(levels))
+        for number, level in enumerate(levels):
+            own = level.groups[seen]
+            # The levels of another draw may be cut elsewhere: the one that is most like this level counts.
+            tried = [_overlap(own, other.groups) for other in again] or [np.zeros(int(own.max()) + 1)]
+            overlaps[number].append(max(tried, key=lambda one: float(one[own].mean())))
+    found = []
+    for level, drawn in zip(levels, overlaps, strict=True):
+        mean = np.mean(drawn, axis=0) if drawn else np.zeros(0)
+        groups = np.ones(level.count)
+        groups[: len(mean)] = mean
+        sizes = np.bincount(level.groups, minlength=level.count)
+        joined = sizes > 1
+        weight = sizes[joined].sum()
+        found.append(
+            GroupStability(mean=float((groups * sizes)[joined].sum() / weight) if weight else 1.0, groups=groups)
+        )
+    return found
+
+
+def _overlap(own: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
+    """For each group what it shares with the group that is most like it: of both together, the part in common."""
+    table = np.zeros((int(own.max()) + 1, int(other.max()) + 1))
+    np.add.at(table, (own, other), 1.0)
+    union = table.sum(axis=1, keepdims=True) + table.sum(axis=0, keepdims=True) - table
+    return np.asarray((table / union).max(axis=1))
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def with_groups(graph: LabelGraph, levels: Sequence[Level], name: str = _NAME) -> LabelGraph:
+    """The graph with a kind for each level, the smallest groups last."""
+    for number, level in enumerate(reversed(levels), start=1):
+        graph = graph.with_kind(group_kind(graph, level.groups, f"{name} {number}"))
+    return graph
+
+
+def group_kind(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"], name: str) -> Kind:
+    """A kind whose labels are groups, called by what their members share."""
+    labels: list[str] = []
+    for number in range(int(groups.max()) + 1):
+        label = group_name(graph, np.flatnonzero(groups == number))
+        labels.append(f"{label} ({number + 1})" if label in labels else label)
+    return Kind.from_parents(name, labels, groups)
+
+
+def group_name(graph: LabelGraph, members: Int[NDArray[np.int64], " row"]) -> str:
+    """What members share: words of their names, a coarse label, or else the names of the first of them."""
+    names = [graph.fine[member] for member in members.tolist()]
+    if len(names) == 1:
+        return str(names[0])
+    words = Counter(word for name in names for word in dict.fromkeys(words_of(name)) if len(word) > 1)
+    common = [word for word, count in words.most_common(3) if count >= 0.75 * len(names)]
+    if common:
+        return " ".join(common)
+    shared: list[tuple[float, str]] = []
+    for kind in graph.kinds:
+        parents = Counter(graph.kind(kind).matrix()[members].argmax(axis=1).tolist())
+        label, count = parents.most_common(1)[0]
+        if graph.labels(kind) != ("no", "yes") and count >= 0.75 * len(names):
+            rest = (graph.kind(kind).matrix().argmax(axis=1) == label).mean()
+            shared.append((float(rest), graph.labels(kind)[label]))
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    listed = f"{names[0]}, {names[1]}{more}"
+    return f"{min(shared)[1]}: {listed}" if shared else listed

@@ -1,0 +1,248 @@
+"""Learning the cells of a graph from what a model has seen, and writing those that are accepted to a new file.
+
+A model whose head was fitted in closed form keeps counts and means of the photos of each fine label. That is all that
+is needed: no photo is opened. Nothing that exists is changed; accepted cells go to a file that is not there yet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finegraph.errors import DataError, InputError
+from finegraph.files.durable import reason_of, write_over
+from finegraph.graph import LabelGraph
+from finegraph.graph.formats.cells import text_only, without_mark
+from finegraph.graph.kind import Kind
+from finegraph.model import PhotoClassifier
+from finegraph.model.fitting.class_means import MAX_DENSE_LABELS, Links, fit_variances
+from finegraph.model.structure.cell_learning import LearntCell, learn_cells
+from finegraph.model.teaching.class_statistics import ClassStatistics
+from finegraph.workflows.labels.graph_sources import read_graph_of
+
+COLUMNS = ("accept", "fine", "kind", "label", "odds", "table", "photos")
+"""The columns of a file of learnt cells."""
+_YES = {"yes", "y", "x", "1", "true"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphLearning:
+    """What was learnt about a graph.
+
+    Attributes:
+        empty: the cells that the table leaves empty, the surest first.
+        doubtful: the cells in which the table says something else, the most doubtful first.
+        accepted: those of both that were accepted.
+        output: the file that was written; None if nothing was accepted.
+        error: the share of filled cells that are wrong, as estimated.
+        trust: how much photos, related kinds and names count.
+    """
+
+    empty: tuple[LearntCell, ...]
+    doubtful: tuple[LearntCell, ...]
+    accepted: tuple[LearntCell, ...]
+    output: str | None
+    error: float
+    trust: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON can hold it."""
+        return {
+            "empty": [cell_entry(cell) for cell in self.empty],
+            "doubtful": [cell_entry(cell) for cell in self.doubtful],
+            "accepted": [cell_entry(cell) for cell in self.accepted],
+            "output": self.output,
+            "error": self.error,
+            "trust": self.trust,
+        }
+
+
+def cell_entry(cell: LearntCell) -> dict[str, Any]:
+    """A learnt cell as JSON can hold it."""
+    return {**asdict(cell), "odds": cell.odds}
+
+
+def learn_graph(
+    model: str | os.PathLike[str],
+    *,
+    graph: str | os.PathLike[str] | None = None,
+    kinds: Sequence[str] | None = None,
+    accept: str | None = None,
+    cells: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
+) -> GraphLearning:
+    """Learn the empty and the doubtful cells of a graph.
+
+    Args:
+        model: a run folder or a model folder; its head must have been fitted in closed form.
+        graph: the graph to learn, if it is another than that of the model; fine labels that the model does not know
+            have no photos.
+        kinds: the kinds to learn; by default all.
+        accept: which cells are accepted: odds, such as "40", or a file of cells in which some are marked.
+        cells: a file to write all learnt cells to, to be looked through and marked.
+        output: the graph file to write with what was accepted; it must not exist.
+
+    Raises:
+        ModelFolderError: there is no model, or it is damaged.
+        InputError: the model has no statistics, or what was given does not go together.
+        DataError: the file of cells has faults.
+    """
+    if (accept is None) != (output is None):
+        raise InputError("accept and output: expected both or none; what is accepted is written to a new file")
+    if output is not None and Path(output).exists():
+        raise InputError(f"{os.fspath(output)}: exists already; nothing is overwritten, so give another name")
+    statistics, known = _statistics(model)
+    own = known if graph is None else read_graph_of(graph)
+    if graph is not None or set(own.kinds) != set(statistics.variances.kinds):
+        statistics = statistics_for(own, known, statistics)
+    chosen = None if kinds is None else [own.kind(name).name for name in kinds]
+    learnt = learn_cells(own, statistics.counts, statistics.means, statistics.variances)
+    found = [cell for cell in learnt.cells() if chosen is None or cell.kind in chosen]
+    empty = tuple(sorted((cell for cell in found if cell.table is None), key=lambda cell: -cell.probability))
+    doubtful = tuple(cell for cell in found if cell.contradicts)
+    accepted = () if accept is None else _accepted(accept, (*doubtful, *empty), own)
+    if cells is not None:
+        write_cells(cells, (*doubtful, *empty))
+    if output is not None:
+        with_cells(own, accepted).write(output)
+    return GraphLearning(
+        empty=empty,
+        doubtful=doubtful,
+        accepted=accepted,
+        output=None if output is None else os.fspath(output),
+        error=learnt.error,
+        trust=learnt.trust,
+    )
+
+
+def _statistics(model: str | os.PathLike[str]) -> tuple[ClassStatistics, LabelGraph]:
+    """What a model has seen, lessons included, and its graph."""
+    classifier = PhotoClassifier.load(model)
+    if classifier.statistics is None:
+        raise InputError(
+            f"{os.fspath(model)}: its head was fitted by descent, which keeps nothing to learn cells from; train it "
+            "with fit = prototypes"
+        )
+    return classifier.teaching.current_statistics(), classifier.graph
+
+
+def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatistics) -> ClassStatistics:
+    """The statistics of the fine labels of another graph, and how far its kinds spread them.
+
+    Args:
+        graph: the other graph.
+        known: the graph of the statistics.
+        statistics: what photos show of its fine labels.
+
+    Raises:
+        InputError: no fine label has photos.
+    """
+    place = {label: number for number, label in enumerate(known.fine)}
+    counts, sums = (
+        statistics.counts.new_zeros(len(graph)),
+        statistics.sums.new_zeros(len(graph), statistics.sums.shape[1]),
+    )
+    for number, label in enumerate(graph.fine):
+        if label in place:
+            counts[number], sums[number] = statistics.counts[place[label]], statistics.sums[place[label]]
+    seen = int((counts > 0).sum())
+    if not seen:
+        raise InputError(
+            "none of the fine labels of the graph has photos in the model; are they those of another data set?"
+        )
+    moved = replace(statistics, counts=counts, sums=sums)
+    if seen > MAX_DENSE_LABELS:
+        kinds = {kind: statistics.variances.kinds.get(kind, 0.0) for kind in graph.kinds}
+        return replace(moved, variances=replace(statistics.variances, kinds=kinds))
+    variances = fit_variances(
+        Links(graph, graph.kinds), counts, moved.means, noise=statistics.variances.noise, features=sums.shape[1]
+    )
+    return replace(moved, variances=variances)
+
+
+def _accepted(accept: str, cells: Sequence[LearntCell], graph: LabelGraph) -> tuple[LearntCell, ...]:
+    """The cells that are accepted, by odds or by a file."""
+    try:
+        odds = float(accept)
+    except ValueError:
+        marked = read_cells(accept, graph)
+        return tuple(
+            replace(cell, label=marked[cell.fine, cell.kind]) for cell in cells if (cell.fine, cell.kind) in marked
+        )
+    if not odds > 0:
+        raise InputError(f"accept: expected odds above 0, or a file of cells, got {accept!r}")
+    return tuple(cell for cell in cells if cell.odds >= odds)
+
+
+def with_cells(graph: LabelGraph, cells: Sequence[LearntCell]) -> LabelGraph:
+    """The graph with some cells filled in or changed."""
+    by_kind: dict[str, dict[int, int]] = {}
+    for cell in cells:
+        by_kind.setdefault(cell.kind, {})[graph.fine_index(cell.fine)] = graph.label_index(cell.kind, cell.label)
+    for name, changes in by_kind.items():
+        kind = graph.kind(name)
+        matrix = kind.matrix()
+        for fine, label in changes.items():
+            matrix[fine] = np.arange(len(kind.labels)) == label
+        made = Kind.from_matrix(name, kind.labels, matrix, kind.unknown_prior)
+        graph = graph.with_kind(replace(made, ordered=kind.ordered))
+    return graph
+
+
+# ---- files of cells --------------------------------------------------------------------------------------------------
+
+
+def write_cells(path: str | os.PathLike[str], cells: Sequence[LearntCell]) -> None:
+    """Write learnt cells to a CSV file, with an empty column to mark those that are accepted.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for cell in cells:
+        names = [text_only(name) for name in (cell.fine, cell.kind, cell.label)]
+        table.writerow(["", *names, f"{cell.odds:.3g}", text_only(cell.table or ""), cell.photos])
+    try:
+        write_over(Path(path), text.getvalue().encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot be written: {reason_of(error)}") from error
+
+
+def read_cells(path: str | os.PathLike[str], graph: LabelGraph) -> dict[tuple[str, str], str]:
+    """The cells that are marked in a file: the label by fine label and kind. Labels may have been edited.
+
+    Raises:
+        DataError: the file cannot be read, or names what the graph does not have; all faults at once.
+    """
+    place = os.fspath(path)
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, csv.Error) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise DataError(f"{place}: expected odds or a file of cells, and no such file can be read: {reason}") from error
+    if rows and not {"accept", "fine", "kind", "label"} <= rows[0].keys():
+        raise DataError(f"{place}: expected the columns accept, fine, kind and label, got {', '.join(rows[0])}")
+    found, faults = {}, []
+    for line, row in enumerate(rows, start=2):
+        if (row["accept"] or "").strip().casefold() not in _YES:
+            continue
+        fine, kind, label = (without_mark(row[name] or "") for name in ("fine", "kind", "label"))
+        if fine not in graph.fine or kind not in graph.kinds:
+            faults.append(f"line {line}: the graph has no cell {fine!r}, {kind!r}")
+        elif label not in graph.labels(kind):
+            faults.append(f"line {line}: {kind!r} has no label {label!r}")
+        else:
+            found[fine, kind] = label
+    if faults:
+        raise DataError(f"{place}: " + "; ".join(faults[:20]))
+    return found
