@@ -18,7 +18,12 @@ names = [(kind["name"], label) for kind in labels["kinds"] for label in kind["la
 known = [tuple(text.split("=", 1)) for text in sys.argv[3:]]  # the same kind again: one of these
 set(known) <= set(names) or sys.exit(f"the model does not know {sorted(set(known) - set(names))}")
 allowed = np.array([[kind not in dict(known) or (kind, label) in known for kind, label in names]], np.float32)
-fine, *kinds, _, possible = session.run(None, {"images": image[None], **({"evidence": allowed} if names else {})})
-probs, names = np.exp(np.hstack([fine, *kinds])[0]), [("fine", label) for label in labels["fine"]] + names
-for number in probs.argsort()[:-13:-1] if possible[0] else sys.exit("no label agrees with that"):
+found = session.run(None, {"images": image[None], **({"evidence": allowed} if names else {})})
+told = dict(zip([output.name for output in session.get_outputs()], found, strict=True))
+probs = np.exp(np.hstack([told["log_probs"], *([told["kind_log_probs"]] if names else [])])[0])
+names = [("fine", label) for label in labels["fine"]] + names
+for number in probs.argsort()[:-13:-1] if told["possible"][0] else sys.exit("no label agrees with that"):
     print(f"{probs[number]:7.2%}  {': '.join(names[number])}")
+for place, number in enumerate(labels.get("numbers", [])):
+    low, _, high = told["number_quantiles"][0, place]
+    print(f"{number['name']}: {told['number_means'][0, place]:.3g} {number['unit']}, {low:.3g} to {high:.3g} in 90 %")
