@@ -3,11 +3,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Bytecode is kept even where the environment says otherwise: without it, every process that tests start compiles the
+# package anew, and pytest rewrites the assertions of all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Two processes, each with whole files where it can be: files share browsers, servers and trained models.
 SPREAD := -n 2 --dist worksteal
+# One thread each: two that wait for each other on a busy core take longer than one. `make test-cpu` says its own.
+test test-fast test-all test-oldest: export OMP_NUM_THREADS := 1
+test test-fast test-all test-oldest: export OPENBLAS_NUM_THREADS := 1
 FAST := not slow and not deep and not browser and not database and not drill
 
-.PHONY: help demo test test-fast test-oldest wheel-test test-all test-cpu check format bench clean
+.PHONY: help demo test test-fast test-oldest wheel-test test-all test-cpu check format docs screenshots dist bench clean
 
 help:
 	@echo "make demo      from nothing to a result on a drawn menu (sets up $(VENV))"
@@ -19,6 +26,9 @@ help:
 	@echo "make wheel-test  a wheel, built, installed in a new environment and tried"
 	@echo "make check     format, lint, types and layers"
 	@echo "make format    format and fix what can be fixed"
+	@echo "make docs      the site, in build/docs"
+	@echo "make screenshots  the pictures of the pages in docs/_static, taken from the pages; needs Chromium"
+	@echo "make dist      an sdist and a wheel in dist, checked"
 	@echo "make bench     what the label graph costs, as a table"
 
 $(BIN)/python:
@@ -35,6 +45,20 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	@touch $@
+
+# Every warning is an error: a broken link, a page that nothing leads to, a name that does not exist.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
+	@echo "build/docs/index.html"
+
+# Looks at the pages as people do. Not part of CI: pixels depend on fonts. Look at each picture before you commit it.
+screenshots: $(VENV)/.docs
+	$(BIN)/python docs/drawings.py
+	$(BIN)/python docs/screenshots.py
 
 demo: $(VENV)/.all
 	$(BIN)/finegraph demo
@@ -63,6 +87,13 @@ wheel-test: $(BIN)/python
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip install --quiet dist/finegraph-*.whl
 	build/wheel/bin/python tests/wheel_smoke.py
+
+dist: $(BIN)/python
+	rm -rf dist build/dist
+	$(PYTHON) -m venv build/dist
+	build/dist/bin/python -m pip install --quiet build twine
+	build/dist/bin/python -m build --outdir dist .
+	build/dist/bin/python -m twine check --strict dist/*
 
 test-all: $(VENV)/.dev
 	FINEGRAPH_MALFORMED=5000 $(BIN)/python -m pytest $(SPREAD)

@@ -4,6 +4,7 @@
     python benchmarks/accuracy.py --data grocery:FOLDER --on val             while choosing defaults
     python benchmarks/accuracy.py --data cub:FOLDER --photos 1 2 5 10
     python benchmarks/accuracy.py --data grocery:FOLDER --head auto          what `train` fits by default, instead
+    python benchmarks/accuracy.py --data grocery:FOLDER --head auto --train-views 3      with three views of each photo
 
 Both heads see the same features of the same draws and choose among equally many settings on the same validation photos
 (`finegraph.model.fitting.selection.default_grid`); `auto` and the closed form do not look at them. Draws
@@ -37,7 +38,7 @@ from finegraph.evaluation.intervals import Interval, paired_bootstrap_interval, 
 from finegraph.evaluation.judgements import judge_kind
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.features import Features, extract_features
+from finegraph.model.features import extract_features
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.prototypes import fit_prototypes
@@ -46,20 +47,26 @@ from finegraph.model.fitting.solver_choice import choose_solver
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.training.training_data import make_views
+from finegraph.workflows.training.tune_head import training_features
 
 METRICS = ("top1", "top5", "kinds", "nll", "ece")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Photos with their features and fine labels."""
+    """Photos with their features and fine labels; `views` where features are the mean of several."""
 
     features: torch.Tensor
     fine: torch.Tensor
+    views: torch.Tensor | None = None
 
     def at(self, places: list[int]) -> Part:
         """Some of them."""
-        return Part(self.features[places], self.fine[places])
+        return Part(self.features[places], self.fine[places], None if self.views is None else self.views[places])
+
+    def scaled(self, scale: float) -> Part:
+        """The same with features divided by a number."""
+        return Part(self.features / scale, self.fine, None if self.views is None else self.views / scale)
 
 
 def main() -> None:
@@ -70,22 +77,24 @@ def main() -> None:
     samples = read_samples(options.data)
     graph = source_graph(options.data) if options.graph is None else LabelGraph.read(options.graph)
     network = build_network(graph, NetworkDesign(network=options.network), weights="default").eval()
-    views = make_views(TrainSettings(data=options.data, size=options.size), network)
+    settings = TrainSettings(data=options.data, size=options.size, train_views=options.train_views, on_bad_file="skip")
+    views = make_views(settings, network)
     train, val = choose_splits(samples)
     if val is None:
         sys.exit("the source has no split `val` to choose settings on")
 
-    def part(photos: Samples) -> tuple[Features, Part]:
+    def part(photos: Samples) -> Part:
         found = extract_features(network, photos, views, cache=options.cache, on_bad_file="skip")
-        return found, Part(found.fine, targets_of(found.samples, graph)[0])
+        return Part(found.fine, targets_of(found.samples, graph)[0])
 
-    train_found, train_part = part(train)
-    val_part = part(val)[1]
-    test_part = val_part if options.on == "val" else part(samples.split("test"))[1]
-    scale = FeatureScales.of(train_found.fine).fine
-    train_part, val_part, test_part = (
-        Part(one.features / scale, one.fine) for one in (train_part, val_part, test_part)
+    train_found = training_features(
+        network, train, views, settings, options.cache, lambda stage: lambda done, total: None
     )
+    train_part = Part(train_found.fine, targets_of(train_found.samples, graph)[0], train_found.views)
+    val_part = part(val)
+    test_part = val_part if options.on == "val" else part(samples.split("test"))
+    scale = FeatureScales.of(train_found.fine).fine
+    train_part, val_part, test_part = (one.scaled(scale) for one in (train_part, val_part, test_part))
     place_of = {sample: place for place, sample in enumerate(train_found.samples)}
     results = []
     for count in options.photos:
@@ -148,10 +157,10 @@ def _by_descent(head: str, graph: LabelGraph, train: Part, val: Part) -> tuple[A
 
 def _without_validation(head: str, graph: LabelGraph, train: Part) -> tuple[Answers, dict[str, object]]:
     """A head fitted without validation photos, and what was chosen."""
-    fit = fit_prototypes(train.features, train.fine, graph)
+    fit = fit_prototypes(train.features, train.fine, graph, views=train.views)
     chosen = {"tried": 0, "covariance": fit.covariance, "shrinkage": fit.shrinkage, "variances": asdict(fit.variances)}
     if head == "auto":
-        choice = choose_solver(train.features, train.fine, graph, fit.strengths, FitSettings())
+        choice = choose_solver(train.features, train.fine, graph, fit.strengths, FitSettings(), views=train.views)
         chosen |= {"solver": choice.solver, "reason": choice.reason}
         if choice.solver == "descent":
             return fit_head(train.features, train.fine, graph, choice.settings).head, chosen
@@ -164,6 +173,7 @@ def _table(options: argparse.Namespace, results: list[dict], graph: LabelGraph, 
     heads = ("softmax", options.head)
     settings = {row["head"]: row["tried"] for row in results}
     title = f"{options.data}: {tests:,} {options.on} photos, kinds {kinds}; settings tried: {settings}"
+    title += f"; views of each training photo: {options.train_views}"
     table = Table(title=title)
     for heading in ("photos per class", "draws", "metric", *heads, "difference", "95 % interval"):
         table.add_column(heading, justify="left" if heading == "metric" else "right")
@@ -219,6 +229,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--photos", type=int, nargs="+", default=[1, 2, 5, 0], help="photos per class; 0 for all")
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--on", choices=("test", "val"), default="test")
+    parser.add_argument("--train-views", type=int, default=1, help="views of each training photo, for either head")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write all rows to this file")

@@ -77,6 +77,8 @@ LARGE = Case(
 )
 
 
+NUMBERS, NUMBERS_LIMIT = 5, 1.5
+"""How many numbers a loss is measured with, and what it may cost against the same without."""
 NOISE = 0.05
 """Two runs of the very same thing differ by about this much."""
 
@@ -120,7 +122,16 @@ class Bench:
         self.tensors = self.head.tensors
         self.fine = torch.randn(case.batch, case.fine, requires_grad=True)
         self.coarse = torch.randn(case.batch, sum(case.sizes), requires_grad=True)
-        self.leaves = (self.x, self.fine, self.coarse, *self.softmax.parameters(), *self.head.parameters())
+        rng = np.random.default_rng(1)
+        self.measured = {}
+        for spread in (0.0, 0.1):
+            values = rng.lognormal(size=(NUMBERS, case.fine))
+            numbers = [fg.Number.from_values(f"number {n}", row, spread, "log") for n, row in enumerate(values)]
+            kinds = [self.graph.kind(name) for name in self.graph.kinds]
+            self.measured[spread] = fg.LabelGraph(self.graph.fine, kinds, numbers)
+        self.number_scores = torch.rand(case.batch, NUMBERS, 2, requires_grad=True)
+        scores = (self.fine, self.coarse, self.number_scores)
+        self.leaves = (self.x, *scores, *self.softmax.parameters(), *self.head.parameters())
 
     def clear(self) -> None:
         """Forget gradients, as an optimizer does between steps."""
@@ -141,6 +152,13 @@ class Bench:
         """From fine and coarse scores to the gradients of both."""
         self.clear()
         fg.joint_loss(fg.Posterior(self.graph, self.fine, self.coarse, tensors=self.tensors), self.target).backward()
+
+    def loss_with_numbers(self, spread: float) -> None:
+        """The same with numbers, whose values are exact or have spreads."""
+        self.clear()
+        graph = self.measured[spread]
+        posterior = fg.Posterior(graph, self.fine, self.coarse, number_scores=self.number_scores)
+        fg.joint_loss(posterior, self.target).backward()
 
     def naive(self) -> None:
         """The same, as anyone would write it first."""
@@ -192,6 +210,14 @@ def ratios(bench: Bench) -> list[tuple[str, float, float | None]]:
         "scores": bench.loss_from_scores,
     }
     loss = medians(runs, case.rounds)
+    numbers: dict[str, float] = {}
+    if case is not LARGE:
+        turns = {
+            "without": bench.loss_from_scores,
+            "exact": lambda: bench.loss_with_numbers(0.0),
+            "spreads": lambda: bench.loss_with_numbers(0.1),
+        }
+        numbers = medians(turns, case.rounds // 2)
     # The naive version fills caches and memory, which would slow whatever comes next: it has turns of its own.
     naive = None
     if case is not LARGE:
@@ -213,6 +239,10 @@ def ratios(bench: Bench) -> list[tuple[str, float, float | None]]:
         ("extra memory, loss from joint scores / score matrix", bench.extra_memory(coarse=False), 3.0),
         ("extra memory, from fine and coarse scores / fine scores", bench.extra_memory(coarse=True), 3.0),
     ]
+    if numbers:
+        exact, spreads = (numbers[name] / numbers["without"] for name in ("exact", "spreads"))
+        rows.append((f"loss with {NUMBERS} numbers, exact values / without", exact, NUMBERS_LIMIT))
+        rows.append((f"loss with {NUMBERS} numbers, values with spreads / without", spreads, None))
     if naive is not None:
         rows.append(("naive loss from fine and coarse scores / cross-entropy", naive, None))
     return rows

@@ -2,7 +2,7 @@
 
     python benchmarks/labelling.py                       20,000 edits, 500 kills, 100,000 classes: about 10 minutes
     python benchmarks/labelling.py --quick               1,200 edits, 40 kills, 20,000 classes: about a minute
-    python benchmarks/labelling.py --parts people        one part, or some of: kills classes people
+    python benchmarks/labelling.py --parts people        one part, or some of: kills classes comparisons people
     python benchmarks/labelling.py --folder D            on the disk of folder D
     python benchmarks/labelling.py --database URL        the part `people` on a PostgreSQL server (an empty database)
 
@@ -10,7 +10,8 @@ people: 32 people, each with its own connection to `finegraph label`, make 2 edi
 server is killed (kill -9) and started again, and a person hangs up before the answer comes; whoever has no answer
 repeats the edit with the same id. Counted: edits that were acknowledged, and how often each is in the log; a process
 beside it tells how long the disk alone takes meanwhile. kills: a process edits as fast as it can and is killed; each
-acknowledged edit must be there. classes: lists, searches and exports. The exit code is 1 if a limit is missed or a part
+acknowledged edit must be there. classes: lists, searches and exports. comparisons: 10,000 comparisons of 1,000 classes,
+the next pair while a person answers, and the order. The exit code is 1 if a limit is missed or a part
 fails; the other parts are run and shown all the same.
 """
 
@@ -42,11 +43,14 @@ from rich.table import Table
 
 from finegraph.cli.progress import progress
 from finegraph.graph import LabelGraph
+from finegraph.graph.comparison_fit import fit_comparisons
+from finegraph.graph.comparisons import Comparison
 from finegraph.labelling import Decision, LabelStore
 from finegraph.labelling.suggestions.proposals import from_model, from_names
+from finegraph.web.label.live_order import LiveOrder
 from finegraph.workflows.labels.label_files import export_file
 
-PARTS = ("kills", "classes", "people")
+PARTS = ("kills", "classes", "comparisons", "people")
 MAX_WAIT = 0.1
 """Seconds in which 99 of 100 answers have to come."""
 LONG_SYNC = 0.03
@@ -378,6 +382,54 @@ def many_classes(report: Report, folder: Path, classes: int) -> None:
     served_lists(report, str(folder / "many.db"), graph.fine)
 
 
+def comparisons(report: Report, folder: Path, classes: int, count: int) -> None:
+    """Comparisons of many classes: the next pair, an answer, the values."""
+    rng = np.random.default_rng(0)
+    names = [f"class {number}" for number in range(classes)]
+    heat = rng.normal(0, 2, classes)
+    pairs = rng.integers(0, classes, (count, 2))
+    pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
+    told = []
+    for one, two in pairs.tolist():
+        more = rng.random() < 1 / (1 + math.exp(heat[two] - heat[one]))
+        told.append(Comparison("heat", *((names[one], names[two]) if more else (names[two], names[one])), "bob"))
+    with LabelStore.create(folder / "compared.db") as store:
+        graph = LabelGraph.from_table({name: {"heat": None} for name in names}, {"heat": "number"})
+        store.import_graph(graph, person="import", edit_id="first")
+        start = time.perf_counter()
+        store.import_comparisons(told, person="bob", edit_id="told")
+        report.add("comparisons", f"import of {len(told):,}", time.perf_counter() - start, None, "s")
+        start, core = time.perf_counter(), time.thread_time()
+        fitted = fit_comparisons("heat", names, told)
+        core = time.thread_time() - core
+        report.add("comparisons", f"values of {classes:,} classes", 1000 * (time.perf_counter() - start), 1000, "ms")
+        report.add("comparisons", "the same, of one core", 1000 * core, None, "ms")
+        known = np.corrcoef(heat[fitted.items], fitted.values)[0, 1]
+        report.add("comparisons", "correlation of fitted with true values, per cent", 100 * known, least=80)
+        live = LiveOrder(store, store.kind_entry("heat").id, seed=0)
+        waits: list[float] = []
+        cores: list[float] = []
+        saves: list[float] = []
+        start = time.perf_counter()
+        live.order("heat", "classes")
+        report.add("comparisons", "the order, first asked for", 1000 * (time.perf_counter() - start), None, "ms")
+        for number in range(100):
+            time.sleep(0.2)  # a quick person
+            start, core = time.perf_counter(), time.thread_time()
+            found = live.next_pair("heat", "ann", "classes")
+            waits.append(time.perf_counter() - start)
+            cores.append(time.thread_time() - core)
+            assert found is not None, "there are pairs left"
+            start = time.perf_counter()
+            one, two = (live.name_of(one) for one in found)
+            store.compare("heat", one, two, "more", person="ann", edit_id=f"c{number}", seen=0)
+            saves.append(time.perf_counter() - start)
+        report.add("comparisons", "the next pair, 95 of 100 within", 1000 * quantile(waits, 0.95), 50, "ms")
+        report.add("comparisons", "the next pair, half within", 1000 * quantile(waits, 0.5), None, "ms")
+        report.add("comparisons", "the next pair, half within, of one core", 1000 * quantile(cores, 0.5), None, "ms")
+        report.add("comparisons", "an answer on the disk, 95 of 100 within", 1000 * quantile(saves, 0.95), None, "ms")
+
+
 def served_lists(report: Report, place: str, fine: Sequence[str]) -> None:
     """Lists of the page over HTTP; there is an edit before each question, so that nothing kept answers it."""
     server = Server(place)
@@ -430,6 +482,7 @@ def main() -> None:
         parts: dict[str, Callable[[], None]] = {  # kills come first: they fork, which needs a process without threads
             "kills": lambda: kills(report, folder, chosen.kills or (40 if chosen.quick else 500)),
             "classes": lambda: many_classes(report, folder, chosen.classes or (20_000 if chosen.quick else 100_000)),
+            "comparisons": lambda: comparisons(report, folder, 1000, 10_000),
             "people": lambda: people(report, place, edits, max(1, edits // 800)),
         }
         try:

@@ -39,6 +39,7 @@ from finegraph.model.fitting.prototypes import fit_prototypes
 from finegraph.nn import Network, NetworkDesign, build_network
 from finegraph.training.settings import QUALITIES, TrainSettings
 from finegraph.workflows.training.training_data import make_views
+from finegraph.workflows.training.tune_head import training_features
 
 TURNS = 5
 
@@ -89,8 +90,12 @@ def main() -> None:
 def compared(name: str, graph: LabelGraph, train: Samples, judged: Samples, options: argparse.Namespace) -> Compared:
     """A network, and its features of all photos."""
     network = build_network(graph, NetworkDesign(network=name), weights="default").eval()
-    views = make_views(TrainSettings(data=options.data, size=options.size), network)
-    found = [extract_features(network, one, views, cache=options.cache, on_bad_file="skip") for one in (train, judged)]
+    settings = TrainSettings(data=options.data, size=options.size, train_views=options.train_views, on_bad_file="skip")
+    views = make_views(settings, network)
+    found = [
+        training_features(network, train, views, settings, options.cache, lambda stage: lambda done, total: None),
+        extract_features(network, judged, views, cache=options.cache, on_bad_file="skip"),
+    ]
     fine = [targets_of(one.samples, graph)[0] for one in found]
     return Compared(name, network, views, found[0], fine[0], found[1].fine, fine[1])
 
@@ -100,7 +105,8 @@ def measure(one: Compared, graph: LabelGraph, drawn: Samples) -> dict[str, objec
     place = {sample: number for number, sample in enumerate(one.train.samples)}
     rows = [place[sample] for sample in drawn if sample in place]
     sizes = one.network.backbone.block_sizes
-    fit = fit_prototypes(one.train.fine[rows], one.train_fine[rows], graph, block_sizes=sizes)
+    views = None if one.train.views is None else one.train.views[rows]
+    fit = fit_prototypes(one.train.fine[rows], one.train_fine[rows], graph, block_sizes=sizes, views=views)
     with torch.inference_mode():
         log_probs = fit.head(fit.scaling(one.test)).log_probs()
     right = (log_probs.argmax(dim=1) == one.test_fine).numpy()
@@ -127,7 +133,9 @@ def times(networks: list[Compared], photos: Samples) -> dict[str, float]:
 
 def _table(options: argparse.Namespace, results: list[dict], judged: int) -> Table:
     """A row per amount of photos and network."""
-    table = Table(title=f"{options.data}: {judged:,} {options.on} photos")
+    table = Table(
+        title=f"{options.data}: {judged:,} {options.on} photos; views of each training photo: {options.train_views}"
+    )
     for heading in ("photos per class", "draws", "network", "top-1 %", "difference", "95 % interval", "nll", "ece %"):
         table.add_column(heading, justify="left" if heading == "network" else "right")
     for count in options.photos:
@@ -161,6 +169,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--photos", type=int, nargs="+", default=[1, 2, 5, 0], help="photos per class; 0 for all")
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--on", choices=("test", "val"), default="test")
+    parser.add_argument("--train-views", type=int, default=1, help="views of each training photo")
     parser.add_argument("--timed", type=int, default=66, help="photos to measure the time on; 0 for none")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--threads", type=int, default=2)

@@ -1,5 +1,6 @@
 """Shapes and types in signatures are checked while tests run; torch uses one thread unless told otherwise."""
 
+import gc
 import os
 import signal
 
@@ -11,7 +12,7 @@ import torch
 import shape_checks
 
 if os.environ.get("FINEGRAPH_CHECK_SHAPES", "1") != "0":
-    jaxtyping.install_import_hook(shape_checks.checked_modules(), "shape_checks.check")
+    shape_checks.install()
 
 pytest_plugins = ["browser", "postgres_server"]
 
@@ -31,7 +32,7 @@ DRILLS = {
     "labelling": ("damage", "store_faults"),
     "nn": ("in_torch",),
     "search": ("index_faults",),
-    "tests": ("benchmarks",),
+    "tests": ("benchmarks", "examples", "site"),
     "training": ("checkpoint_faults", "distributed", "training_drills"),
     "web": ("label_serve", "serve_connections", "serve_contract", "serve_photo_files", "serve_predict", "serve_robust"),
     "workflows": ("demo", "study_all", "study_paper", "study_run"),
@@ -58,10 +59,25 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.drill)
 
 
+def pytest_collection_finish():
+    """Leave what was imported and collected out of what the garbage collector looks through in every test.
+
+    Together with torch these are more than a million objects, and they stay until the end.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory, monkeypatch):
     """Features go to a folder of the test, never to that of the user."""
     monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def _check_again():
+    """The first calls of each function in each test are checked."""
+    shape_checks.begin_test()
 
 
 @pytest.fixture

@@ -1,21 +1,28 @@
-"""The check of shapes and types that tests put around the package's functions."""
+"""The check of shapes and types that tests put around the package's functions.
 
+`install` lets jaxtyping decorate the functions of the package as they are imported. Each function is checked in its
+first calls in each test alone: a fit calls the same few functions thousands of times, with the same shapes, and a check
+takes longer than most of them. Functions that name no shapes, and functions within functions, are left as they are.
+"""
+
+import contextlib
 import functools
 import inspect
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import beartype
+import jaxtyping
 from jaxtyping import AbstractArray
+
+CALLS_CHECKED = 10
+"""How many calls of a function are checked in a test."""
 
 TYPES_ARE_CHECKED = ("finegraph.inference.", "finegraph.nn.")
 """Where all types are checked; elsewhere the shapes of tensors and arrays are."""
-
-NOT_CHECKED_YET = ("finegraph.model.", "finegraph.web.", "finegraph.workflows.")
-"""Their shapes are stated, but not yet checked."""
 
 
 def checked_modules():
@@ -24,21 +31,77 @@ def checked_modules():
     names = []
     for path in sorted(Path(place).rglob("*.py")):
         name = ".".join(["finegraph", *path.relative_to(place).with_suffix("").parts])
-        if name.startswith(NOT_CHECKED_YET):
-            continue
         if name.startswith(TYPES_ARE_CHECKED) or "from jaxtyping import" in path.read_text(encoding="utf-8"):
             names.append(name.removesuffix(".__init__"))
     return names
 
 
-def check(checked, **options):
-    """Check the calls of a function, but not of one within a function.
+_jaxtyped = jaxtyping.jaxtyped
+_called: list[Callable[[], None]] = []
+"""For each function that was checked in this test, what lets its next calls be checked again."""
 
-    Functions within functions are made anew on each call, and so would be their checks: that takes longer than what is
-    checked. The functions that call them are checked, and so are those that they call.
-    """
-    if "<locals>" in checked.__qualname__:
-        return checked
+
+def install():
+    """Check what is imported from now on."""
+    jaxtyping.jaxtyped = check_first_calls  # what the hook puts above functions and classes
+    jaxtyping.install_import_hook(checked_modules(), "shape_checks.check")
+
+
+def begin_test():
+    """Check the first calls of every function again."""
+    for check_again in _called:
+        check_again()
+    _called.clear()
+
+
+def check_first_calls(*, typechecker):
+    """Decorate a function so that its first calls in a test are checked, or the fields of a dataclass."""
+
+    def decorate(found):
+        if not inspect.isfunction(found):
+            return _jaxtyped(found, typechecker=typechecker)
+        if "<locals>" in found.__qualname__:
+            return found  # it is made anew by each call of the function around it, which is checked
+        if not found.__module__.startswith(TYPES_ARE_CHECKED) and not any(map(has_shape, hints(found).values())):
+            return found
+        return limited(found, _jaxtyped(found, typechecker=typechecker))
+
+    return decorate
+
+
+def limited(found, checked):
+    """A function that is checked in its first calls in a test."""
+    left = CALLS_CHECKED
+
+    def check_again():
+        nonlocal left
+        left = CALLS_CHECKED
+
+    @functools.wraps(found)
+    def call(*args, **kwargs):
+        nonlocal left
+        if jaxtyping.config.jaxtyping_disable or left == 0:
+            return found(*args, **kwargs)
+        if left == CALLS_CHECKED:
+            _called.append(check_again)
+        left -= 1
+        return checked(*args, **kwargs)
+
+    return call
+
+
+def hints(found):
+    """The annotations of a function, evaluated, without those that name what only type checkers import."""
+    evaluated = {}
+    for name, hint in found.__annotations__.items():
+        with contextlib.suppress(NameError):
+            one = types.SimpleNamespace(__annotations__={name: hint})
+            evaluated |= typing.get_type_hints(one, found.__globals__)
+    return evaluated
+
+
+def check(checked, **options):
+    """Check every call of a function: all types or its shapes alone, by the module that it is from."""
     if checked.__module__.startswith(TYPES_ARE_CHECKED):
         return beartype.beartype(checked, **options)
     shaped = {name: hint for name, hint in checked.__annotations__.items() if has_shape(hint)}
@@ -80,6 +143,8 @@ def fits(value, hint):
     if not has_shape(hint):
         kind = origin or hint
         return isinstance(value, kind) if isinstance(kind, type) and not hasattr(kind, "_is_protocol") else True
+    if origin is typing.TypeGuard:
+        return isinstance(value, bool)
     if not isinstance(value, origin):
         return False
     if origin is tuple and parts[-1] is not ...:

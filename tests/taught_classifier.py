@@ -1,5 +1,8 @@
 """A small classifier that was fitted in closed form, so that it can be taught, and photos of its labels."""
 
+import copy
+import functools
+
 import numpy as np
 import torch
 from PIL import Image
@@ -21,9 +24,15 @@ def photo_of(label, number):
     return np.asarray(Image.fromarray(grains).resize((40, 40), Image.Resampling.BILINEAR))
 
 
-def fitted(table=tiny.TABLE, *, head="bipartite", labels=None):
-    """A classifier with class means of a few photos of each label."""
-    model = tiny.classifier(table, head=head)
+def fitted(table=None, *, head="bipartite", labels=None):
+    """A classifier with class means of a few photos of each label; a copy, as tests teach it."""
+    fit = _fitted if table is None else _fitted.__wrapped__
+    return copy.deepcopy(fit(table, head, labels))
+
+
+@functools.cache  # fitting takes most of a second, and many tests begin with this model
+def _fitted(table, head, labels):
+    model = tiny.classifier(tiny.TABLE if table is None else table, head=head)
     graph = model.graph
     chosen = range(len(graph)) if labels is None else labels
     targets = torch.tensor([label for label in chosen for _ in range(PHOTOS_PER_LABEL)])

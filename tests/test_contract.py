@@ -68,7 +68,28 @@ def test_questions(graph):
     assert torch.equal(told, posterior.log_prob_of(restaurant="B"))
     asked = posterior.questions(3)
     assert [question.kind for question in asked[0]][:1] in (["dish"], ["restaurant"], ["tofu"])
-    assert {"kind", "binary", "gain", "before", "after", "settles"} == set(asked[0][0]._fields)
+    assert {"kind", "binary", "gain", "before", "after", "settles", "above", "unit"} == set(asked[0][0]._fields)
+
+
+def test_values():
+    price = fg.Number.from_values("price", [9.0, 12.0, 15.0], unit="EUR")
+    graph = fg.LabelGraph(["soup", "noodles", "duck"], numbers=[price])
+    posterior = fg.Posterior(graph, torch.randn(2, 3), number_scores={"price": torch.rand(2, 2)})
+    value = posterior.value("price")
+    assert isinstance(value, fg.ValueDistribution)
+    assert (value.name, value.unit) == ("price", "EUR")
+    assert value.mean.shape == value.spread.shape == value.quantile(0.5).shape == (2,)
+    assert value.interval(0.9).low.shape == value.interval(0.9).high.shape == (2,)
+    assert value.probability("<= 12").shape == value.probability((10, 15)).shape == (2,)
+    posterior.given(price="<= 12 EUR").given(price=[(10, 15), None]).given(price=fg.Around(12, 2))
+    assert posterior.log_prob_of(price=(10, 15)).shape == (2,)
+
+
+def test_comparisons_of_photos():
+    parameters = inspect.signature(fg.ranking_loss).parameters
+    assert list(parameters) == ["values_more", "values_less", "same", "scale", "reduction"]
+    value, same = torch.tensor([2.0, 0.0]), torch.tensor([False, True])
+    assert fg.ranking_loss(value, value.flip(0), same=same, scale=2.0, reduction="sum").shape == ()
 
 
 def test_the_loss(graph):

@@ -6,9 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import typer
 
-from finegraph.cli.main import app
+from finegraph.cli.main import whole_command
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.studies.spec import Study
 
@@ -127,7 +126,7 @@ def commands(command, path=()):
         yield from commands(one, (*path, name))
 
 
-COMMANDS = {" ".join(path): command for path, command in commands(typer.main.get_command(app))}
+COMMANDS = {" ".join(path): command for path, command in commands(whole_command())}
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import typing
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 import finegraph
+import shape_checks
 
 ROOT = Path(__file__).parents[1]
 IDEA = (ROOT / "docs" / "idea.md").read_text(encoding="utf-8")
@@ -125,3 +127,66 @@ def faults(package):
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_tensors_and_arrays_have_shapes_in_known_words(package):
     assert sorted(set(faults(package))) == []
+
+
+class Fake:
+    """A stand-in for a module whose functions are checked."""
+
+    @staticmethod
+    def doubled(values: jaxtyping.Float[torch.Tensor, "batch fine"]) -> jaxtyping.Float[torch.Tensor, "batch fine"]:
+        return values.repeat(1, 2) if len(values) == 3 else values
+
+
+def decorated(function):
+    """A function as tests see those of the package; its name is that of a function of a module."""
+    function.__qualname__ = function.__name__
+    return shape_checks.check_first_calls(typechecker=shape_checks.check)(function)
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(4), torch.zeros(4, 2, dtype=torch.int64), torch.zeros(3, 2)])
+def test_arguments_and_results_of_wrong_shapes_are_found(wrong):
+    with pytest.raises(jaxtyping.TypeCheckError, match="doubled"):
+        decorated(Fake.doubled)(wrong)
+
+
+def test_the_first_calls_in_each_test_are_checked():
+    doubled = decorated(Fake.doubled)
+    for _ in range(2):
+        shape_checks.begin_test()
+        for _ in range(shape_checks.CALLS_CHECKED - 1):
+            doubled(torch.zeros(4, 2))
+        with pytest.raises(jaxtyping.TypeCheckError):
+            doubled(torch.zeros(4))
+        doubled(torch.zeros(4))
+
+
+def test_functions_without_shapes_and_within_functions_stay_as_they_are():
+    def inner(values: jaxtyping.Float[torch.Tensor, "batch fine"]) -> None: ...
+
+    decorate = shape_checks.check_first_calls(typechecker=shape_checks.check)
+    assert decorate(inner) is inner
+    assert decorate(axis_words) is axis_words
+
+
+def test_every_module_that_names_shapes_is_checked():
+    places = [Path(place) for place in finegraph.__path__]
+    named = {
+        path.relative_to(place)
+        for place in places
+        for path in place.rglob("*.py")
+        if "from jaxtyping import" in path.read_text(encoding="utf-8")
+    }
+    checked = {Path(*name.split(".")[1:]) for name in shape_checks.checked_modules()}
+    assert {path.with_suffix("") for path in named if path.name != "__init__.py"} <= checked
+
+
+@pytest.mark.parametrize(("value", "right"), [(True, True), (torch.zeros(2), False)])
+def test_a_type_guard_returns_a_truth_value(value, right):
+    guard = typing.TypeGuard[jaxtyping.Float[torch.Tensor, " batch"]]
+    assert shape_checks.fits(value, guard) is right
+
+
+@pytest.mark.skipif(os.environ.get("FINEGRAPH_CHECK_SHAPES") == "0", reason="shapes are not checked")
+def test_functions_of_the_package_are_checked():
+    with pytest.raises(jaxtyping.TypeCheckError):
+        finegraph.Posterior(finegraph.LabelGraph(["a", "b"]), torch.zeros(2, 2, 2))

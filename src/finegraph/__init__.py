@@ -11,14 +11,34 @@ from typing import TYPE_CHECKING
 from finegraph._version import __version__
 
 if TYPE_CHECKING:
-    from finegraph.graph import Kind, LabelGraph
-    from finegraph.inference import Answer, Explanation, Part, Posterior, Statement, joint_loss
+    from finegraph.graph import Kind, LabelGraph, Number
+    from finegraph.inference import (
+        Answer,
+        Around,
+        Explanation,
+        Part,
+        Posterior,
+        Statement,
+        ValueDistribution,
+        joint_loss,
+        ranking_loss,
+    )
     from finegraph.model import BipartiteClassifier, PhotoClassifier, load
     from finegraph.nn import BipartiteHead, SoftmaxHead, laplacian_prior
 
 _HOME = {
-    "finegraph.graph": ["Kind", "LabelGraph"],
-    "finegraph.inference": ["Answer", "Explanation", "Part", "Posterior", "Statement", "joint_loss"],
+    "finegraph.graph": ["Kind", "LabelGraph", "Number"],
+    "finegraph.inference": [
+        "Answer",
+        "Around",
+        "Explanation",
+        "Part",
+        "Posterior",
+        "Statement",
+        "ValueDistribution",
+        "joint_loss",
+        "ranking_loss",
+    ],
     "finegraph.model": ["BipartiteClassifier", "PhotoClassifier", "load"],
     "finegraph.nn": ["BipartiteHead", "SoftmaxHead", "laplacian_prior"],
 }
@@ -26,20 +46,24 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "Answer",
+    "Around",
     "BipartiteClassifier",
     "BipartiteHead",
     "Explanation",
     "Kind",
     "LabelGraph",
+    "Number",
     "Part",
     "PhotoClassifier",
     "Posterior",
     "SoftmaxHead",
     "Statement",
+    "ValueDistribution",
     "__version__",
     "joint_loss",
     "laplacian_prior",
     "load",
+    "ranking_loss",
 ]
 
 

@@ -11,10 +11,9 @@ import sys
 import time
 
 import pytest
-import typer
 
 from finegraph.cli.completion import SCRIPTS, completions, split_line
-from finegraph.cli.main import app
+from finegraph.cli.main import whole_command
 
 SECONDS = 60.0
 
@@ -46,12 +45,12 @@ def needs(shell):
 
 
 def words_of(*words):
-    return [word for word, _ in completions(typer.main.get_command(app), words)]
+    return [word for word, _ in completions(whole_command(), words)]
 
 
 LINES = [
     ("finegraph tra", ["train"]),
-    ("finegraph graph ", ["check", "show"]),
+    ("finegraph graph ", ["check", "show", "compare", "learn"]),
     ("finegraph --ver", ["--version"]),
     ("finegraph train --tun", ["--tune"]),
     ("finegraph train --tune ", ["head", "all"]),

@@ -32,7 +32,24 @@ def test_export_and_import(finegraph, menu_file, store_file, tmp_path):
     assert isinstance(json.loads((tmp_path / "x.json").read_text(encoding="utf-8")), list)
     wrong = finegraph("label", "export", store_file, tmp_path / "x.json", "--format", "xml")
     assert wrong.code == 3
-    assert "format: expected one of csv, json, label-studio, photos, got 'xml'" in wrong.err
+    assert "format: expected one of csv, json, label-studio, photos, comparisons, got 'xml'" in wrong.err
+
+
+def test_comparisons_go_in_and_out(finegraph, tmp_path):
+    (tmp_path / "menu.csv").write_text("fine,heat [number]\nmapo,\nramen,\nudon,\n")
+    told = tmp_path / "told.csv"
+    told.write_text("kind,more,less,who,same\nheat,mapo,udon,ann,\nheat,ramen,udon,,yes\n")
+    done = finegraph("label", "import", tmp_path / "menu.csv", told, "--person", "cat")
+    assert "imported 2 comparisons; action number 2" in done.out
+    assert finegraph("label", "export", tmp_path / "menu.db", told, "--format", "comparisons").code == 0
+    assert told.read_text() == "kind,more,less,who,same\nheat,mapo,udon,ann,\nheat,ramen,udon,cat,yes\n"
+    filled = tmp_path / "menu2.csv"
+    assert finegraph("label", "export", tmp_path / "menu.db", filled, "--compared", "classes").code == 0
+    assert filled.read_text().count(" +- ") == 3
+    assert (
+        "compared: expected classes or photos"
+        in finegraph("label", "export", tmp_path / "menu.db", filled, "--compared", "pets").err
+    )
 
 
 def test_history_and_undo(finegraph, menu_file, store_file):
@@ -113,7 +130,7 @@ def test_an_earlier_state_is_exported_by_the_number_of_its_edit(finegraph, menu_
     refused = finegraph("label", "undo", f"{store_file}@{number}", 2)
     assert (refused.code, "an earlier state can be looked at" in refused.err) == (3, True)
     refused = finegraph("label", "export", f"{store_file}@1", tmp_path / "x.json", "--format", "label-studio")
-    assert (refused.code, "written as csv, json or photos" in refused.err) == (3, True)
+    assert (refused.code, "written in any other format" in refused.err) == (3, True)
 
 
 def test_a_file_makes_a_store_that_is_not_there(finegraph, store_file, tmp_path):

@@ -1,18 +1,18 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
-import typer
 
 from finegraph import __version__
-from finegraph.cli.main import app
+from finegraph.cli.main import whole_command
 
 
 def commands(command=None, path=("finegraph",)):
     """Every command and group of commands, with its full name."""
-    command = command or typer.main.get_command(app)
+    command = command or whole_command()
     yield " ".join(path), command
     for name, inner in getattr(command, "commands", {}).items():
         yield from commands(inner, (*path, name))
@@ -83,7 +83,9 @@ def test_help_is_quick_because_nothing_slow_is_imported():
 
 
 def test_version(finegraph):
-    assert finegraph("--version") == (0, f"finegraph {__version__}\n", "")
+    code, said, errors = finegraph("--version")
+    assert (code, errors) == (0, "")
+    assert re.fullmatch(rf"finegraph {re.escape(__version__)}( \(commit [0-9a-f]{{12}}(, changed since)?\))?\n", said)
 
 
 def test_no_command_shows_the_help(finegraph):

@@ -127,7 +127,7 @@ def test_another_menu_is_not_written_over(finegraph, tmp_path):
     assert outcome.code == 3
     assert "expected the menu 'small' with seed 0 (drawings of version 1), found 'full' with seed 2" in outcome.err
     (tmp_path / "menu.json").write_text("[]")
-    assert "expected what menu the folder holds, got something else" in finegraph("data", "menu", tmp_path).err
+    assert "expected the mark of a drawn menu, got something else" in finegraph("data", "menu", tmp_path).err
 
 
 def test_one_process_at_a_time(finegraph, tiny, tmp_path):

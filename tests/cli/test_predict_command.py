@@ -229,7 +229,7 @@ def test_photos_that_cannot_be_read(finegraph, model, photo, tmp_path):
     went_on = finegraph("predict", model, bad, photo, "--on-bad-file", "skip")
     assert went_on.code == 0
     assert went_on.out.startswith(str(photo))
-    assert went_on.err.startswith("1 photo could not be read and was left out:\n  ")
+    assert went_on.err.startswith("left out as they cannot be read: 1 photo\n  ")
     assert "bad.png" in went_on.err
 
 

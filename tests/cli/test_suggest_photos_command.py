@@ -2,19 +2,21 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import finegraph as fg
 import tiny_classifier as tiny
+from finegraph.workflows.suggest_photos import SuggestedPhoto, read_photo_list, write_suggestions
 from taught_classifier import fitted, photo_of
 
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     tiny.register(monkeypatch)
-    fitted(labels=[0, 1, 2, 3]).save(tmp_path / "model")  # no photo of the last label
+    fitted(labels=(0, 1, 2, 3)).save(tmp_path / "model")  # no photo of the last label
     return tmp_path / "model"
 
 
@@ -47,6 +49,7 @@ def test_a_list_a_file_and_json(finegraph, model, photos, tmp_path):
     assert len(finegraph("suggest-photos", model, photos, "--count", 3).out.splitlines()) == 4
 
 
+@pytest.mark.deep
 def test_what_was_taught_is_asked_for_less(finegraph, model, photos):
     before = json.loads(finegraph("suggest-photos", model, photos, "--count", 1, "--json").out)["photos"][0]
     classifier = fg.load(model)
@@ -62,3 +65,61 @@ def test_models_without_statistics_say_so(finegraph, tmp_path, model, photos):
     outcome = finegraph("suggest-photos", tmp_path / "other", photos)
     assert outcome.code == 3
     assert "fit = prototypes" in outcome.err
+
+
+def test_photos_that_were_taught_are_not_asked_for_again(finegraph, model, photos):
+    classifier = fg.load(model)
+    lesson = classifier.teach(classifier.graph.fine[0], [photos / "0.png", photos / "4.png"])
+    named = json.loads(finegraph("suggest-photos", model, photos, "--json").out)["photos"]
+    assert sorted(Path(one["path"]).name for one in named) == ["1.png", "2.png", "3.png"]  # nor is the copy
+    classifier.forget(lesson.id)
+    assert len(json.loads(finegraph("suggest-photos", model, photos, "--json").out)["photos"]) == 6
+    classifier.teach(classifier.graph.fine[0], sorted(photos.iterdir()))
+    outcome = finegraph("suggest-photos", model, photos)
+    assert outcome.code == 3
+    assert "the model was taught all 6 of these already" in outcome.err
+
+
+def test_the_list_opens_on_the_page(finegraph, model, photos, tmp_path, monkeypatch):
+    served = []
+    monkeypatch.setattr("finegraph.web.serve.model_server.serve", lambda settings, _: served.append(settings))
+    order = [one["path"] for one in json.loads(finegraph("suggest-photos", model, photos, "--json").out)["photos"]]
+    assert finegraph("suggest-photos", model, photos, "--label", "--port", 0).code == 0
+    finegraph("suggest-photos", model, photos, "-o", tmp_path / "next.csv")
+    assert finegraph("serve", model, "--teach", "--to-label", tmp_path / "next.csv").code == 0
+    for settings in served:
+        assert settings.teach
+        assert [str(path) for path in settings.to_label] == order
+    assert served[0].security.port == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("photo\na.png\n", "expected a CSV file with a column path"),
+        ("path\n", "expected a photo in each line, got none"),
+        (None, "cannot be read"),
+    ],
+)
+def test_lists_that_name_no_photos(finegraph, model, tmp_path, text, message):
+    if text is not None:
+        (tmp_path / "next.csv").write_text(text)
+    outcome = finegraph("serve", model, "--teach", "--to-label", tmp_path / "next.csv")
+    assert outcome.code == 3
+    assert message in outcome.err
+
+
+def test_labels_are_lessons(finegraph, model, tmp_path):
+    (tmp_path / "next.csv").write_text("path\na.png\n")
+    outcome = finegraph("serve", model, "--to-label", tmp_path / "next.csv")
+    assert "labels are lessons, and this server takes none; let it with --teach" in outcome.err
+
+
+def test_paths_of_a_list_hold_from_its_folder_too(tmp_path, monkeypatch):
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "-a.png").write_bytes(b"")
+    (tmp_path / "b.png").write_bytes(b"")
+    suggested = [SuggestedPhoto(name, "", 1.0, 1.0, None) for name in ("-a.png", "b.png")]
+    write_suggestions(tmp_path / "lists" / "next.csv", suggested)
+    monkeypatch.chdir(tmp_path)
+    assert read_photo_list("lists/next.csv") == [Path("lists/-a.png"), Path("b.png")]

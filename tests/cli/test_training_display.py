@@ -53,3 +53,10 @@ def test_epochs_are_a_table_and_only_the_first_process_speaks(monkeypatch, capsy
     with TrainingDisplay() as display:
         display.epoch(row)
     assert capsys.readouterr().err == ""
+
+
+def test_the_strengths_of_the_closed_form_in_a_line():
+    variances = {"kinds": {"dish": 3.0, "year": 0.0}, "own": 1.0, "noise": 0.5}
+    strengths = {"covariance": "within", "shrinkage": 2.0, "variances": variances, "temperature": 1.0}
+    line = module._strengths({**strengths, "reason": "of this"})
+    assert line == "class means in closed form, shrinkage 2; chosen because of this"

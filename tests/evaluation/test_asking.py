@@ -119,3 +119,16 @@ def test_results_go_through_files_and_old_ones_load(tmp_path):
     content = result.to_dict()
     del content["questions"]
     assert EvaluationResult.from_dict(content).questions is None
+
+
+def test_numbers_are_asked_about_until_it_is_settled():
+    table = {f"item {i}": {"price": price} for i, price in enumerate([5.0, 8.0, 12.0, 15.0, None])}
+    graph = fg.LabelGraph.from_table(table, {"price": "number, EUR"})
+    probs = torch.tensor([[0.24, 0.24, 0.25, 0.26, 0.01], [0.3, 0.2, 0.2, 0.2, 0.1]], dtype=torch.float64)
+    collector = QuestionCollector(graph, 0.05, 3)
+    collector.add(fg.Posterior(graph, probs.log()), np.array([2, 4]), np.arange(2))
+    found = collector.metrics()
+    # Above 10? Yes. Above 14? No. The second photo is of the item whose price nobody knows: there is no answer.
+    assert found.settled == (0.0, 0.0, 0.5, 0.5)
+    assert found.top1 == (0.0, 0.0, 0.5, 0.5)
+    assert found.first == {"price": 1.0}

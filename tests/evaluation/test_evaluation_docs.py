@@ -9,6 +9,7 @@ import pytest
 from finegraph.evaluation.asking import Asked
 from finegraph.evaluation.calibration_error import Bin, Calibration
 from finegraph.evaluation.metrics import Mistakes
+from finegraph.evaluation.number_metrics import NumberMetrics, OrderMetrics
 from finegraph.evaluation.results import BadPhoto, EvaluationResult
 from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sample_results import COLUMNS
@@ -51,6 +52,8 @@ def names_after(start):
         ("`unknown`:", Unknown),
         ("of each photo). Of more than 2,000 photos", Retrieval),
         ("their paths. Entry n of a list", Asked),
+        ("`numbers`: the truth is", NumberMetrics),
+        ("`orders`: for each ordered kind", OrderMetrics),
     ],
 )
 def test_every_name_is_documented(start, kind):

@@ -36,6 +36,7 @@ def size_of(photos, look):
     return sum(len(small_pictures(photo, [look])[0]) for photo in photos)
 
 
+@pytest.mark.deep
 def test_the_largest_look_that_fits(photos):
     sizes = [size_of(photos, look) for look in LOOKS]
     assert sizes[0] > 1.3 * sizes[1] > 1.3 * sizes[2]

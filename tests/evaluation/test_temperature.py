@@ -101,3 +101,13 @@ def test_nothing_to_fit_on():
         fit_temperature(fg.Posterior(graph, torch.zeros(1, 2)), torch.tensor([MISSING]))
     with pytest.raises(InputError, match="some true fine label has probability 0 at all of them"):
         fit_temperature(fg.Posterior(graph, torch.tensor([[0.0, -torch.inf]])), torch.tensor([1]))
+
+
+def test_photos_that_a_head_was_fitted_by_count_as_much_as_others():
+    posterior, truth = posterior_and_truth("one parent", 200, 1.6)
+    search = TemperatureSearch()
+    search.add(posterior, truth)
+    alone, beside, many = (np.log(search.fit(count).temperature) for count in (0, 200, 20_000))
+    assert alone > 0.3
+    assert beside == pytest.approx(alone / 2, rel=0.2)
+    assert abs(many) < 0.05 * alone

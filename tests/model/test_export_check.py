@@ -13,8 +13,6 @@ from finegraph.model.export.plain_photos import drawn_pictures, plain_difference
 from finegraph.model.export.runners import ModelRunner
 from reference.random_graphs import random_graphs
 
-pytestmark = pytest.mark.usefixtures("unchecked")
-
 
 @pytest.fixture
 def model(monkeypatch):

@@ -33,7 +33,18 @@ MENU = {
     "kung pao @ B": {"dish": "kung pao", "served": {"plate", "bowl"}, "spicy": False},
     "udon @ B": {"dish": "udon", "served": "bowl", "spicy": None},
 }
+OF_KINDS = tuple(name for name in names.OUTPUTS if "number" not in name)
+PRICES = LabelGraph.from_table(
+    {
+        "mapo @ A": {"dish": "mapo", "price": 12.5, "mass": "300 +- 30", "year": 2012},
+        "mapo @ B": {"dish": "mapo", "price": 9.0, "mass": None, "year": 2010},
+        "udon @ B": {"dish": "udon", "price": 15.0, "mass": 250.0, "year": 2012},
+    },
+    types={"price": "number, EUR", "mass": "log number, g", "year": "number"},
+)
 PARTS = {
+    "numbers": {"table": PRICES, "coarse_network": "tiny", "temperature": 1.7},
+    "numbers, softmax": {"table": PRICES, "head": "softmax"},
     "one network": {},
     "two networks": {"coarse_network": "tiny"},
     "softmax": {"head": "softmax"},
@@ -105,6 +116,15 @@ def test_onnx_of_every_form_of_graph(form):
     assert largest_difference(OnnxRunner(onnx_bytes(model)), model) < LIMIT / 10
 
 
+def test_the_files_tell_numbers():
+    model = classifier(PRICES)
+    answers = OnnxRunner(onnx_bytes(model))(images(2))
+    assert (answers["number_means"].shape, answers["number_quantiles"].shape) == ((2, 3), (2, 3, 3))
+    layout = json.loads(metadata_of(model)["labels"])
+    assert layout["numbers"][1] == {"name": "mass", "unit": "g", "scale": "log"}
+    assert layout["quantiles"] == [0.05, 0.5, 0.95]
+
+
 @pytest.mark.deep
 def test_torch_answers_as_the_model(traced):
     model, content = traced
@@ -117,7 +137,9 @@ def mostly_slow(names, *quick):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("part", mostly_slow(PARTS, "softmax", "no kinds", "joined networks, scaled by block"))
+@pytest.mark.parametrize(
+    "part", mostly_slow(PARTS, "numbers", "softmax", "no kinds", "joined networks, scaled by block")
+)
 def test_torch_answers_for_every_part(part):
     model = classifier(**PARTS[part])
     assert largest_difference(torch_runner(model, torch_bytes(model)), model) < LIMIT / 10
@@ -130,6 +152,7 @@ def test_torch_of_every_form_of_graph(form):
     assert largest_difference(torch_runner(model, torch_bytes(model)), model) < LIMIT / 10
 
 
+@pytest.mark.deep
 def test_both_forms_agree_on_evidence_of_probability_0_and_on_what_is_none(traced):
     model, content = traced
     fine, coarse = np.ones((4, 4), np.float32), np.ones((4, coarse_count(model.graph)), np.float32)
@@ -138,7 +161,7 @@ def test_both_forms_agree_on_evidence_of_probability_0_and_on_what_is_none(trace
     coarse[2, 0] = np.nan
     given = Likelihoods(fine, coarse)
     one, two = OnnxRunner(onnx_bytes(model))(images(4), given), torch_runner(model, content)(images(4), given)
-    assert one.keys() == two.keys() == set(names.OUTPUTS)
+    assert one.keys() == two.keys() == set(OF_KINDS)
     assert one["possible"].tolist() == two["possible"].tolist() == [False, False, False, True]
     for name in ("log_probs", "kind_log_probs"):
         assert np.isneginf(one[name][:3]).all()
@@ -150,7 +173,7 @@ def test_any_batch():
     model = classifier()
     run, pixels = OnnxRunner(onnx_bytes(model)), images(64)
     whole = run(pixels)
-    assert {name: value.shape[0] for name, value in whole.items()} == dict.fromkeys(names.OUTPUTS, 64)
+    assert {name: value.shape[0] for name, value in whole.items()} == dict.fromkeys(OF_KINDS, 64)
     for size in (1, 3):
         for name, value in run(pixels[:size]).items():
             assert np.allclose(value, whole[name][:size], atol=1e-5), name
@@ -191,7 +214,7 @@ def test_what_the_file_says_about_itself():
     assert inputs == {
         "images": ["batch", 24, 24, 3], "evidence": ["evidence_batch", 7], "fine_evidence": ["fine_evidence_batch", 4]
     }  # fmt: skip
-    assert [one.name for one in content.graph.output] == list(names.OUTPUTS)
+    assert [one.name for one in content.graph.output] == list(OF_KINDS)
 
 
 def test_only_the_images_must_be_given():
@@ -232,6 +255,7 @@ def test_a_network_that_only_torch_can_translate():
     assert largest_difference(OnnxRunner(content), model) < LIMIT / 10
 
 
+@pytest.mark.deep
 def test_a_network_that_cannot_be_translated(monkeypatch):
     model = classifier(network="gelu")
     monkeypatch.setattr(network_nodes, "find_spec", lambda name: None)

@@ -238,7 +238,7 @@ def test_what_evidence_rules_out_is_not_listed(model, photos):
     only = model.predict(photos[0], given={"fine": "egg rice @ B"})
     assert only.top == (("egg rice @ B", 1.0),)
     assert only.explanation is None
-    assert only.sure == (None, "egg rice @ B", 1.0, 1)
+    assert only.sure == (None, "egg rice @ B", 1.0, 1, None, None)
 
 
 def test_some_photos_of_a_batch_have_no_second_answer(model, photos):
@@ -348,6 +348,7 @@ def test_bad_photo_can_be_skipped_and_keeps_its_place(model, photos):
         (17, "^photo 2: expected a path, a PIL image or a numpy array of pixels, got int"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_what_is_no_photo(model, photos, photo, words):
     with pytest.raises(InputError, match=words):
         model.predict([photos[0], photo])

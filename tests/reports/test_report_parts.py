@@ -9,6 +9,7 @@ import pytest
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
+from finegraph.graph.kind_worth import kind_worth
 from finegraph.reports.comparison import baseline_of, compare, in_order_of, on_common_photos
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
@@ -35,7 +36,13 @@ from finegraph.reports.page.svg_charts import (
 )
 from finegraph.reports.report_page import compared, report_page
 from finegraph.reports.run_results import read_run
-from finegraph.reports.sections import accuracy_section, calibration_section, facts_section, mistakes_section
+from finegraph.reports.sections import (
+    accuracy_section,
+    calibration_section,
+    explanation_section,
+    facts_section,
+    mistakes_section,
+)
 from finegraph.training.records.starts import Commit, Start
 from reports.made_up_runs import made_up_graph, make_run
 
@@ -398,3 +405,20 @@ def test_long_names_leave_room_for_the_metrics(tmp_path, monkeypatch, fine):
         for seed, head in enumerate(("softmax", "bipartite"))
     ]
     assert len(report_plots.draw_plots(compared(both), [], tmp_path).names) == 12
+
+
+def test_what_each_kind_is_worth_is_shown_where_it_is_known(runs):
+    kinds = runs[0].graph.kinds
+    assert explanation_section(runs)["worth"] == []  # evaluations of earlier versions do not say it
+    variances = {"kinds": {kind: 3.0 * (number == 0) for number, kind in enumerate(kinds)}, "own": 1.0}
+    told = replace(runs[0], about={**runs[0].about, "variances": variances})
+    (panel,) = explanation_section([told, runs[1]])["worth"]
+    worth = kind_worth(told.graph, variances["kinds"], 1.0)
+    assert panel["words"] == worth.words
+    assert worth.words.endswith(("add nothing.", "adds nothing."))
+    page = report_page([told])
+    assert "What each kind is worth" in page
+    assert f">{100 * worth.kinds[kinds[0]]:.0f} %</text>" in page
+    assert "What each kind is worth" not in report_page([runs[0]])
+    softmax = replace(runs[1], about={**runs[1].about, "variances": {"kinds": {}, "own": 1.0}})
+    assert explanation_section([softmax])["worth"] == []

@@ -235,6 +235,7 @@ def test_the_second_signal_stops_at_once(manifest, unbroken, tmp_path):
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_no_tensors_pile_up(manifest, tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "_AHEAD", 0)  # or those that are being decoded would count, some more, some less
     counts = []

@@ -45,6 +45,19 @@ def test_rates_of_backbone_and_heads(network):
     assert group_of(optimizer, network.head.coarse.weight)["lr"] == pytest.approx(0.06)
 
 
+def test_rates_fall_from_layer_to_layer(network):
+    optimizer = make_optimizer(network, replace(SHORT, lr=0.01, new_rate=6.0, layer_decay=0.5))
+    layers = (network.backbone.second, network.backbone.norm, network.backbone.first)
+    for place, layer in enumerate(layers):
+        for parameter in layer.parameters():
+            assert group_of(optimizer, parameter)["lr"] == pytest.approx(0.01 * 0.5**place)
+    assert group_of(optimizer, network.head.fine.weight)["lr"] == pytest.approx(0.03)
+    network.backbone.freeze_first(0.4)  # one of three
+    optimizer = make_optimizer(network, replace(SHORT, lr=0.01, layer_decay=0.5))
+    listed = [one for group in optimizer.param_groups for one in group["params"]]
+    assert not any(one is network.backbone.first.weight for one in listed)
+
+
 def test_every_parameter_is_in_one_group(network):
     optimizer = make_optimizer(network, SHORT)
     listed = [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]

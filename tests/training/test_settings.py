@@ -83,6 +83,10 @@ def test_former_names_are_read_as_the_current_ones(tmp_path):
     file = tmp_path / "settings.toml"
     file.write_text('image_labels = "use"\nphotos_per_class = 5\n')
     assert read_settings(file) == {"photo_labels": "use", "photos_per_label": 5}
+    with pytest.warns(DeprecationWarning, match="image_labels is called photo_labels now"):
+        assert TrainSettings(image_labels="ignore") == TrainSettings(photo_labels="ignore")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'photo_lables'"):
+        TrainSettings(photo_lables="use")
     with pytest.raises(SettingsError, match="image_labels is the former name of photo_labels, and both are given"):
         given(image_labels="use", photo_labels="use")
 

@@ -41,7 +41,9 @@ def test_broken_part_is_reported(monkeypatch):
 def test_every_extra_of_the_project_is_explained():
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = {
-        name: needs for name, needs in project["optional-dependencies"].items() if name not in ("all", "dev", "bench")
+        name: needs
+        for name, needs in project["optional-dependencies"].items()
+        if name not in ("all", "dev", "bench", "docs")
     }
     assert set(doctor.EXTRAS) == set(extras)
     for name, (packages, _) in doctor.EXTRAS.items():

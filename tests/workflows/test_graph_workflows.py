@@ -3,9 +3,11 @@ import os
 import paper_layouts
 import pytest
 
+import taught_classifier
 import tiny_classifier
 from finegraph import LabelGraph
 from finegraph.errors import DataError, GraphFileError, InputError, ModelFolderError
+from finegraph.graph.kind_worth import kind_worth
 from finegraph.labelling import LabelStore
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.graph import check_graph, show_graph
@@ -148,3 +150,13 @@ def test_a_password_is_not_shown(tmp_path, monkeypatch):
     monkeypatch.setattr("finegraph.workflows.graph.read_graph_of", lambda place: LabelGraph(["a"]))
     assert "secret" not in check_graph("postgresql://ann:secret@127.0.0.1/menu").file
     assert "secret" not in show_graph("postgresql://ann:secret@127.0.0.1/menu").file
+
+
+def test_a_model_in_closed_form_says_what_each_kind_is_worth(places, tmp_path):
+    model = taught_classifier.fitted()
+    model.save(tmp_path / "fitted" / "model")
+    worth = check_graph(tmp_path / "fitted" / "model").worth
+    variances = model.statistics.variances
+    assert worth == kind_worth(model.graph, variances.kinds, variances.own)
+    assert sum(worth.kinds.values()) + worth.own == pytest.approx(1.0)
+    assert [check_graph(place).worth for place in places] == [None] * len(places)  # nothing else can tell

@@ -225,7 +225,7 @@ class TestStudy:
         assert words["one"] == [
             "One draw of training photos; 95 % intervals are a bootstrap over the evaluated photos."
         ]
-        assert words["both"][0].startswith("Means over draws with 95 % intervals. Where there is one draw, they are")
+        assert words["both"][0].startswith("Means over draws with 95 % intervals. If there is one draw, they are")
 
     def test_a_study_and_runs(self, two, tmp_path):
         written = write_report([*two, self.make(tmp_path / "amounts")], tmp_path / "r.html")

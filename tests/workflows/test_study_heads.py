@@ -2,27 +2,22 @@
 
 import math
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
 
+from finegraph.errors import MissingExtraError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting import FitSettings, fit_head
+from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import grid_settings
-from finegraph.workflows.studies.head_fits import answer_of, fit_study_head, grid_of, only_parent
+from finegraph.workflows.studies import sklearn_heads
+from finegraph.workflows.studies.closed_form_heads import shrinkages
+from finegraph.workflows.studies.head_fits import fit_study_head, grid_of, only_parent
+from finegraph.workflows.studies.joint_answers import answer_of
 from finegraph.workflows.studies.measure import joined, judged, means, measure
 from finegraph.workflows.studies.photo_sets import Part, kind_groups
 from finegraph.workflows.studies.spec import HEADS
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _unchecked():
-    """Shapes are checked where heads and losses are tested; here there are too many steps for that."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
 
 GRAPH = LabelGraph.from_table(
     {
@@ -67,7 +62,7 @@ def test_every_head_learns(head):
     assert metrics["top1"] > 0.4  # chance is 0.25
     assert metrics["kind:dish"] > 0.6
     assert set(metrics) == {"top1", "top5", "nll", *(f"kind:{name}" for name in (*GRAPH.kinds, "with"))}
-    assert fitted.tried == 8
+    assert fitted.tried == (0 if head == "auto" else 8)
     assert fitted.converged
     assert fitted.seconds > 0
     assert len(fitted.chosen) == {"independent": 3, "ensemble": 2}.get(head, 1)
@@ -181,3 +176,105 @@ def test_metrics_are_those_of_a_slow_loop():
 def test_only_certain_parents_are_targets():
     graph = LabelGraph.from_table({"a": {"dish": "x"}, "b": {"dish": {"x", "y"}}, "c": {"dish": None}})
     assert only_parent(graph.kind("dish"), torch.tensor([0, 1, 2])).tolist() == [0, -100, -100]
+
+
+def mean_log_prob(log_probs, part):
+    return float(log_probs.detach().gather(1, part.target[:, None]).mean())
+
+
+@pytest.mark.parametrize("head", ["prototypes", "prototypes-without-graph"])
+def test_the_closed_form_has_the_best_of_its_shrinkages(head):
+    fitted = fit_study_head(head, GRAPH, ("dish",), TRAIN, VAL, 4)
+    own = GRAPH.only(["dish"])
+    scores = {}
+    for shrinkage in shrinkages(4):
+        name = "bipartite" if head == "prototypes" else "softmax"
+        fit = fit_prototypes(TRAIN.fine, TRAIN.target, own, PrototypeSettings(head=name, shrinkage=shrinkage))
+        scores[shrinkage] = mean_log_prob(fit.head(fit.scaling(VAL.fine)).log_probs(), VAL)
+    assert fitted.chosen[0]["shrinkage"] == max(scores, key=scores.get)
+    assert mean_log_prob(fitted.model.answer(VAL.fine, None, 1)[0], VAL) == pytest.approx(max(scores.values()))
+    assert fitted.model.step(TRAIN) is None  # no step of descent trains it
+
+
+def test_auto_is_what_train_fits_and_does_not_look_at_validation_photos():
+    one = fit_study_head("auto", GRAPH, ("dish",), TRAIN, VAL, 4)
+    two = fit_study_head("auto", GRAPH, ("dish",), TRAIN, TEST, 4)
+    assert torch.equal(one.model.answer(TEST.fine, None, 1)[0], two.model.answer(TEST.fine, None, 1)[0])
+    fit = fit_prototypes(TRAIN.fine, TRAIN.target, GRAPH.only(["dish"]))
+    assert one.chosen[0]["solver"] == "prototypes"
+    torch.testing.assert_close(
+        one.model.answer(TEST.fine, None, 1)[0], fit.head(fit.scaling(TEST.fine)).log_probs().detach()
+    )
+
+
+def test_auto_takes_descent_where_the_training_photos_say_so(monkeypatch):
+    from finegraph.model.fitting.solver_choice import SolverChoice
+    from finegraph.workflows.studies import closed_form_heads
+
+    chosen = SolverChoice(solver="descent", reason="", settings=FitSettings(l2=0.01), log_likelihoods={})
+    monkeypatch.setattr(closed_form_heads, "choose_solver", lambda *_, **__: chosen)
+    fitted = fit_study_head("auto", GRAPH, ("dish",), TRAIN, VAL, 4)
+    assert (fitted.chosen[0]["solver"], fitted.chosen[0]["l2"]) == ("descent", 0.01)
+    expected = fit_head(TRAIN.fine, TRAIN.target, GRAPH.only(["dish"]), FitSettings(l2=0.01, tolerance=1e-3)).head
+    torch.testing.assert_close(fitted.model.head.fine.weight, expected.fine.weight.detach())
+    assert fitted.model.step(TRAIN) is not None
+
+
+def test_members_of_a_joined_network_are_whitened_apart():
+    both = Part(torch.cat([TRAIN.fine, 50 * TRAIN.coarse], dim=1), None, TRAIN.target, (10, 6))
+    held = Part(torch.cat([VAL.fine, 50 * VAL.coarse], dim=1), None, VAL.target, (10, 6))
+    fitted = fit_study_head("auto", GRAPH, ("dish",), both.at(list(range(len(both)))), held, 4)
+    fit = fit_prototypes(both.fine, both.target, GRAPH.only(["dish"]), block_sizes=(10, 6))
+    torch.testing.assert_close(
+        fitted.model.answer(held.fine, None, 1)[0], fit.head(fit.scaling(held.fine)).log_probs().detach()
+    )
+
+
+def test_logistic_regression_of_scikit_learn_equals_softmax():
+    ours = fit_study_head("softmax", GRAPH, (), TRAIN, VAL, 8)
+    theirs = fit_study_head("sklearn-logistic", GRAPH, (), TRAIN, VAL, 8)
+    assert theirs.chosen[0]["l2"] == pytest.approx(ours.chosen[0]["l2"])
+    settings = FitSettings(head="softmax", l2=ours.chosen[0]["l2"], tolerance=1e-6)
+    exact = fit_head(TRAIN.fine, TRAIN.target, GRAPH, settings).head(TEST.fine).log_probs().detach()
+    torch.testing.assert_close(exact.double(), theirs.model.answer(TEST.fine, None, 1)[0], atol=0.05, rtol=0)
+    assert theirs.model.step(TRAIN) is None
+
+
+def test_discriminant_analysis_is_as_likely_as_the_best_of_its_settings():
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    fitted = fit_study_head("sklearn-discriminant", GRAPH, (), TRAIN, VAL, 8)
+    best = -math.inf
+    for shrinkage in shrinkages(2):
+        other = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage / (1 + shrinkage))
+        scores = other.fit(TRAIN.fine.numpy(), TRAIN.target.numpy()).decision_function(VAL.fine.numpy())
+        for temperature in sklearn_heads.TEMPERATURES:
+            log_probs = torch.log_softmax(torch.from_numpy(scores).double() / temperature, dim=1)
+            best = max(best, mean_log_prob(log_probs, VAL))
+    assert mean_log_prob(fitted.model.answer(VAL.fine, None, 1)[0], VAL) == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("head", ["sklearn-logistic", "sklearn-discriminant"])
+def test_fine_labels_without_a_photo_are_unlikely_not_impossible(head):
+    some = TRAIN.at([number for number, fine in enumerate(TRAIN.target) if fine in (1, 3)])
+    fitted = fit_study_head(head, GRAPH, (), some, VAL, 4)
+    log_probs, labels = fitted.model.answer(TEST.fine, None, 1)
+    assert torch.isfinite(log_probs).all()
+    assert set(log_probs.argmax(dim=1).tolist()) == {1, 3}
+    assert float(log_probs[:, [0, 2]].exp().max()) < 1e-9
+    torch.testing.assert_close(log_probs.exp().sum(dim=1), torch.ones(len(TEST), dtype=log_probs.dtype))
+    assert set(labels) == set(GRAPH.kinds)
+
+
+def test_heads_of_scikit_learn_are_refused_where_it_is_missing(monkeypatch):
+    monkeypatch.setattr(sklearn_heads, "find_spec", lambda _: None)
+    sklearn_heads.check_installed(["softmax", "auto"])
+    with pytest.raises(MissingExtraError, match=r"sklearn-logistic needs scikit-learn.*finegraph\[sklearn\]"):
+        sklearn_heads.check_installed(["softmax", "sklearn-logistic"])
+
+
+def test_discriminant_analysis_needs_two_photos_of_some_class():
+    sklearn_heads.check_photos("sklearn-discriminant", "2", 8, 4)
+    sklearn_heads.check_photos("sklearn-logistic", "1", 4, 4)
+    with pytest.raises(SettingsError, match=r'skip = \[\{heads = \["sklearn-discriminant"\], amounts = \["1"\]\}\]'):
+        sklearn_heads.check_photos("sklearn-discriminant", "1", 4, 4)

@@ -22,9 +22,10 @@ from finegraph.errors import (
 )
 from finegraph.nn.backbones.weights import PACKAGES, WeightsPackage
 from finegraph.workflows import study as running
+from finegraph.workflows.studies import sklearn_heads
 from finegraph.workflows.studies.grid import Cell, plan
 from finegraph.workflows.studies.photo_sets import read_study_data
-from finegraph.workflows.studies.spec import HEADS, study_of
+from finegraph.workflows.studies.spec import HEADS, WITHOUT_KINDS, study_of
 from finegraph.workflows.studies.study_folder import COLUMNS, CellResult, StudyFolder
 from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, summarise
 from finegraph.workflows.study import run_study
@@ -84,6 +85,8 @@ def values_for(manifest, **changes):
         "splits": ["test"],
         "kinds": {"colour": ["colour"]},
     }
+    if "heads" not in changes:  # discriminant analysis needs two photos of some class
+        usual["skip"] = [{"heads": ["sklearn-discriminant"], "amounts": [1]}]
     return {**usual, **changes}
 
 
@@ -111,15 +114,17 @@ def test_results_are_tidy(whole):
     assert len(set(keys)) == len(keys)
     cells = plan(study)
     metrics = {"top1", "top5", "nll", "kind:colour"}
-    assert len(rows) == len(cells) * (2 * len(metrics) + 3)
+    steps = sum(cell.head in ("softmax", "softmax-marginal", "independent", "bipartite", "bipartite-two", "ensemble")
+                for cell in cells)  # fmt: skip
+    assert len(rows) == len(cells) * (2 * len(metrics) + 1) + 2 * steps  # no step of descent trains the others
     assert {row["metric"] for row in rows if row["split"] != "train"} == metrics
     assert {row["metric"] for row in rows if row["split"] == "train"} == {"seconds_fit", "ms_forward", "ms_backward"}
-    assert {row["kinds"] for row in rows if row["head"] in ("softmax", "ensemble")} == {""}
+    assert {row["kinds"] for row in rows if row["head"] in WITHOUT_KINDS} == {""}
     assert {row["box"] for row in rows} == {"no"}
     document = json.loads((outcome.folder / "results.json").read_text())
     assert [float(row["value"]) for row in rows] == [row["value"] for row in document["rows"]]
     assert "tries 4 settings" in document["budget"]
-    assert all(cell["tried"] == 4 for cell in document["cells"])
+    assert all(cell["tried"] == (0 if cell["head"] == "auto" else 4) for cell in document["cells"])
     assert {cell["amount"]: cell["photos"] for cell in document["cells"]} == {"1": 5, "all": 30}
 
 
@@ -157,7 +162,8 @@ def test_the_summary_is_that_of_a_slow_loop(whole):
             assert row["interval"] == "bootstrap over photos"
     rivals = json.loads((outcome.folder / "summary.json").read_text())["rivals"]
     assert {(row["head"], row["against"]) for row in rivals} == {
-        ("bipartite-two", "ensemble"), ("bipartite", "softmax-marginal"),
+        ("bipartite-two", "ensemble"), ("bipartite", "softmax-marginal"), ("auto", "sklearn-logistic"),
+        ("prototypes", "prototypes-without-graph"), ("prototypes-without-graph", "sklearn-discriminant"),
     }  # fmt: skip
 
 
@@ -379,7 +385,7 @@ def test_networks_are_looked_for_before_photos(manifest, tmp_path, monkeypatch):
         read_study_data(study_of(values_for(manifest, data="nowhere", network="tny")), Silent().stage)
     package = WeightsPackage("no_such_package", "", "")
     monkeypatch.setitem(PACKAGES, "efficientnet_lite1", package)
-    values = values_for(manifest, data="nowhere", weights="default")
+    values = values_for(manifest, data="nowhere", weights="default", heads=["softmax", "ensemble"])
     values |= {"network": "efficientnet_lite0", "second_network": "efficientnet_lite1"}
     with pytest.raises(MissingExtraError, match="run: pip install no_such_package"):
         read_study_data(study_of(values), Silent().stage)
@@ -446,6 +452,16 @@ def test_what_does_not_go_with_the_data(manifest, tmp_path, changes, error, mess
         run_study(study_of(values_for(manifest, **changes)), tmp_path / "study", Silent())
     assert message in str(caught.value)
     assert not (tmp_path / "study").exists()  # nothing was begun
+
+
+def test_what_cannot_be_fitted_is_refused_before_anything_is_computed(manifest, tmp_path, monkeypatch):
+    study = study_of(values_for(manifest, heads=["softmax", "sklearn-discriminant"], amounts=["1", "10%"]))
+    with pytest.raises(SettingsError, match=r"with amounts = '1' every class has one; leave these cells out"):
+        run_study(study, tmp_path / "study", Silent())
+    monkeypatch.setattr(sklearn_heads, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"sklearn-discriminant needs scikit-learn"):
+        run_study(study, tmp_path / "study", Silent())
+    assert not (tmp_path / "study").exists()
 
 
 def test_without_validation_photos_there_is_nothing_to_choose_on(manifest, tmp_path):

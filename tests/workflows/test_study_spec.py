@@ -28,7 +28,7 @@ def test_shipped_studies_are_read(file):
 def test_all_that_is_asked_for_is_shipped():
     assert {file.stem for file in STUDIES} == {
         "stanford-cars", "cub", "car-333", "food-975", "menu-small", "menu-full", "grocery", "grocery-fine-tuning",
-        "own-folder",
+        "grocery-few-photos", "own-folder",
     }  # fmt: skip
 
 
@@ -119,10 +119,10 @@ def test_the_plan_has_each_cell_once():
         data="x", heads=tuple(HEADS), kinds={"a": ("a",), "both": ("a", "b")}, amounts=("1", "all"), seeds=(0, 1)
     )
     cells = plan(study)
-    assert len(set(cells)) == len(cells) == 3 * (2 + 4 * 2)  # two draws of one photo, one of all
+    assert len(set(cells)) == len(cells) == 3 * (5 + 6 * 2)  # two draws of one photo, one of all
     assert len({cell.name for cell in cells}) == len(cells)
     assert {cell.kinds for cell in cells if cell.head in ("softmax", "ensemble")} == {""}
-    assert [cell.amount for cell in cells] == ["1"] * 20 + ["all"] * 10
+    assert [cell.amount for cell in cells] == ["1"] * 34 + ["all"] * 17
     fine_tuned = Study(data="x", amounts=("all",), seeds=(0, 1), tune="all", settings=1)
     assert {cell.seed for cell in plan(fine_tuned)} == {0, 1}  # chance is in the training
 

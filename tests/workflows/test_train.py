@@ -288,6 +288,7 @@ def test_class_means_give_a_model_like_any_other(manifest, tmp_path, head):
     means = settings(manifest, fit="prototypes", head=head, photo_labels="ignore")
     result = train_run(means, Silent(), run=tmp_path / "run")
     assert result.strengths["variances"]["kinds"].keys() <= {"colour"}
+    assert result.worth.kinds.keys() == result.strengths["variances"]["kinds"].keys()
     model = fg.load(tmp_path / "run")
     assert model.network.design.scaling == "whitened"
     photo = manifest.parent / f"{next(iter(tiny.CLASSES)).replace(' ', '-')}-0.png"

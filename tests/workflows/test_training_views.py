@@ -1,11 +1,14 @@
 """Several views of a training photo count as one photo."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 import finegraph as fg
+from finegraph.data.photo_parts import MAX_VIEWS
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import SettingsError
@@ -13,7 +16,7 @@ from finegraph.model.features import extract_features
 from finegraph.nn.network import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings, check_used
 from finegraph.workflows.train import train_run
-from finegraph.workflows.training.training_views import MAX_VIEWS, mean_of_views, parts_of
+from finegraph.workflows.training.training_views import mean_of_views, parts_of
 from training import tiny
 from workflows.test_train import Silent
 
@@ -80,6 +83,9 @@ def test_features_are_the_mean_over_the_views_that_can_be_read(tmp_path):
     found = mean_of_views(first, [(part, features(part)) for part in parts])
     assert found.samples == samples
     assert torch.allclose(found.fine, expected, atol=1e-5)
+    assert torch.equal(found.views[:, 0], first.fine)
+    assert torch.allclose(found.views.mean(dim=1), expected, atol=1e-5)
+    assert mean_of_views(first, []) is first
     read = [one for one, number in parts[0].items() if number != 1]
     missing = mean_of_views(first, [(parts[0], features(read)), (parts[1], features(parts[1]))])
     assert torch.allclose(missing.fine[[0, 2]], expected[[0, 2]], atol=1e-5)
@@ -101,8 +107,40 @@ def test_training_with_views(manifest, tmp_path, monkeypatch, network):
     assert again.metrics == runs[3].metrics
 
 
+def test_heads_are_fitted_to_three_views_by_default():
+    assert TrainSettings(data="photos").resolve().train_views == 3
+    assert TrainSettings(data="photos", tune="all").resolve().train_views == 3
+    assert TrainSettings(data="photos", train_views=2).resolve().train_views == 2
+
+
 def test_views_are_those_of_a_fitted_last_layer():
     with pytest.raises(SettingsError, match="train_views: no effect with start = new"):
         check_used({"tune": "all", "start": "new", "train_views": 3})
     with pytest.raises(SettingsError, match="train_views: expected a finite number of at least 1 and below 6, got 6"):
         TrainSettings(train_views=6)
+
+
+def test_a_taught_photo_is_seen_as_the_fit_saw_photos(manifest, tmp_path):
+    settings = TrainSettings(data=str(manifest), graph=str(manifest.parent / "graph.csv"), network="tiny", tune="head",
+                             weights="none", fit="prototypes", train_views=3, photo_labels="ignore")  # fmt: skip
+    train_run(settings, Silent(), run=tmp_path / "run")
+    model = fg.load(tmp_path / "run")
+    assert model.statistics.views == 3
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photo = save_photo(tmp_path / "taught.jpg", 5, exif=exif)
+    samples = Samples([photo])
+    parts = [
+        (part, extract_features(model.network, Samples(part), replace(model.views, box=True), cache=False))
+        for part in parts_of(samples, 3, box=False)
+    ]
+    fitted_to = mean_of_views(extract_features(model.network, samples, model.views, cache=False), parts).fine
+    expected = model.network.scaling(fitted_to)[0].numpy()
+    lesson = model.teach(model.graph.fine[0], photo.path)
+    np.testing.assert_allclose(lesson.photos[0].features, expected, atol=1e-4)
+    with Image.open(photo.path) as picture:
+        picture.load()
+        open_picture = model.teach(model.graph.fine[0], picture)
+    np.testing.assert_allclose(open_picture.photos[0].features, expected, atol=1e-2)  # the file is decoded smaller
+    one_view = model.network.scaling(extract_features(model.network, samples, model.views, cache=False).fine)[0].numpy()
+    assert np.abs(lesson.photos[0].features - one_view).max() > 1e-3

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from finegraph.data.dataset import MISSING, PhotoDataset
+from finegraph.data.photo_decoding import read_photo
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataError, SettingsError, ShapeError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.model.features import Features
+from finegraph.model.features import Features, extract_features
+from finegraph.model.features import work as photos_to_features
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.distributed import Ranks
 from finegraph.training.records.run_folder import RunFolder
@@ -20,6 +22,7 @@ from finegraph.training.settings import TrainSettings
 from finegraph.workflows.train import resume_settings
 from finegraph.workflows.training.training_data import make_network, make_views, read_training_data
 from finegraph.workflows.training.tune_all import _joined
+from finegraph.workflows.training.tune_head import metrics_of
 from finegraph.workflows.training.validation import Tally, validate
 from training import tiny
 
@@ -34,10 +37,10 @@ def manifest(tmp_path_factory):
     return tiny.make_photos(tmp_path_factory.mktemp("photos"))
 
 
-def held_out(manifest, network, **settings):
-    chosen = tiny.settings_for(manifest, **settings)
-    data = read_training_data(chosen)
-    return PhotoDataset(data.val, data.graph, make_views(chosen, network), on_bad_file=chosen.on_bad_file)
+def held_out(manifest, network):
+    """The validation photos, and how they are cut."""
+    settings = tiny.settings_for(manifest)
+    return read_training_data(settings).val, make_views(settings, network)
 
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------
@@ -75,23 +78,37 @@ def test_metrics_of_nothing_are_left_out():
     assert tally.metrics(Ranks()) == {"kinds.dish": 0.5}
 
 
-def test_validation_looks_at_each_photo_once(manifest):
+def test_validation_looks_at_each_photo_once(manifest, monkeypatch):
     settings = tiny.settings_for(manifest)
     network = make_network(settings, read_training_data(settings).graph)
-    photos = held_out(manifest, network)
-    seen = []
-    network.backbone.register_forward_pre_hook(lambda module, inputs: seen.append(len(inputs[0])))
-    judged = validate(network, photos, Ranks(), 2)
-    assert sum(seen) == len(photos) == 10
+    samples, views = held_out(manifest, network)
+    photos = PhotoDataset(samples, network.graph, views)
+    opened = []
+    with monkeypatch.context() as patch:
+        patch.setattr(photos_to_features, "read_photo", lambda path: opened.append(path) or read_photo(path))
+        judged = validate(network, samples, views, Ranks(), threads=2)
+    assert sorted(opened) == sorted(sample.path for sample in samples)
     assert set(judged.metrics) == {"top1", "nll", "kinds.colour"}
     assert (judged.bad, judged.layer, judged.photos) == ((), None, ())
     assert not network.training
     pixels = torch.stack([photos[number].image for number in range(10)])
     expected = -network(pixels).log_probs()[torch.arange(10), photos.fine].mean()
     assert judged.metrics["nll"] == pytest.approx(expected.item(), rel=1e-5)
-    shares = [validate(network, photos, _Alone(rank, 3), 1).metrics["nll"] for rank in range(3)]
+    shares = [validate(network, samples, views, _Alone(rank, 3)).metrics["nll"] for rank in range(3)]
     weighted = sum(share * count for share, count in zip(shares, (4, 3, 3), strict=True)) / 10
     assert weighted == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_validation_judges_kinds_of_photos_with_and_without_labels_of_their_own(tmp_path):
+    tiny.register()
+    settings = tiny.settings_for(tiny.make_photos(tmp_path, per_class=2, val=4, gaps=True))
+    data = read_training_data(settings)
+    assert {len(sample.kinds) for sample in data.val} == {0, 1}
+    network = make_network(settings, data.graph).eval()
+    views = make_views(settings, network)
+    judged = validate(network, data.val, views, Ranks()).metrics
+    expected = metrics_of(network, extract_features(network, data.val, views, cache=False))
+    assert judged == pytest.approx(expected, rel=1e-6)
 
 
 class _Alone(Ranks):
@@ -107,13 +124,13 @@ class _Alone(Ranks):
 def test_validation_can_be_stopped(manifest):
     settings = tiny.settings_for(manifest)
     network = make_network(settings, read_training_data(settings).graph)
-    assert validate(network, held_out(manifest, network), Ranks(), 1, lambda: True) is None
+    assert validate(network, *held_out(manifest, network), Ranks(), stop=lambda: True) is None
 
 
 def test_validation_leaves_nothing_that_training_cannot_use(manifest):
     settings = tiny.settings_for(manifest)
     network = make_network(settings, read_training_data(settings).graph)
-    validate(network, held_out(manifest, network), Ranks(), 1)
+    validate(network, *held_out(manifest, network), Ranks())
     network.train()
     network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).log_probs().sum().backward()
 
@@ -181,7 +198,7 @@ def test_it_learns_and_ends_with_the_best_weights(manifest, tmp_path, recipe, he
     for name, tensor in tuned.network.state_dict().items():
         assert torch.equal(tensor, best.tensors[f"network.{name}"]), name
     assert not tuned.network.training
-    judged = validate(tuned.network, held_out(manifest, tuned.network), Ranks(), 1)
+    judged = validate(tuned.network, *held_out(manifest, tuned.network), Ranks())
     assert judged.metrics == pytest.approx(tuned.metrics, rel=1e-6)
     assert tuned.metrics["nll"] == min(row["val_nll"] for row in tuned.watcher.rows)
 

@@ -20,7 +20,7 @@ from finegraph.errors import near_matches
 
 
 class Command(TyperCommand):
-    """A command whose help is plain."""
+    """A command whose help is in plain words."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The arguments in the line of usage."""
@@ -48,7 +48,7 @@ class Group(TyperGroup):
 
 
 class DefaultGroup(Group):
-    """A group of which one command is meant where the first word is none of the others.
+    """A group with a default command, which is used if the first word is no command.
 
     A file or folder that is called like one of the commands is named by its path, `./add`.
     """
@@ -57,7 +57,7 @@ class DefaultGroup(Group):
     """The command whose name may be left out."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name of the default command in front where none is given."""
+        """Put the name of the default command in front if none is given."""
         if args and args[0] not in (*self.commands, "-h", "--help"):
             near = near_matches(args[0], list(self.commands))
             if near and not Path(args[0]).exists():
@@ -73,14 +73,14 @@ class DefaultGroup(Group):
 
 
 def value_name(parameter: Any) -> str:
-    """What the value of an argument or option is called; empty for a flag."""
+    """The name of the value of an argument or option; empty for a flag."""
     if getattr(parameter, "is_flag", False):
         return ""
     return str(parameter.metavar) if parameter.metavar else str(parameter.name.upper()).replace("_", "-")
 
 
 def choices_of(parameter: Any) -> list[str]:
-    """The values that an option can have, where these are few."""
+    """The values that an option can have, if they are few."""
     name = value_name(parameter)
     return name.split("|") if "|" in name else []
 
@@ -134,7 +134,7 @@ def _explained(parameter: Any) -> str:
 
 
 def _bounds(parameter: Any) -> str:
-    """From where to where a number may be."""
+    """The range of a number in words."""
     least, most = getattr(parameter, "min", None), getattr(parameter, "max", None)
     if least is not None and most is not None:
         return f"{least:g} to {most:g}"

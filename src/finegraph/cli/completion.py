@@ -1,4 +1,4 @@
-"""Completion by the shell: commands, options, choices and runs; where none of these is meant, the shell names files.
+"""Completion by the shell: commands, options, choices and runs; otherwise the shell completes files.
 
 `finegraph completion SHELL` prints a script. On every press of the key it runs the command with `ASKED` in the
 environment and the words so far as arguments, the last of them perhaps empty, and gets a line for each way to go on: a
@@ -81,7 +81,7 @@ def completion(
 
 
 def answer(command: Any, arguments: Sequence[str]) -> int:
-    """Print how a line of words may go on; the exit code.
+    """Print the completions of a line; returns the exit code.
 
     Args:
         command: the command with all of its commands.
@@ -98,7 +98,7 @@ def answer(command: Any, arguments: Sequence[str]) -> int:
 
 
 def split_line(line: str) -> list[str]:
-    """The words of a line as a shell takes them apart; the last is the one that is being written, perhaps empty."""
+    """The words of a line as a shell splits them; the last one is being typed and may be empty."""
     words, quote, escaped, open_word = [""], "", False, False
     for sign in line:
         if escaped or (quote and sign != quote and not (sign == "\\" and quote == '"')):
@@ -119,7 +119,7 @@ def split_line(line: str) -> list[str]:
 
 
 def completions(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
-    """What the last of some words may become, each with what it means; none where it may be a file.
+    """The completions of the last word, each with its meaning; none if it may be a file.
 
     Args:
         command: a group of commands.
@@ -144,7 +144,7 @@ def completions(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _offered(command: Any, waiting: Any, given: int, current: str) -> Iterator[tuple[str, str]]:
-    """The words that may stand where the current one does and begin like it."""
+    """The words that may stand in the place of the current one and begin like it."""
     if waiting is not None:
         yield from _values(waiting, current)
     elif current.startswith("-") and "=" in current:
@@ -172,12 +172,12 @@ def _offered(command: Any, waiting: Any, given: int, current: str) -> Iterator[t
 
 
 def _takes_value(command: Any, flag: str) -> Any:
-    """The option that a flag names, where a value must follow."""
+    """The option that a flag names, if a value must follow."""
     return next((one for one in command.params if flag in getattr(one, "opts", ()) and value_name(one)), None)
 
 
 def _values(parameter: Any, current: str) -> Iterator[tuple[str, str]]:
-    """What the value of a parameter may be, where that can be told quickly."""
+    """The possible values of a parameter, if they can be listed quickly."""
     values = choices_of(parameter)
     if value_name(parameter) in _MODELS:
         values = _runs()
@@ -185,7 +185,7 @@ def _values(parameter: Any, current: str) -> Iterator[tuple[str, str]]:
 
 
 def _runs() -> list[str]:
-    """The run folders where runs are by default."""
+    """The run folders in the default place."""
     try:
         return sorted(f"{RUNS}/{entry.name}" for entry in Path(RUNS).iterdir() if (entry / "config.toml").is_file())
     except OSError:

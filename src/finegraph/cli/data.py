@@ -12,7 +12,7 @@ from finegraph.cli.commands import Command, Group
 from finegraph.cli.exit_codes import FOUND_ERRORS
 from finegraph.cli.interrupts import AGAIN, GOES_ON, interruptible
 from finegraph.cli.progress import progress
-from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
+from finegraph.cli.terminal import console, count, none_or, print_json, print_pairs, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 data_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check photos, and draw photos to try things with.")
 
 MAX_PRINTED = 50
-"""How many findings a terminal is filled with."""
+"""How many findings are printed on a terminal."""
 
 
 @data_app.callback()
@@ -54,8 +54,8 @@ def check(
     """
     from finegraph.workflows.data import check_data
 
-    with interruptible(f"nothing was written; {AGAIN}"), progress("photos") as told:
-        result = check_data(source, graph, csv=csv, workers=workers, progress=told)
+    with interruptible(f"nothing was written; {AGAIN}"), progress("photos") as advance:
+        result = check_data(source, graph, csv=csv, workers=workers, progress=advance)
     if as_json:
         print_json({**asdict(result), "errors": result.errors, "warnings": result.warnings})
     else:
@@ -69,6 +69,9 @@ def menu(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write; new, empty, or with the same menu.")],
     size: Annotated[str, typer.Option(help="small: 60 fine labels, 1,350 photos; full: 975 and 37,437.")] = "small",
     seed: Annotated[int, typer.Option(min=0, help="Another seed makes another menu.")] = 0,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="Also say how hot each item is, what it weighs and what it costs.")
+    ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many processes draw; by default one per core.")
     ] = None,
@@ -81,8 +84,8 @@ def menu(
     """
     from finegraph.workflows.menu import write_menu
 
-    with interruptible(f"the photos drawn so far are kept; {GOES_ON}"), progress("photos") as told:
-        result = write_menu(out, size, seed=seed, workers=workers, progress=told)
+    with interruptible(f"the photos drawn so far are kept; {GOES_ON}"), progress("photos") as advance:
+        result = write_menu(out, size, seed=seed, numbers=numbers, workers=workers, progress=advance)
     if as_json:
         print_json(result)
     else:
@@ -90,7 +93,7 @@ def menu(
 
 
 def _print_menu(to: Console, menu: MenuFiles) -> None:
-    """What was written, and what to do with it."""
+    """Print what was written, and what to do with it."""
     parts = ", ".join(f"{split} {number:,}" for split, number in menu.photos.items())
     to.print(
         f"{printable(menu.folder)}: {count(menu.fine, 'fine label')} of {count(menu.restaurants, 'restaurant')}, "
@@ -101,7 +104,7 @@ def _print_menu(to: Console, menu: MenuFiles) -> None:
 
 
 def _print_check(to: Console, result: DataCheck) -> None:
-    """The result of a check for people."""
+    """Print the result of a check."""
     from rich.text import Text
 
     shown = result.findings[:MAX_PRINTED] if to.is_terminal else result.findings
@@ -118,7 +121,7 @@ def _print_check(to: Console, result: DataCheck) -> None:
         formats = ", ".join(f"{name} {number:,}" for name, number in result.formats.items())
         modes = ", ".join(f"{name} {number:,}" for name, number in result.modes.items())
         to.print(f"pixels (smallest / median / largest): {', '.join(sizes)}; {formats}; {modes}")
-    found = f"{_none_or(result.errors, 'error')}, {_none_or(result.warnings, 'warning')}"
+    found = f"{none_or(result.errors, 'error')}, {none_or(result.warnings, 'warning')}"
     colour = "red" if result.errors else "yellow" if result.warnings else "green"
     size = f"{count(result.samples, 'photo')}, {count(len(result.counts), 'label')}, "
     to.print(Text.assemble(f"{printable(result.source)}: {size}", (found, colour)))
@@ -144,8 +147,3 @@ def _split_rows(result: DataCheck) -> list[tuple[str, ...]]:
         three = (min(found), statistics.median(found), max(found))
         rows.append((split or "-", f"{sum(found):,}", f"{len(found):,}", *(f"{number:,g}" for number in three)))
     return rows
-
-
-def _none_or(number: int, noun: str) -> str:
-    """A number with its noun, "no" for none."""
-    return count(number, noun) if number else f"no {noun}s"

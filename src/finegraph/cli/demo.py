@@ -14,8 +14,10 @@ from finegraph.cli.terminal import console, count, print_json, print_table, prin
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from finegraph.evaluation import EvaluationResult
     from finegraph.workflows.demo import Comparison, Demo
 
+NAMES = {"softmax": "softmax (no graph)", "bipartite": "bipartite (graph)"}
 WHAT = {"test": "controlled: the same kitchens on other days", "wild": "wild: other cameras, half-eaten plates"}
 
 
@@ -27,8 +29,8 @@ def demo(
 ) -> None:
     """Show the whole workflow in a few minutes, offline.
 
-    Draws the photos of a small menu, trains a softmax and a bipartite head on them, compares both on photos that they
-    never saw, asks about one photo, and writes a report.
+    Draws the photos of a small menu, trains a head with the label graph (bipartite) and one without (softmax) on three
+    photos of each item, compares both on photos that they never saw, asks about one photo, and writes a report.
     """
     from finegraph.cli.training_display import TrainingDisplay
     from finegraph.workflows.demo import run_demo
@@ -44,7 +46,7 @@ def demo(
 
 
 def _new_folder() -> Path:
-    """A folder in `runs` that is not there yet."""
+    """A new folder in `runs`."""
     number, path = 1, Path("runs/demo")
     while path.exists():
         number += 1
@@ -83,13 +85,15 @@ def _comparison(one: Comparison) -> dict[str, object]:
 
 
 def _print(demo: Demo) -> None:
-    """The demo for people."""
+    """Print the demo."""
     from finegraph.cli.prediction_text import print_prediction
+    from finegraph.workflows.demo import PHOTOS_PER_LABEL
 
     to = console()
     photos = ", ".join(f"{many:,} {split}" for split, many in demo.photos.items())
     _heading(to, "A drawn menu")
     to.print(f"{len(demo.graph)} menu items, {len(demo.graph.kinds)} kinds of coarse labels; photos: {photos}")
+    to.print(f"trained on {PHOTOS_PER_LABEL} photos of each item, in the same way without the label graph and with it")
     for one in demo.comparisons:
         _heading(to, WHAT.get(one.split, one.split).capitalize())
         _print_comparison(to, one)
@@ -99,7 +103,11 @@ def _print(demo: Demo) -> None:
     _heading(to, f"The same photo, and you know the restaurant: {question.known}")
     print_prediction(to, question.after, {"restaurant": (question.known,)})
     to.print()
-    to.print("The photos are drawn: this shows how it works, not how much it helps on real ones.")
+    to.print(
+        "The photos are drawn: this shows how it works, not how much it helps on real ones. With many photos of each "
+        "item the graph gains less; what it always gives is answers about coarse labels, and answers that follow from "
+        "what you know."
+    )
     _next(to, demo)
 
 
@@ -108,14 +116,26 @@ def _print_comparison(to: Console, one: Comparison) -> None:
     rows = []
     for head, found in one.results.items():
         kinds = [found.kinds[kind] for kind in ("dish", "restaurant")]
-        rows.append((head, *(_percent(share) for share in (found.top1, found.top5, *kinds)), f"{found.nll or 0:.2f}"))
-    print_table(to, ("head", "top-1", "top-5", "dish", "restaurant", "nll"), rows, right=(1, 2, 3, 4, 5))
+        shares = (found.top1, found.top5, *kinds, *_sure(found))
+        rows.append((NAMES[head], *(_percent(share) for share in shares)))
+    headings = ("head", "top-1", "top-5", "dish", "restaurant", "sure", "wrong")
+    print_table(to, headings, rows, right=(1, 2, 3, 4, 5, 6))
     gain = one.gain
     low, high = 100 * gain.low, 100 * gain.high
     chance = "" if low > 0 or high < 0 else "; 0 lies inside, so it may be chance"
     points = f"{100 * gain.mean:+.1f} points top-1, 95 % interval {low:+.1f} to {high:+.1f}"
     to.print(f"bipartite against softmax: {points}{chance}")
+    risk = next(iter(one.results.values())).sure.risk
+    to.print(f"sure: photos whose item or dish it names although it may be wrong 1 time in {1 / risk:.0f} only")
     to.print(f"{count(one.fixed, 'photo')} fixed, {count(one.broken, 'photo')} broken")
+
+
+def _sure(found: EvaluationResult) -> tuple[float, float | None]:
+    """The share of photos of which the item or, if that is not sure, the dish is; and how many of these are wrong."""
+    sure, levels = found.sure, ("fine", "dish")
+    share = sum(sure.levels.get(level, 0.0) for level in levels)
+    wrong = sum(sure.levels.get(level, 0.0) * (sure.wrong_at.get(level) or 0.0) for level in levels)
+    return share, wrong / share if share else None
 
 
 def _next(to: Console, demo: Demo) -> None:
@@ -127,8 +147,8 @@ def _next(to: Console, demo: Demo) -> None:
     commands = (
         (f"{opener()}{quote(demo.report)}", "the report, in a browser"),
         (
-            f"{own} serve {run} --samples {quote(demo.folder + '/menu/photos')}",
-            f"the same as a web page{missing_pages()}",
+            f"{own} serve {run} --teach --samples {quote(demo.folder + '/menu/photos')}",
+            f"the same as a web page, where it learns from you{missing_pages()}",
         ),
         (f"{own} predict {run} {photo} --given {restaurant}", "ask, and say what you know"),
         (f"{own} train FOLDER --run runs/mine", "your own photos: a folder per class, or a manifest"),

@@ -42,7 +42,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _print(diagnosis: Diagnosis) -> None:
-    """The diagnosis for people."""
+    """Print the diagnosis."""
     from rich.text import Text
 
     to = console()

@@ -11,7 +11,7 @@ import typer
 from finegraph.cli.interrupts import AGAIN, interruptible
 from finegraph.cli.next_commands import model_commands, own_command, print_next
 from finegraph.cli.progress import progress
-from finegraph.cli.terminal import console, count, print_json, print_table, printable
+from finegraph.cli.terminal import console, count, print_json, print_left_out, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from finegraph.workflows.evaluate import RunEvaluation
 
 MAX_KINDS = 20
-"""How many kinds a terminal is filled with, the worst ones first; the files have them all."""
+"""How many kinds are printed on a terminal, the worst ones first; the files have them all."""
 
 
 def evaluate(
@@ -85,7 +85,7 @@ def evaluate(
 
     options: dict[str, Any] = {"views": views, "on_bad_file": on_bad_file}
     left = f"no evaluation was written; {AGAIN}, with the features that are stored"
-    with interruptible(left), progress("photos") as told:
+    with interruptible(left), progress("photos") as advance:
         found = evaluate_run(
             run,
             data=data,
@@ -102,20 +102,20 @@ def evaluate(
             workers=workers,
             retrieval=retrieval,
             details=details,
-            progress=told,
+            progress=advance,
             **options,
         )
     if as_json:
         print_json({**found.result.to_dict(), "folder": str(found.folder), "trained_on": found.trained_on})
     else:
         _print(console(), found)
-    _name_bad(found.result)
+    print_left_out(console(stderr=True), [f"{one.path}: {one.reason}" for one in found.result.bad_photos])
     if not as_json:
         print_next(console(), _next(str(run), found, details))
 
 
 def _print(to: Console, found: RunEvaluation) -> None:
-    """The evaluation for people."""
+    """Print the evaluation."""
     result = found.result
     unlabelled = result.photos - result.labelled
     which = "held out in training" if found.held_out else str(result.split)
@@ -126,6 +126,7 @@ def _print(to: Console, found: RunEvaluation) -> None:
     to.print(", ".join(parts))
     print_table(to, ("metric", "value"), _metrics(result), right=(1,))
     _print_kinds(to, result)
+    _print_numbers(to, result)
     _print_sure(to, result)
     _print_questions(to, result)
     _print_calibration(to, found)
@@ -193,6 +194,37 @@ def _print_sure(to: Console, result: EvaluationResult) -> None:
         f"sure answers at a risk of {sure.risk:.1%}: for {_percent(sure.coverage)} of the photos, "
         f"{_percent(sure.realised_risk)} of them wrong" + (f" ({', '.join(levels)})" if levels else "")
     )
+
+
+def _print_numbers(to: Console, result: EvaluationResult) -> None:
+    """How well numbers and ordered kinds are told."""
+    from finegraph.model.answering.predictions import in_digits
+
+    rows = [
+        (
+            printable(name),
+            f"{in_digits(one.error)} {one.unit}".strip(),
+            "" if one.best_label_error is None else f"{in_digits(one.best_label_error)} {one.unit}".strip(),
+            _percent(one.coverage.get("0.9")),
+            "" if one.spearman is None else f"{one.spearman:.2f}",
+        )
+        for name, one in result.numbers.items()
+        if one.error is not None
+    ]
+    rows += [
+        (
+            printable(name),
+            f"{one.steps:.2f} steps",
+            "" if one.best_label_steps is None else f"{one.best_label_steps:.2f} steps",
+            "",
+            "" if one.spearman is None else f"{one.spearman:.2f}",
+        )
+        for name, one in result.orders.items()
+        if one.steps is not None
+    ]
+    if rows:
+        heads = ("number", "mean error", "of the best label", "in 90 % intervals", "rank correlation")
+        print_table(to, heads, rows, right=(1, 2, 3, 4))
 
 
 def _print_questions(to: Console, result: EvaluationResult) -> None:
@@ -264,15 +296,6 @@ def _print_retrieval(to: Console, result: EvaluationResult) -> None:
         f"search among {count(found.photos, 'photo')} ({found.queries:,} asked): mean average precision "
         f"{_percent(found.mean_average_precision)}, hierarchical precision {', '.join(depths)}"
     )
-
-
-def _name_bad(result: EvaluationResult) -> None:
-    """Name the photos that were left out, on standard error."""
-    if result.bad_photos:
-        to = console(stderr=True)
-        to.print(f"left out as they cannot be read: {count(len(result.bad_photos), 'photo')}")
-        for one in result.bad_photos:
-            to.print("  " + printable(f"{one.path}: {one.reason}"))
 
 
 def _percent(share: float | None) -> str:

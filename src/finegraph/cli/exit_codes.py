@@ -20,7 +20,7 @@ import typer
 from finegraph.errors import FinegraphError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What the command-line library raises where a command is called wrongly; the class has no public name."""
+"""What the command-line library raises if a command is called wrongly; the class has no public name."""
 
 OK = 0
 FOUND_ERRORS = 1

@@ -39,8 +39,8 @@ def export(
     from finegraph.cli.progress import progress
     from finegraph.workflows.export import export_model
 
-    with interruptible(f"no file was written, an earlier one is as it was; {AGAIN}"), progress("photos") as told:
-        result = export_model(run, output, check=check or (), progress=told)
+    with interruptible(f"no file was written, an earlier one is as it was; {AGAIN}"), progress("photos") as advance:
+        result = export_model(run, output, check=check or (), progress=advance)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -48,7 +48,7 @@ def export(
 
 
 def _print(to: Console, result: ExportResult) -> None:
-    """The result for people."""
+    """Print the result."""
     from finegraph.model.export.export_check import LIMIT, TINY
 
     to.print(f"compared with the model on {count(result.photos, 'photo')}: {printable(result.checked_on)}")

@@ -35,24 +35,24 @@ def print_failure(error: BaseException, debug: bool) -> None:
 
 
 def _lines(error: BaseException) -> list[str]:
-    """The lines of an error of the user's."""
+    """The lines of an error in what the user gave."""
     if isinstance(error, OSError) and error.filename is not None:
         if isinstance(error, FileNotFoundError):
             return [_missing(os.fspath(error.filename))]
         reason = error.strerror or type(error).__name__
         return [f"{os.fspath(error.filename)!s}: {reason[:1].lower()}{reason[1:]}; check the path and its rights"]
     if isinstance(error, PhotoFileError) and not os.path.lexists(error.path):
-        return [_missing(error.path), f"Name a photo that is there, or leave such photos out: {SKIP}."]
+        return [_missing(error.path), f"Name an existing photo, or leave such photos out: {SKIP}."]
     lines = str(error).splitlines() or [type(error).__name__]
     if isinstance(error, PhotoFileError):
         lines.append(
-            f"Mend, replace or remove the file, or leave such files out: {SKIP}. `finegraph data check` lists all."
+            f"Repair, replace or remove the file, or leave such files out: {SKIP}. `finegraph data check` lists all."
         )
     return lines
 
 
 def _missing(path: str | bytes) -> str:
-    """What to say of a file or folder that is not there: mending it would be no use."""
+    """The line about a missing file or folder; advice on how to repair it would not help."""
     text = os.fsdecode(path)
     return f"{text}: there is no such file or folder{near_paths(text) or '; check the path'}"
 

@@ -17,6 +17,7 @@ from finegraph.cli.terminal import (
     aligned,
     console,
     count,
+    none_or,
     print_json,
     print_pairs,
     print_table,
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
     from finegraph.errors import Fault
     from finegraph.graph.describe import ColumnSummary
+    from finegraph.graph.number_summary import NumberSummary
     from finegraph.workflows.graph import GraphCheck, GraphView
 
-graph_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check and show label graphs.")
+graph_app = typer.Typer(cls=Group, rich_markup_mode=None, help="Check, show and extend label graphs.")
 
 Graph = Annotated[
     str,
@@ -41,7 +43,7 @@ Graph = Annotated[
     ),
 ]
 MAX_PRINTED = 50
-"""How many findings a terminal is filled with."""
+"""How many findings are printed on a terminal."""
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -81,6 +83,7 @@ def show(
 
     For each kind: its labels, how many parents the fine labels have, how many children the labels have, how evenly
     the fine labels spread over them (entropy in bits; of a group, the mean of its kinds), and the most frequent labels.
+    For each kind of numbers: its range, its mean (on a log scale the geometric one), and how many are unknown.
     """
     from finegraph.workflows.graph import show_graph
 
@@ -97,14 +100,16 @@ def _check_document(result: GraphCheck) -> dict[str, object]:
         "file": result.file,
         "fine": result.fine,
         "kinds": result.kinds,
+        "numbers": result.numbers,
         "errors": result.errors,
         "warnings": result.warnings,
         "findings": [asdict(fault) for fault in result.findings],
+        **({} if result.worth is None else {"worth": asdict(result.worth)}),
     }
 
 
 def _print_check(result: GraphCheck) -> None:
-    """The result of a check for people."""
+    """Print the result of a check."""
     from rich.text import Text
 
     to = console()
@@ -116,13 +121,16 @@ def _print_check(result: GraphCheck) -> None:
         for fault in result.findings:
             to.print(Text(printable(fault.text(result.file))))
     size = "" if result.fine is None else f"{count(result.fine, 'fine label')}, {count(result.kinds or 0, 'kind')}, "
-    found = f"{_none_or(result.errors, 'error')}, {_none_or(result.warnings, 'warning')}"
+    size += f"{count(result.numbers, 'number')}, " if result.numbers else ""
+    found = f"{none_or(result.errors, 'error')}, {none_or(result.warnings, 'warning')}"
     colour = "red" if result.errors else "yellow" if result.warnings else "green"
     to.print(Text.assemble(f"{printable(result.file)}: {size}", (found, colour)))
+    if result.worth is not None:
+        to.print(Text(printable(result.worth.words)))
 
 
 def _print_findings(to: Console, findings: Sequence[Fault]) -> None:
-    """Findings on a terminal: a table where there is room for one, else each with its words beside it."""
+    """Findings on a terminal: a table if there is room for one, else each with its words beside it."""
     styles = ["bold red" if fault.severity == "error" else "bold yellow" for fault in findings]
     if findings and to.width >= WIDE:
         rows = [
@@ -143,20 +151,16 @@ def _print_findings(to: Console, findings: Sequence[Fault]) -> None:
         to.print()
 
 
-def _none_or(number: int, noun: str) -> str:
-    """A number with its noun, "no" for none."""
-    return count(number, noun) if number else f"no {noun}s"
-
-
 def _print_view(view: GraphView) -> None:
-    """The numbers of a graph for people."""
+    """Print the numbers of a graph."""
     from rich.cells import cell_len
     from rich.text import Text
 
     to = console()
     summary = view.summary
     size = f"{count(summary.fine, 'fine label')}, {count(summary.kinds, 'kind')}, {count(summary.edges, 'edge')}"
-    to.print(Text.assemble((printable(view.file), "bold"), f": {size}"))
+    total = f", {count(len(view.summary.numbers), 'number')}" if summary.numbers else ""
+    to.print(Text.assemble((printable(view.file), "bold"), f": {size}{total}"))
     if summary.columns and (not to.is_terminal or to.width >= WIDE):
         rows = [
             [column.name, _labels(column), _parents(column), _children(column), f"{column.entropy:.2f}"]
@@ -170,8 +174,33 @@ def _print_view(view: GraphView) -> None:
     else:
         for column in summary.columns:
             _print_block(to, column)
+    _print_numbers(to, summary.numbers)
     if view.picture is not None:
         to.print(Text(f"picture: {printable(view.picture)}"))
+
+
+def _print_numbers(to: Console, numbers: Sequence[NumberSummary]) -> None:
+    """The kinds of numbers: range, mean, and what is unknown."""
+    from rich.text import Text
+
+    if not numbers:
+        return
+    to.print()
+    if not to.is_terminal or to.width >= WIDE:
+        headings = ["number", "unit", "scale", "smallest", "mean", "largest", "with spread", "unknown"]
+        print_table(to, headings, [[one.name, *_number_cells(one)] for one in numbers], right=(3, 4, 5, 6, 7))
+        return
+    for one in numbers:
+        unit, scale, low, mean, high, spread, unknown = _number_cells(one)
+        to.print(Text.assemble((printable(one.name), "bold"), f"  {printable(unit)} {scale}"))
+        pairs = [("  values", f"{low} to {high}, mean {mean}"), ("  with spread", spread), ("  unknown", unknown)]
+        print_pairs(to, pairs, ["dim"] * len(pairs))
+
+
+def _number_cells(one: NumberSummary) -> list[str]:
+    """The cells of the row of a kind of numbers, after its name."""
+    values = ["" if value is None else f"{value:.6g}" for value in (one.min, one.mean, one.max)]
+    return [one.unit, one.scale, *values, f"{one.with_spread:,}", f"{one.unknown:,}"]
 
 
 def _print_block(to: Console, column: ColumnSummary) -> None:
@@ -191,7 +220,12 @@ def _print_block(to: Console, column: ColumnSummary) -> None:
 
 def _labels(column: ColumnSummary) -> str:
     """How the labels of a column are to be understood, and how many there are."""
-    forms = {"one of": f"one of {column.labels:,}", "yes or no": "yes or no", "group": f"any of {column.labels:,}"}
+    order = ", ordered" if column.ordered else ""
+    forms = {
+        "one of": f"one of {column.labels:,}{order}",
+        "yes or no": "yes or no",
+        "group": f"any of {column.labels:,}",
+    }
     return forms[column.form]
 
 

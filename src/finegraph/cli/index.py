@@ -16,10 +16,9 @@ from finegraph.cli import exit_codes
 from finegraph.cli.commands import Command, DefaultGroup
 from finegraph.cli.interrupts import GOES_ON, interruptible
 from finegraph.cli.progress import progress
-from finegraph.cli.terminal import console, count, print_json, print_pairs, print_table, printable
+from finegraph.cli.terminal import console, count, print_json, print_left_out, print_pairs, print_table, printable
 
 if TYPE_CHECKING:
-    from finegraph.errors import PhotoFileError
     from finegraph.workflows.index import IndexReport
     from finegraph.workflows.indexing.index_upkeep import IndexFacts
 
@@ -77,7 +76,7 @@ def make(
 
     method = "exact" if exact else "approximate" if approximate else "auto"
     options: dict[str, Any] = {"on_bad_file": on_bad_file}
-    with interruptible(_KEPT), progress("photos") as told:
+    with interruptible(_KEPT), progress("photos") as advance:
         report = make_index(
             model,
             photos,
@@ -86,7 +85,7 @@ def make(
             project=project,
             split=split,
             workers=workers,
-            progress=told,
+            progress=advance,
             **options,
         )
     _print_report(report, as_json)
@@ -104,15 +103,15 @@ def add(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Add photos, or what changed of them.
+    """Add photos, and update those that changed.
 
-    Photos that are there unchanged are passed over, those that changed are replaced.
+    Photos that have not changed are skipped; those that changed are replaced.
     """
     from finegraph.workflows.index import add_photos
 
     options: dict[str, Any] = {"on_bad_file": on_bad_file}
-    with interruptible(_KEPT), progress("photos") as told:
-        report = add_photos(index, photos, model=model, split=split, workers=workers, progress=told, **options)
+    with interruptible(_KEPT), progress("photos") as advance:
+        report = add_photos(index, photos, model=model, split=split, workers=workers, progress=advance, **options)
     _print_report(report, as_json)
 
 
@@ -123,9 +122,9 @@ def remove(
         list[Path] | None, typer.Argument(metavar="PHOTOS", help="Photos, or folders: all photos below.")
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A fine label, all photos of which go; repeat for more.")
+        list[str] | None, typer.Option(metavar="NAME", help="Remove the photos of this fine label; repeat for more.")
     ] = None,
-    missing: Annotated[bool, typer.Option("--missing", help="Photos whose file is not there any more.")] = False,
+    missing: Annotated[bool, typer.Option("--missing", help="Remove photos whose file is missing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Also if more than half of the photos are missing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -152,7 +151,7 @@ def compact(index: IndexFolder, as_json: Json = False) -> None:
 
 @index_app.command(cls=Command)
 def show(index: IndexFolder, as_json: Json = False) -> None:
-    """Say what is in an index."""
+    """Show what is in an index."""
     from finegraph.workflows.indexing.index_upkeep import describe_index
 
     _print_facts(describe_index(index), as_json)
@@ -166,12 +165,12 @@ def check(
 ) -> None:
     """Check every file against its checksum.
 
-    Exits with 1 where something is wrong.
+    Exits with 1 if something is wrong.
     """
     from finegraph.workflows.indexing.index_upkeep import check_index
 
-    with progress("photos") as told:
-        found = check_index(index, photos=photos, progress=told)
+    with progress("photos") as advance:
+        found = check_index(index, photos=photos, progress=advance)
     wrong = bool(found.damaged or found.missing or found.changed)
     if as_json:
         print_json(found.to_dict())
@@ -189,7 +188,7 @@ def check(
 
 
 def _print_report(report: IndexReport, as_json: bool) -> None:
-    """What became of an index."""
+    """Print what was done to an index."""
     if as_json:
         print_json(report.to_dict())
     else:
@@ -210,11 +209,11 @@ def _print_report(report: IndexReport, as_json: bool) -> None:
             )
         if report.approximate_recall is not None:
             to.print(f"searched approximately, which finds {report.approximate_recall:.1%} of the ten nearest photos")
-    _name_bad(report.bad)
+    print_left_out(console(stderr=True), [str(error) for error in report.bad])
 
 
 def _print_facts(facts: IndexFacts, as_json: bool) -> None:
-    """What is in an index."""
+    """Print what is in an index."""
     if as_json:
         print_json({**asdict(facts), "way": facts.method})  # `way` is the former name
         return
@@ -252,12 +251,3 @@ def _searched(facts: IndexFacts) -> str:
 
 def _waste(facts: IndexFacts) -> str:
     return f", {count(facts.removed, 'removed photo')} still among them" if facts.removed else ""
-
-
-def _name_bad(bad: tuple[PhotoFileError, ...]) -> None:
-    """Name the photos that were left out, on standard error."""
-    if bad:
-        to = console(stderr=True)
-        to.print(f"left out as they cannot be read: {count(len(bad), 'photo')}")
-        for error in bad:
-            to.print("  " + printable(str(error)))

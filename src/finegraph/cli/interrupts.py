@@ -21,7 +21,7 @@ def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
     """Let a long command end well when it is interrupted, by Ctrl-C or by SIGTERM.
 
     Args:
-        kept: what is kept and which command goes on; asked for when it is known only then.
+        kept: what is kept and which command resumes; a function if that is known only when it happens.
     """
     before = _take_termination()
     try:
@@ -36,9 +36,9 @@ def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
 
 
 def _take_termination() -> signal.Handlers | None:
-    """Let SIGTERM be an interruption; returns what it was, None if it stays as it is."""
+    """Treat SIGTERM like Ctrl-C; returns the previous handler, None if it was left alone."""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        return None  # somebody else has it, or the process was started to ignore it
+        return None  # it has a handler already, or the process was started to ignore it
     try:
         signal.signal(signal.SIGTERM, _interrupt)
     except ValueError:  # not the main thread: signals go elsewhere

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from finegraph.labelling import Agreement, Edit, EditResult
 
 MAX_PRINTED = 50
-"""How many lines of history a terminal is filled with, unless more are asked for."""
+"""How many lines of history are printed on a terminal by default."""
 Graph = Annotated[
     str, typer.Argument(metavar="GRAPH", help="A graph file, .csv or .json, or a store, .db or a database URL.")
 ]
@@ -25,22 +25,22 @@ Database = Annotated[
     typer.Option(metavar="URL", help="Keep the decisions in this database, not in a file beside the graph."),
 ]
 Kind = Annotated[str | None, typer.Option(help="Only this kind.")]
-Person = Annotated[str | None, typer.Option(help="Who does it; by default the user of this machine.")]
+Person = Annotated[str | None, typer.Option(help="The person who edits; by default the user of this machine.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 def import_command(
     graph: Graph,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A graph (.csv, .json), a Label Studio export, or photo labels.")
+        Path, typer.Argument(metavar="FILE", help="A graph, Label Studio export, photo labels, comparisons.")
     ],
     person: Person = None,
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Take a file over into the store.
+    """Import a file into the store.
 
-    Only what differs is edited, as one action that can be undone. A store that is not there is made.
+    Only what differs is edited, as one action that can be undone. The store is created if needed.
     """
     from finegraph.workflows.labels.label_files import import_into
 
@@ -54,14 +54,19 @@ def export_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; one of that name is replaced.")],
     file_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="csv|json|label-studio|photos", help="What to write; by default by the name."),
+        typer.Option("--format", metavar="csv|json|label-studio|photos|comparisons", help="By default by the ending."),
+    ] = None,
+    compared: Annotated[
+        str | None,
+        typer.Option(metavar="classes|photos", help="Fill unknown values of numbers by comparisons of these."),
     ] = None,
     database: Database = None,
     as_json: Json = False,
 ) -> None:
     """Write the graph to a file.
 
-    menu.db@120 is the store as it was after edit 120.
+    menu.db@120 is the store as it was after edit 120. With --compared, classes that have no value of a number but were
+    compared in it get one with its spread; photos counts comparisons of photos too, for their classes.
     """
     from finegraph.workflows.labels.graph_sources import split_version
     from finegraph.workflows.labels.label_files import export_file
@@ -70,7 +75,7 @@ def export_command(
     place, version = split_version(graph)
     store, notes = open_store(place, database, write=False)
     with store:
-        written = export_file(store, file, file_format, version=version)  # type: ignore[arg-type]  # refused there
+        written = export_file(store, file, file_format, version=version, compared=compared)  # type: ignore[arg-type]
     _done(as_json, {"file": str(written)}, f"wrote {written}")
     say(notes)
 
@@ -116,7 +121,7 @@ def diff(
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Show what differs from another graph or store to this one."""
+    """Show how this graph differs from another graph or store."""
     from finegraph.workflows.labels.label_files import diff_from
 
     found = diff_from(graph, other, database)
@@ -167,7 +172,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def say(notes: tuple[str, ...]) -> None:
-    """Print what there is to know of a store, on standard error."""
+    """Print messages about a store on standard error."""
     to = console(stderr=True)
     for note in notes:
         to.print(printable(note))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -21,6 +23,8 @@ from finegraph.cli.doctor import doctor
 from finegraph.cli.evaluate import evaluate
 from finegraph.cli.export import export
 from finegraph.cli.graph import graph_app
+from finegraph.cli.graph_compare import compare
+from finegraph.cli.graph_learn import learn
 from finegraph.cli.index import index_app
 from finegraph.cli.label import label_app
 from finegraph.cli.predict import predict
@@ -41,7 +45,7 @@ ORDER = (
 
 
 class _InOrderOfWork(Group):
-    """All commands, in the order in which people come to need them."""
+    """All commands, in the order in which people need them."""
 
     def list_commands(self, ctx: object) -> list[str]:
         """The names of the commands."""
@@ -52,11 +56,13 @@ app = typer.Typer(
     name="finegraph",
     cls=_InOrderOfWork,
     add_completion=False,
-    rich_markup_mode=None,  # the plain help is quick and goes well in narrow terminals
+    rich_markup_mode=None,  # the plain help is quick and fits narrow terminals
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=exit_codes.SUMMARY,
 )
+graph_app.command(cls=Command)(compare)
+graph_app.command(cls=Command)(learn)
 app.add_typer(graph_app, name="graph")
 app.add_typer(data_app, name="data")
 app.add_typer(index_app, name="index")
@@ -88,8 +94,19 @@ class Options:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"finegraph {__version__}")
+        typer.echo(f"finegraph {__version__}{_commit_of_clone()}")
         raise typer.Exit
+
+
+def _commit_of_clone() -> str:
+    """The commit, if this is a clone of the repository and not an installed package; for reports of faults."""
+    clone = Path(__file__).parents[3]
+    if not (clone / ".git").exists() or not (clone / "src/finegraph").is_dir():
+        return ""
+    from finegraph.training.records.starts import folder_commit
+
+    commit = folder_commit(clone)
+    return "" if commit is None else f" (commit {commit.commit[:12]}{', changed since' if commit.changed else ''})"
 
 
 @app.callback()
@@ -104,6 +121,14 @@ def _common(
     context.obj.debug = debug
 
 
+@functools.cache
+def whole_command() -> Group:
+    """All commands with their flags. Making them takes longer than most commands, so it is done once per process."""
+    command = typer.main.get_command(app)
+    assert isinstance(command, Group)
+    return command
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run the command with the given arguments.
 
@@ -114,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name must not end the command in an ASCII terminal
-    command = typer.main.get_command(app)
+    command = whole_command()
     try:
         code = command.main(args=list(arguments), prog_name="finegraph", standalone_mode=False, obj=options)
     except BaseException as error:
@@ -126,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> NoReturn:
     """The entry point of the command."""
     if completion.ASKED in os.environ:
-        leave(completion.answer(typer.main.get_command(app), sys.argv[1:]))
+        leave(completion.answer(whole_command(), sys.argv[1:]))
     prepare_process()
     leave(run(sys.argv[1:]))
 

@@ -43,7 +43,7 @@ def model_commands(run: str) -> tuple[tuple[str, str], ...]:
 
 
 def own_command() -> str:
-    """How this program is called here: by its name where that finds it, by its path where not, as after `make demo`."""
+    """How to call this program here: by its name if that is found, else by its path, as after `make demo`."""
     name = "finegraph"
     found, called = shutil.which(name), Path(sys.argv[0])
     if called.stem != name or not called.exists():
@@ -61,7 +61,7 @@ def opener() -> str:
 
 
 def missing_pages() -> str:
-    """What to install before pages can be served; nothing where all is there."""
+    """What to install before pages can be served; nothing if nothing is missing."""
     from finegraph.web.extra import check_extra
 
     try:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from finegraph.cli.interrupts import AGAIN, interruptible
-from finegraph.cli.terminal import console, count, print_json, printable
+from finegraph.cli.terminal import console, print_json, print_left_out
 
 if TYPE_CHECKING:
-    from finegraph.workflows.predict import PredictionResult
+    pass
 
 
 def predict(
@@ -45,8 +45,8 @@ def predict(
     from finegraph.workflows.predict import predict_photos
 
     options: dict[str, Any] = {"given": given or (), "views": views, "top": top, "risk": risk, "questions": questions}
-    with interruptible(f"no answer is kept; {AGAIN}"), progress("photos") as told:
-        result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=told, **options)  # type: ignore[arg-type]
+    with interruptible(f"no answer is kept; {AGAIN}"), progress("photos") as advance:
+        result = predict_photos(model, photos, on_bad_file=on_bad_file, progress=advance, **options)  # type: ignore[arg-type]
     if as_json:
         print_json(result.to_dict())
     else:
@@ -55,16 +55,4 @@ def predict(
             if number:
                 to.print()
             print_prediction(to, prediction, result.given)
-    _name_bad(result)
-
-
-def _name_bad(result: PredictionResult) -> None:
-    """Name the photos that were left out, on standard error."""
-    if not result.bad:
-        return
-    to = console(stderr=True)
-    to.print(
-        f"{count(len(result.bad), 'photo')} could not be read and {'was' if len(result.bad) == 1 else 'were'} left out:"
-    )
-    for error in result.bad:
-        to.print("  " + printable(str(error)))
+    print_left_out(console(stderr=True), [str(error) for error in result.bad])

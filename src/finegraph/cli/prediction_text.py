@@ -55,7 +55,7 @@ def print_prediction(to: Console, prediction: Prediction, given: Mapping[str, Se
         )
     answers = [(answer.label, _percent(answer.probability), _bar(to, answer)) for answer in prediction.top]
     _print_rows(to, answers, right=1)
-    kinds = kind_lines(prediction.kinds)
+    kinds = [*kind_lines(prediction.kinds), *((name, str(answer)) for name, answer in prediction.numbers.items())]
     if kinds:
         to.print()
         _print_rows(to, kinds, name_style="dim")
@@ -129,7 +129,7 @@ def _sure_words(prediction: Prediction, given: Mapping[str, Sequence[str]]) -> s
 
 
 def _effect_words(question: Question) -> str:
-    """What the answer to a question is expected to do."""
+    """The expected effect of the answer to a question."""
     if question.settles >= _SHOWN:
         return f"settles it in {question.settles:.0%} of cases"
     return f"the best label then has {_percent(question.after)} rather than {_percent(question.before)}, on average"

@@ -61,7 +61,7 @@ def keep_memory() -> bool:
 
 
 def limit_threads() -> None:
-    """Let libraries start as many threads as this process has cores, where the machine has more."""
+    """Let libraries start as many threads as this process has cores, if the machine has more."""
     cores = usable_cores()
     if cores < (os.cpu_count() or 1) and not any(name in os.environ for name in _OF_THREADS):
         os.environ["OMP_NUM_THREADS"] = str(cores)  # the others follow it

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 """Called with the number done and the total."""
 SECONDS_BETWEEN_LINES = 10.0
-"""Where there is no terminal, a line comes this often."""
+"""If there is no terminal, a line comes this often."""
 
 
 @contextmanager

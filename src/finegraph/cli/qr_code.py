@@ -29,7 +29,7 @@ def sign_in_link(address: str, token: str | None) -> str:
 
 
 def print_qr_code(to: Console, text: str) -> bool:
-    """Print a code of a text where the terminal can show it; whether it did.
+    """Print a code of a text if the terminal can show it; whether it did.
 
     Args:
         to: the terminal.

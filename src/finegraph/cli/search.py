@@ -50,6 +50,10 @@ def search(
     guessed: Annotated[
         bool, typer.Option("--guessed", help="Filter photos without a label by their predicted label.")
     ] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Sort what is found by a number or ordered kind; -NAME: falling."),
+    ] = None,
     others_only: Annotated[bool, typer.Option("--others-only", help="Leave out copies of the photo itself.")] = False,
     model: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The model that made the index, if it was moved.")
@@ -75,6 +79,7 @@ def search(
         per_label=per_label,
         guessed=guessed,
         others_only=others_only,
+        sort=sort,
     )
     if not result.complete:
         console(stderr=True).print(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
 
 from finegraph.cli.process import usable_cores
-from finegraph.cli.terminal import console, print_json, printable
+from finegraph.cli.terminal import console, count, print_json, printable
+
+if TYPE_CHECKING:
+    from finegraph.web.serve.serve_settings import ServeSettings
 
 
 def serve(
@@ -21,6 +24,10 @@ def serve(
     ] = None,
     samples: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A folder of photos that the page offers to try.")
+    ] = None,
+    to_label: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="Photos that the page asks people to label; from suggest-photos -o."),
     ] = None,
     teach: Annotated[
         bool, typer.Option("--teach", help="Let people correct answers; lessons are kept in the model folder.")
@@ -55,18 +62,17 @@ def serve(
     from finegraph.web.extra import check_extra
 
     check_extra()
-    from finegraph.cli.qr_code import print_qr_code, sign_in_link
-    from finegraph.web.addresses import reachable
     from finegraph.web.decoding import DecodingSettings
-    from finegraph.web.security import Security, is_loopback
-    from finegraph.web.serve.model_server import serve as serve_model
+    from finegraph.web.security import Security
     from finegraph.web.serve.serve_settings import ServeSettings
+    from finegraph.workflows.suggest_photos import read_photo_list
 
     cores = usable_cores()
     settings = ServeSettings(
         model=model,
         index=index,
         samples=samples,
+        to_label=() if to_label is None else tuple(read_photo_list(to_label)),
         teach=teach,
         security=Security(host=host, port=port, token=token or None, hosts=tuple(allow_host or ())),
         decoding=DecodingSettings(workers=max(1, cores)),
@@ -75,13 +81,31 @@ def serve(
         per_client=per_client,
         engine=engine,  # type: ignore[arg-type]  # checked there
     )
+    serve_until_stopped(settings, as_json=as_json)
+
+
+def serve_until_stopped(settings: ServeSettings, *, as_json: bool = False) -> None:
+    """Serve a model and say where.
+
+    Args:
+        settings: of the server.
+        as_json: whether to print the address as one JSON document.
+    """
+    from finegraph.cli.qr_code import print_qr_code, sign_in_link
+    from finegraph.web.addresses import reachable
+    from finegraph.web.security import is_loopback
+    from finegraph.web.serve.model_server import serve as serve_model
+
+    model, host, token = str(settings.model), settings.security.host, settings.security.token
 
     def on_ready(address: str) -> None:
-        others = reachable(host, urlsplit(address).port or port)[1:]
+        others = reachable(host, urlsplit(address).port or settings.security.port)[1:]
         if as_json:
-            print_json({"address": address, "others": others, "model": str(model), "process": os.getpid()})
+            print_json({"address": address, "others": others, "model": model, "process": os.getpid()})
         else:
-            console().print(f"{printable(str(model))} is served at {address}   (Ctrl-C stops)")
+            console().print(f"{printable(model)} is served at {address}   (Ctrl-C stops)")
+            if settings.to_label:
+                console().print(f"{count(len(settings.to_label), 'photo')} to label there; each is learnt at once")
             if others:
                 console().print(f"also at {', '.join(others)}; other names of it need --allow-host NAME")
             if not is_loopback(host) and print_qr_code(console(), sign_in_link(address, token)):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from finegraph.cli.interrupts import AGAIN, interruptible
+from finegraph.cli.next_commands import print_next
 from finegraph.cli.terminal import console, count, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from finegraph.workflows.suggest_photos import SuggestedPhoto
 
 
 def suggest_photos(
@@ -19,12 +25,17 @@ def suggest_photos(
         Path | None,
         typer.Option("--output", "-o", metavar="CSV", help="Write them to a file with a column for labels."),
     ] = None,
+    label: Annotated[
+        bool, typer.Option("--label", help="Open them on a page, to label one after the other; each is learnt at once.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port of that page; 0 for any free one.")] = 8000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Say which unlabelled photos to label next.
 
     They are those that are expected to make the model better soonest. Photos that look nearly alike come once before
-    any of them comes again. The model must have been trained with --fit prototypes. finegraph teach takes the labels.
+    any of them comes again; those that it was taught already do not. Its head must have been fitted in closed form, as
+    finegraph train does with few photos. --label opens them on a page; or finegraph teach takes the labels.
     """
     from finegraph.cli.progress import progress
     from finegraph.workflows.suggest_photos import suggest_photos as suggest
@@ -34,15 +45,35 @@ def suggest_photos(
         found = suggest(model, photos, count=number, progress=shown)
     if output is not None:
         write_suggestions(output, found)
+    if label:
+        _label(model, found, port, as_json=as_json)
+        return
     if as_json:
         print_json({"photos": [one.to_dict() for one in found]})
         return
     to = console()
     if output is not None:
         to.print(printable(f"{count(len(found), 'photo')} in {output}; fill in the column label"))
+        print_next(
+            to, [(f"finegraph serve {quote(str(model))} --teach --to-label {quote(str(output))}", "or on a page")]
+        )
         return
     rows = [
         (one.path, one.guess, f"{100 * one.probability:.0f} %", f"{100 * one.gain:.2f} %", one.alike or "")
         for one in found
     ]
     print_table(to, ("photo", "perhaps", "probability", "gain", "nearly like"), rows, right=(2, 3))
+
+
+def _label(model: Path, found: Sequence[SuggestedPhoto], port: int, *, as_json: bool) -> None:
+    """Serve the page that asks for the labels of photos, in their order."""
+    from finegraph.cli.serve import serve_until_stopped
+    from finegraph.web.extra import check_extra
+
+    check_extra()
+    from finegraph.web.security import Security
+    from finegraph.web.serve.serve_settings import ServeSettings
+
+    photos = tuple(Path(one.path) for one in found)
+    settings = ServeSettings(model=model, teach=True, to_label=photos, security=Security(port=port))
+    serve_until_stopped(settings, as_json=as_json)

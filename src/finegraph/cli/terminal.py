@@ -49,6 +49,25 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def none_or(number: int, noun: str) -> str:
+    """A number with its noun, "no" for none."""
+    return count(number, noun) if number else f"no {noun}s"
+
+
+def print_left_out(to: Console, reasons: Sequence[str], max_named: int | None = None) -> None:
+    """Name the photos that could not be read, if there are any.
+
+    Args:
+        to: where they are printed.
+        reasons: for each photo its path and the reason.
+        max_named: how many to name; None for all.
+    """
+    if reasons:
+        to.print(f"left out as they cannot be read: {count(len(reasons), 'photo')}")
+    for reason in reasons[:max_named]:
+        to.print("  " + printable(reason))
+
+
 def print_table(
     to: Console,
     headings: Sequence[str],
@@ -74,7 +93,7 @@ def print_table(
 
 
 def print_pairs(to: Console, pairs: Sequence[tuple[str, str]], styles: Sequence[str]) -> None:
-    """Print names and words beside them, which stay beside them where they take several lines.
+    """Print names and words beside them, which stay beside them if they take several lines.
 
     Args:
         to: a terminal.

@@ -100,7 +100,7 @@ def _kept(run: str | None) -> str:
 
 
 def _use_threads(threads: int | None) -> None:
-    """Set the threads of torch where the settings say how many."""
+    """Set the threads of torch if the settings say how many."""
     if threads is not None:
         import torch
 

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from finegraph.cli.next_commands import model_commands, opener, own_command, print_next
 from finegraph.cli.progress import Progress, progress
-from finegraph.cli.terminal import console, count, print_table, printable
+from finegraph.cli.terminal import console, count, print_left_out, print_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from finegraph.workflows.train import TrainResult
     from finegraph.workflows.training.training_data import TrainingData
+
+MAX_NAMED = 20
+"""How many photos that could not be read are named."""
 
 
 class TrainingDisplay:
@@ -167,12 +170,11 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
         ]
         judged = f"on the {count(result.held_out, 'photo')} held out" if result.held_out else "on validation photos"
         print_table(to, (judged, ""), rows, right=(1,))
-    if result.bad:
-        to.print(f"left out as they cannot be read: {count(len(result.bad), 'photo')}")
-        for line in result.bad[:20]:
-            to.print("  " + printable(line))
+    print_left_out(to, result.bad, MAX_NAMED)
     if result.strengths:
         to.print(printable(_strengths(result.strengths)))
+    if result.worth is not None:
+        to.print(printable(result.worth.words))
     _print_calibration(to, result)
     to.print(f"{count(result.photos, 'photo')} in {_clock(result.seconds)}; model: {printable(result.model or '')}")
     if report:
@@ -183,12 +185,7 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
 def _strengths(strengths: dict[str, Any]) -> str:
     """What the head was fitted with, in a line."""
     if "variances" in strengths:
-        kinds = strengths["variances"]["kinds"]
-        total = sum(kinds.values()) + strengths["variances"]["own"]
-        ranked = sorted(kinds.items(), key=lambda one: -one[1])[:5]
-        shares = ", ".join(f"{kind} {value / total:.0%}" for kind, value in ranked)
-        told = f"; of what classes differ by, kinds tell: {shares}" if shares else "; without the label graph"
-        return f"class means in closed form, shrinkage {strengths['shrinkage']:.3g}{told}{_because(strengths)}"
+        return f"class means in closed form, shrinkage {strengths['shrinkage']:.3g}{_because(strengths)}"
     weight = {f"{value:.3g}" for value in strengths["kind_weight"].values()}
     kinds = f", weight of each kind {' / '.join(sorted(weight))}" if weight else ""
     return f"by descent, strength of the prior {strengths['l2']:.3g}{kinds}{_because(strengths)}"

@@ -7,17 +7,18 @@ replaced by another photo, and the process that reads the batches learns of it w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from finegraph.data.photo_decoding import MAX_PIXELS, read_picture
-from finegraph.data.samples import Samples
+from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import View, ViewSettings, make_view, random_part, sample_random
 from finegraph.errors import InputError, PhotoFileError, UnknownNameError
 from finegraph.graph.faults import MAX_PRINTED
@@ -64,6 +65,7 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
         view_share: the smallest share of a picture that a random view shows; 1 for the paper's views.
         on_bad_file: "error" raises on a photo that cannot be read, "skip" gives the error in place of the item.
         max_pixels: photos with more pixels are refused.
+        keep_pictures: decoded photos are kept in memory up to this many bytes, so that later epochs need not decode.
 
     Raises:
         UnknownNameError: labels that the graph does not have, all of them at once.
@@ -80,6 +82,7 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
         view_share: float = 1.0,
         on_bad_file: Literal["error", "skip"] = "error",
         max_pixels: int = MAX_PIXELS,
+        keep_pictures: int = 0,
     ) -> None:
         if on_bad_file not in ("error", "skip"):
             raise InputError(f"on_bad_file must be 'error' or 'skip', got {on_bad_file!r}")
@@ -89,6 +92,7 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
         self.samples, self.graph, self.settings = samples, graph, settings
         self.view, self.seed, self.on_bad_file, self.max_pixels = view, seed, on_bad_file, max_pixels
         self.fine, self.kinds = training_targets(samples, graph)
+        self._pictures = _Pictures(keep_pictures)
         # In shared memory, so that worker processes which live for several epochs see it change.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
@@ -105,10 +109,8 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
     def item(self, index: int, epoch: int) -> Item | PhotoFileError:
         """A sample as it is seen in an epoch."""
         sample = self.samples[index]
-        box = sample.box if self.settings.box else None
-        needed = (self.settings.resize, self.settings.resize)
         try:
-            picture = read_picture(sample.path, box, at_least=needed, max_pixels=self.max_pixels)
+            picture = self._pictures.get(index, lambda: self._read(sample))
         except PhotoFileError as error:
             if self.on_bad_file == "skip":
                 return error
@@ -121,11 +123,36 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
         kinds = {kind: int(numbers[index]) for kind, numbers in self.kinds.items()}
         return Item(image, int(self.fine[index]), kinds, index)
 
+    def _read(self, sample: Sample) -> Image.Image:
+        """The picture that views are cut from."""
+        box = sample.box if self.settings.box else None
+        needed = (self.settings.resize, self.settings.resize)
+        return read_picture(sample.path, box, at_least=needed, max_pixels=self.max_pixels)
+
+
+class _Pictures:
+    """Decoded photos by number, until they fill a given number of bytes. Any thread may ask."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._free, self._kept = max_bytes, dict[int, Image.Image]()
+
+    def get(self, number: int, read: Callable[[], Image.Image]) -> Image.Image:
+        """A photo, read if it is not there."""
+        kept = self._kept.get(number)
+        if kept is not None:
+            return kept
+        picture = read()
+        size = picture.width * picture.height * len(picture.getbands())
+        if size <= self._free:  # threads that come at once may keep a photo or two more
+            self._kept[number] = picture
+            self._free -= size
+        return picture
+
 
 def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch"], dict[str, Int[Tensor, " batch"]]]:
     """The fine label of each sample as a number, and its label of each kind that any sample has labels of.
 
-    Where a photo has no label of such a kind, it is the parent of its fine label, if that has just one. `MISSING` means
+    If a photo has no label of such a kind, it is the parent of its fine label, if that has just one. `MISSING` means
     that nothing is known.
 
     Raises:
@@ -188,7 +215,7 @@ def _numbers(labels: Sequence[str | None], names: Sequence[str], what: str, faul
 def collate(items: Sequence[Item | PhotoFileError]) -> Batch:
     """A batch of items, for the argument `collate_fn` of a data loader; bad photos are put aside in `bad`.
 
-    Where no photo at all could be read, `images` has no rows and no shape beyond that.
+    If no photo at all could be read, `images` has no rows and no shape beyond that.
     """
     good = [item for item in items if isinstance(item, Item)]
     bad = tuple(item for item in items if isinstance(item, PhotoFileError))

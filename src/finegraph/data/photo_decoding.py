@@ -47,7 +47,7 @@ _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 _BITS_PER_SAMPLE = 258  # a tag of TIFF
 _WHITE = (255, 255, 255)
 _BAND = 1 << 20
-"""How many pixels are converted at a time where that takes a copy: one of a whole large photo takes much memory."""
+"""How many pixels are converted at a time if that takes a copy: one of a whole large photo takes much memory."""
 
 
 class Decoded(NamedTuple):
@@ -123,7 +123,7 @@ def read_photo(path: str | os.PathLike[str]) -> bytes:
 
 @cache
 def load_formats() -> None:
-    """Make the formats known that need a package, where it is installed; it is called when a photo needs one.
+    """Make the formats known that need a package, if it is installed; it is called when a photo needs one.
 
     Where memory is about to be limited it is called before, as the decoder's code takes some.
     """
@@ -207,7 +207,7 @@ def _open(file: OpenFile, path: str | os.PathLike[str]) -> Image.Image:
 
 
 def _upright(image: Image.Image, path: str | os.PathLike[str], box: Box | None, size: tuple[int, int]) -> Decoded:
-    """The pixels of an opened image of a size, which is larger than its pixels where it is decoded smaller."""
+    """The pixels of an opened image of a size, which is larger than its pixels if it is decoded smaller."""
     image.load()
     if image.width * image.height > size[0] * size[1]:  # HEIC says its size twice
         raise PhotoFileError(path, f"the photo is broken: it has more pixels than the {size[0]} x {size[1]} it says")
@@ -248,7 +248,7 @@ def _draft(image: Image.Image, box: Box | None, at_least: tuple[int, int]) -> No
 
 
 def _to_rgb(image: Image.Image, path: str | os.PathLike[str]) -> Image.Image:
-    """The picture in RGB, on white where it is see-through."""
+    """The picture in RGB, on white if it is see-through."""
     if image.mode in _SIXTEEN_BITS:
         return _from_sixteen_bits(image, path)
     if image.mode == "F":

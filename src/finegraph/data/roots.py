@@ -66,7 +66,7 @@ def paths_outside(paths: Iterable[Path], folder: str | os.PathLike[str]) -> froz
 
 
 def root_of(path: str | os.PathLike[str], roots: Iterable[str | os.PathLike[str]]) -> str:
-    """The deepest of some folders that a path names a file in; that of the file itself where none does."""
+    """The deepest of some folders that a path names a file in; that of the file itself if none does."""
     place = Path(os.path.abspath(path))
     inside = [folder for folder in map(os.path.abspath, roots) if place.is_relative_to(folder)]
     return max(inside, key=len, default=os.fspath(place.parent))

@@ -34,6 +34,7 @@ class Sample:
         split: which part of the data it belongs to, such as `train`; None if the source has no parts.
         box: where the object is; None for the whole photo.
         kinds: labels seen on this photo, by kind. What holds for the whole class belongs to the graph.
+        values: what was measured on this photo, by kind of numbers, in the unit of the numbers.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class Sample:
     split: str | None = None
     box: Box | None = None
     kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
+    values: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 class Samples(Sequence[Sample]):
@@ -104,9 +106,14 @@ class Samples(Sequence[Sample]):
         """The kinds that some photo has a label of, in the order of their names."""
         return tuple(sorted({kind for sample in self for kind in sample.kinds}))
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The kinds of numbers that some photo has a value of, in the order of their names."""
+        return tuple(sorted({number for sample in self for number in sample.values}))
+
     def without_kinds(self) -> Samples:
-        """The same samples without photo labels: what holds for their classes is all that is known."""
-        return Samples((replace(sample, kinds={}) for sample in self), self.source, self.notes)
+        """The same samples without photo labels and values: what holds for their classes is all that is known."""
+        return Samples((replace(sample, kinds={}, values={}) for sample in self), self.source, self.notes)
 
     def require_boxes(self) -> None:
         """Raise if photos are to be cut to their boxes and none has one."""

@@ -39,7 +39,7 @@ class ViewSettings:
     keep_shape: bool = False
     """Whether a picture keeps its shape when it is resized; then the middle and the corners may miss its ends."""
     box: bool = False
-    """Whether the picture is first cut to the box of its sample, where it has one."""
+    """Whether the picture is first cut to the box of its sample, if it has one."""
     interpolation: str = "bilinear"
     """How pixels are blended when resizing: bilinear or bicubic."""
 

@@ -2,8 +2,9 @@
 
 A photo is settled once its best fine label has a probability of at least 1 - risk. Until then the question with the
 largest expected gain (`Posterior.questions`) is asked, and answered as the graph says of the true class: the parent,
-"one of these" if there are several, nothing where it is unknown. No question is asked twice. Cost: a pass over the
-edges for each question to each photo, so of many photos, or with large graphs, only some are asked about.
+"one of these" if there are several, nothing if it is unknown. Whether a number is above a value is answered by the
+value of the true class. No question is asked twice; of a number one may ask about several values. Cost: a pass over
+the edges for each question to each photo, so of many photos, or with large graphs, only some are asked about.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from finegraph.evaluation.judgements import Indices
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.inference.answers import NO_GAIN, rounding_of
+from finegraph.inference.numbers.known_values import Known, both_known, known_values
 from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
@@ -41,7 +43,7 @@ class Asked:
         settled: the share of them that is settled.
         right: the share of right fine labels among the settled ones.
         top1: the share of right fine labels among all of them.
-        first: for each kind, the share of them of which it is asked first.
+        first: for each kind and number, the share of them of which it is asked first.
     """
 
     risk: float
@@ -55,7 +57,7 @@ class Asked:
 def photos_to_ask(
     graph: LabelGraph, order: UInt[NDArray[np.uint64], " photo"], fine: Int[Indices, " photo"]
 ) -> Int[Indices, " sample"]:
-    """The numbers of the photos that are asked about: all with a fine label, or some where they are too many.
+    """The numbers of the photos that are asked about: all with a fine label, or some if they are too many.
 
     Args:
         graph: the label graph.
@@ -85,7 +87,7 @@ class QuestionCollector:
         self._settled: list[NDArray[np.bool_]] = [np.zeros((0, count + 1), dtype=bool)]
         self._right = list(self._settled)
         self._columns = graph_tensors(graph).columns
-        self._first = np.zeros(len(graph.kinds), dtype=np.int64)
+        self._first = np.zeros(len(graph.kinds) + len(graph.numbers), dtype=np.int64)
 
     def add(self, posterior: Posterior, fine: Int[Indices, " batch"], numbers: Int[Indices, " batch"]) -> None:
         """Ask about the photos of a batch.
@@ -106,34 +108,55 @@ class QuestionCollector:
 
     def _ask(self, posterior: Posterior, fine: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """For each photo and number of questions, whether it is settled, and whether its best label is right."""
-        photos, kinds = len(fine), len(self.graph.kinds)
+        photos, kinds, asks = len(fine), len(self.graph.kinds), len(self._first)
         settled = np.zeros((photos, self.count + 1), dtype=bool)
         right = np.zeros_like(settled)
-        asked = torch.zeros(photos, kinds, dtype=torch.bool)
+        asked = torch.zeros(photos, asks, dtype=torch.bool)
         evidence = torch.zeros(photos, len(self.graph) + posterior.tensors.coarse_count, dtype=torch.float64)
+        known = torch.tensor(Known(), dtype=torch.float64).repeat(photos, len(self.graph.numbers), 1)
         left = np.arange(photos)
         for step in range(self.count + 1):
             now = posterior.some(left.tolist(), evidence[left])
+            if self.graph.numbers:
+                now = now.with_evidence(None, known[left].to(now.fine_scores.device))
             log_probs, best = now.log_probs().max(dim=1)
             sure = (log_probs.double().exp() >= 1.0 - self.risk - rounding_of(log_probs.dtype)).cpu().numpy()
             settled[left[sure], step:] = True
             right[left, step:] = (best.cpu().numpy() == fine[left])[:, None]
             left = left[~sure]
-            if step == self.count or not len(left) or not kinds:
+            if step == self.count or not len(left) or not asks:
                 break
-            gain = now.some(np.flatnonzero(~sure).tolist()).expected_effects(self.risk).gain.cpu()
-            most, kind = gain.masked_fill(asked[left], -1.0).max(dim=1)
+            effects = now.some(np.flatnonzero(~sure).tolist()).expected_effects(self.risk)
+            most, place = effects.gain.cpu().masked_fill(asked[left], -1.0).max(dim=1)
             worth = (most > NO_GAIN).numpy()
-            left, kind = left[worth], kind[torch.from_numpy(worth)]
-            asked[left, kind] = True
+            above = effects.above.cpu()[torch.from_numpy(worth)]
+            left, place = left[worth], place[torch.from_numpy(worth)]
             if step == 0:
-                self._first += np.bincount(kind.numpy(), minlength=kinds)
-            for photo, number in zip(left.tolist(), kind.tolist(), strict=True):
-                self._tell(evidence[photo], int(fine[photo]), number)
+                self._first += np.bincount(place.numpy(), minlength=asks)
+            for row, (photo, chosen) in enumerate(zip(left.tolist(), place.tolist(), strict=True)):
+                if chosen < kinds:
+                    self._tell(evidence[photo], int(fine[photo]), chosen)
+                    asked[photo, chosen] = True
+                else:
+                    number = chosen - kinds
+                    answered = self._tell_limit(
+                        known[photo, number], int(fine[photo]), number, float(above[row, number])
+                    )
+                    asked[photo, chosen] = not answered
         return settled, right
 
+    def _tell_limit(self, known: Tensor, fine: int, place: int, above: float) -> bool:
+        """Put into the evidence on a number whether that of a class is above a value; False if it is unknown."""
+        number = self.graph.number(self.graph.numbers[place])
+        value = float(number.values[fine])
+        if np.isnan(value):
+            return False
+        told = known_values(number, f"{'>' if value > above else '<='} {above!r}", 1)[0]
+        known[:] = both_known(known, told)
+        return True
+
     def _tell(self, evidence: Tensor, fine: int, number: int) -> None:
-        """Put what the graph says of a class in one kind into its evidence; nothing where it is unknown."""
+        """Put what the graph says of a class in one kind into its evidence; nothing if it is unknown."""
         kind = self.graph.kind(self.graph.kinds[number])
         parents = kind.coarse[kind.starts[fine] : kind.starts[fine + 1]]
         if not len(parents):
@@ -158,5 +181,8 @@ class QuestionCollector:
             settled=tuple(settled.mean(axis=0).tolist()),
             right=tuple(right_of_settled),
             top1=tuple(right.mean(axis=0).tolist()),
-            first={name: int(times) / photos for name, times in zip(self.graph.kinds, self._first, strict=True)},
+            first={
+                name: int(times) / photos
+                for name, times in zip((*self.graph.kinds, *self.graph.numbers), self._first, strict=True)
+            },
         )

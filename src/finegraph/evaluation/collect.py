@@ -2,6 +2,7 @@
 
 A `Collector` takes posteriors and the truth, and keeps of each photo what the metrics need: 50 bytes and 9 per kind.
 Probabilities of all fine labels are never kept, so a graph of 100,000 labels needs no more memory than one of ten.
+`compute_result` makes the metrics of what was kept: linear in photos x kinds, and a sort per kind.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,12 +21,13 @@ from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError, ShapeError, TargetError
 from finegraph.evaluation import metrics
 from finegraph.evaluation.asking import QuestionCollector
-from finegraph.evaluation.compute_result import compute_result
+from finegraph.evaluation.calibration_error import calibration
 from finegraph.evaluation.details import DetailCollector
 from finegraph.evaluation.judgements import UNJUDGED, Indices, judge_kind
+from finegraph.evaluation.number_metrics import NumberCollector
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.evaluation.sample_results import SampleResults
-from finegraph.evaluation.sure import judge_statements
+from finegraph.evaluation.sure import judge_statements, sure_metrics
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.answering.predictions import probabilities
@@ -70,7 +72,7 @@ class Collector:
             raise InputError(f"risk must be at least 0 and below 1, got {risk}")
         self.graph, self.risk, self.temperature, self.views = graph, risk, temperature, views
         self._scores, self._name_of, self._details = tuple(scores), name_of, details
-        self._questions = questions
+        self._questions, self._values = questions, NumberCollector(graph)
         self._parts: list[SampleResults] = []
         self._count = 0
 
@@ -81,7 +83,7 @@ class Collector:
         self,
         posterior: Posterior,
         fine: Int[Tensor, " batch"],
-        kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+        kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None,
         sample_numbers: Int[Tensor, " batch"] | None = None,
     ) -> None:
         """Take in a batch.
@@ -90,7 +92,8 @@ class Collector:
             posterior: of the network itself, without temperature; with several views, of the single views.
             fine: the true fine label of each photo, `MISSING` (-100) where it is not known.
             kind_targets: per kind the label seen on each photo, `MISSING` where none was. Where there is one it is the
-                truth of its kind; else the parents of the fine label are.
+                truth of its kind; else the parents of the fine label are. Per number the measured value, NaN where
+                there is none.
             sample_numbers: the number of each photo in the list of samples; by default they are counted.
 
         Raises:
@@ -104,10 +107,14 @@ class Collector:
                 f"expected one fine label for each of {len(posterior) // self.views} photos, got {tuple(fine.shape)}"
             )
         _check_labels("fine", fine, len(self.graph))
-        seen = {name: self._seen(name, labels, count) for name, labels in (kind_targets or {}).items()}
+        given = kind_targets or {}
+        seen = {
+            name: self._seen(name, labels, count) for name, labels in given.items() if name not in self.graph.numbers
+        }
+        measured = {name: given[name].cpu().double().numpy() for name in given if name in self.graph.numbers}
         numbers = torch.arange(self._count, self._count + count) if sample_numbers is None else sample_numbers
         with torch.no_grad():
-            self._parts.append(self._part(posterior, fine, seen, numbers.cpu().numpy()))
+            self._parts.append(self._part(posterior, fine, seen, measured, numbers.cpu().numpy()))
         self._count += count
 
     def _seen(self, name: str, labels: Tensor, count: int) -> Indices:
@@ -120,7 +127,14 @@ class Collector:
         _check_labels(f"kind_targets[{name!r}]", labels, size)
         return labels.cpu().numpy()
 
-    def _part(self, raw: Posterior, fine: Tensor, seen: Mapping[str, Indices], numbers: Indices) -> SampleResults:
+    def _part(
+        self,
+        raw: Posterior,
+        fine: Tensor,
+        seen: Mapping[str, Indices],
+        measured: Mapping[str, NDArray[np.float64]],
+        numbers: Indices,
+    ) -> SampleResults:
         """What is to be kept of a batch."""
         unknown = {name: unknown_scores(raw, name, views=self.views).cpu().numpy() for name in self._scores}
         posterior = raw if self.temperature == 1.0 else raw.tempered(self.temperature)
@@ -134,6 +148,9 @@ class Collector:
         truth_numbers, predicted_numbers = fine.cpu().numpy(), predicted.cpu().numpy().astype(np.int32)
         labels = _columns([found.indices for found in kinds], len(fine)).astype(np.int32)
         right = np.full(labels.shape, UNJUDGED, dtype=np.int8)
+        values = {name: posterior.value(name, log_probs) for name in self.graph.numbers}
+        self._values.add(posterior, log_probs, values, truth_numbers, seen, measured)
+        stated = posterior.answer(self.risk, values=list(values.values()))
         if self._details is not None:
             self._details.add(posterior, log_probs, numbers, truth_numbers, seen)
         if self._questions is not None:
@@ -151,7 +168,7 @@ class Collector:
             kinds_probability=_columns([probabilities(found.values).float() for found in kinds], len(fine)),
             kinds_right=right,
             inconsistent=metrics.inconsistent(self.graph, predicted_numbers, labels),
-            statements=judge_statements(self.graph, posterior.answer(self.risk), truth_numbers, seen),
+            statements=judge_statements(self.graph, stated, truth_numbers, seen, measured),
             unknown=unknown,
         )
 
@@ -182,7 +199,8 @@ class Collector:
             InputError: there were no photos.
         """
         found = compute_result(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
-        return found if self._questions is None else replace(found, questions=self._questions.metrics())
+        asked = None if self._questions is None else self._questions.metrics()
+        return replace(found, questions=asked, numbers=self._values.numbers(), orders=self._values.orders())
 
 
 def _check_labels(what: str, labels: Tensor, count: int) -> None:
@@ -195,3 +213,45 @@ def _check_labels(what: str, labels: Tensor, count: int) -> None:
 def _columns(columns: Sequence[Tensor], count: int) -> NDArray[Any]:
     """Tensors side by side, also if there are none."""
     return torch.stack(list(columns), dim=1).cpu().numpy() if columns else np.zeros((count, 0), dtype=np.float32)
+
+
+def compute_result(
+    graph: LabelGraph, samples: SampleResults, risk: float, *, temperature: float = 1.0, views: int = 1
+) -> EvaluationResult:
+    """The metrics of an evaluation.
+
+    Args:
+        graph: the label graph.
+        samples: what is known of each photo.
+        risk: the risk at which the sure answers were asked for.
+        temperature: what the scores were divided by.
+        views: how many views of each photo were averaged.
+    """
+    right = samples.right
+    kinds_right = {name: samples.kinds_right[:, place] for place, name in enumerate(graph.kinds)}
+    calibrations = {"fine": calibration(samples.probability, right)}
+    for place, name in enumerate(graph.kinds):
+        calibrations[name] = calibration(samples.kinds_probability[:, place], kinds_right[name])
+    classes = metrics.per_class_accuracy(graph, samples.predicted, samples.fine)
+    mistakes = metrics.mistakes(graph, samples.predicted, samples.fine)
+    return EvaluationResult(
+        graph=graph.digest,
+        photos=len(samples),
+        labelled=int((samples.fine != MISSING).sum()),
+        views=views,
+        temperature=temperature,
+        top1=metrics.top_accuracy(samples.rank, 1),
+        top5=metrics.top_accuracy(samples.rank, 5),
+        kinds={name: metrics.accuracy(own) for name, own in kinds_right.items()},
+        kind_photos={name: int((own != UNJUDGED).sum()) for name, own in kinds_right.items()},
+        full_path=metrics.full_path_accuracy(right, samples.kinds_right),
+        inconsistency=float(samples.inconsistent.mean()) if len(samples) else None,
+        mistake_severity=mistakes.differing,
+        mistakes=mistakes,
+        mean_per_class=float(np.mean([share for share, _ in classes.values()])) if classes else None,
+        per_class={label: share for label, (share, _) in classes.items()},
+        class_photos={label: count for label, (_, count) in classes.items()},
+        nll=metrics.negative_log_likelihood(samples.log_prob),
+        calibration=calibrations,
+        sure=sure_metrics(graph, samples.statements, risk),
+    )

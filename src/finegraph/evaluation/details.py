@@ -55,8 +55,8 @@ class Details:
         kinds_true: (photo, kind) the true label of each kind, `NOT_KNOWN` where it is not known; of several parents the
             one that is answered, or else the heaviest.
         gallery: the numbers of the photos that are explained, in the order in which they were drawn.
-        parts: (gallery photo, source) what the fine label itself and then each kind adds to the log odds of the first
-            answer against the second; NaN if there is no second, or with many kinds not explained.
+        parts: (gallery photo, source) what the fine label itself, each kind and each number adds to the log odds of the
+            first answer against the second; NaN if there is no second, or with many kinds not explained.
     """
 
     sample: Int[Indices, " photo"]
@@ -89,6 +89,7 @@ class _Kept(NamedTuple):
     number: int
     fine_scores: Tensor
     coarse_scores: Tensor | None
+    number_scores: Tensor | None
 
 
 class DetailCollector:
@@ -145,8 +146,9 @@ class DetailCollector:
         key = -int(self.order[number])
         if len(heap) >= self.size and key <= heap[0].reversed_key:
             return
-        coarse = None if posterior.coarse_scores is None else posterior.coarse_scores[row].clone()
-        heapq.heappush(heap, _Kept(key, number, posterior.fine_scores[row].clone(), coarse))
+        parts = (posterior.coarse_scores, posterior.number_scores)
+        coarse, numbers = (None if part is None else part[row].clone() for part in parts)
+        heapq.heappush(heap, _Kept(key, number, posterior.fine_scores[row].clone(), coarse, numbers))
         if len(heap) > self.size:
             heapq.heappop(heap)
 
@@ -178,12 +180,17 @@ class DetailCollector:
         step = max(1, _MAX_EXPLAINED // (len(self.graph) + 1))
         count = min(len(gallery), self._most())
         parts = [self._explained(gallery[start : min(start + step, count)]) for start in range(0, count, step)]
-        empty = np.full((len(gallery) - count, 1 + len(self.graph.kinds)), np.nan, dtype=np.float32)
+        empty = np.full((len(gallery) - count, len(self._sources)), np.nan, dtype=np.float32)
         return Details(
             **{name: column[rows] for name, column in columns.items()},
             gallery=np.array([one.number for one in gallery], dtype=np.int32),
             parts=np.concatenate([*parts, empty]),
         )
+
+    @property
+    def _sources(self) -> tuple[str, ...]:
+        """What the parts of an explanation are of."""
+        return ("fine", *self.graph.kinds, *self.graph.numbers)
 
     def _most(self) -> int:
         """How many photos are explained."""
@@ -191,15 +198,17 @@ class DetailCollector:
 
     def _explained(self, kept: list[_Kept]) -> NDArray[np.float32]:
         """The parts of the log odds of some photos."""
-        sources = {name: place for place, name in enumerate(("fine", *self.graph.kinds))}
+        sources = {name: place for place, name in enumerate(self._sources)}
         found = np.full((len(kept), len(sources)), np.nan, dtype=np.float32)
         if len(self.graph) < 2:
             return found
         coarse = [one.coarse_scores for one in kept if one.coarse_scores is not None]
+        numbers = [one.number_scores for one in kept if one.number_scores is not None]
         posterior = Posterior(
             self.graph,
             torch.stack([one.fine_scores for one in kept]),
             torch.stack(coarse) if coarse else None,
+            number_scores=torch.stack(numbers) if numbers else None,
             tensors=self._tensors,
         )
         top = posterior.top(2)

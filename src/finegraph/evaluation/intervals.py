@@ -6,11 +6,11 @@
     one draw         a bootstrap over the photos that are judged: means of as many photos, drawn with replacement, and
                      the middle 95 % of them. It covers the chance of these photos, not that of the draw.
 
-    a share          Wilson's interval: where all photos are right, or all wrong, a bootstrap draws the same share again
+    a share          Wilson's interval: if all photos are right, or all wrong, a bootstrap draws the same share again
                      and again and would be sure of it with three photos as with three thousand.
 
 Which of them it was is part of the interval. Cost: linear in the draws; resamples x photos for the bootstrap, or
-resamples alone where the photos have few different values, such as right and wrong.
+resamples alone if the photos have few different values, such as right and wrong.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def bootstrap_interval(
 
 
 def share_interval(right: int, of: int, level: float = LEVEL) -> Interval:
-    """Wilson's interval of a share, which holds also where there are few photos, or all of them are right.
+    """Wilson's interval of a share, which holds also if there are few photos, or all of them are right.
 
     Example:
         >>> found = share_interval(12, 12)
@@ -117,7 +117,7 @@ def paired_bootstrap_interval(photos: ArrayLike, others: ArrayLike, level: float
 
 
 def verdict(difference: Interval, *, more_is_better: bool = True) -> Verdict:
-    """What a difference means; where its interval holds 0, one cannot tell, which is not to say that there is none."""
+    """What a difference means; if its interval holds 0, one cannot tell, which is not to say that there is none."""
     if difference.low <= 0.0 <= difference.high:
         return "cannot tell"
     return "better" if (difference.low > 0.0) == more_is_better else "worse"

@@ -66,7 +66,7 @@ def inconsistent(
 ) -> Bool[NDArray[np.bool_], " photo"]:
     """Which photos get answers that contradict each other.
 
-    That is so where the most probable label of some kind is no parent of the most probable fine label. A parent that is
+    That is so if the most probable label of some kind is no parent of the most probable fine label. A parent that is
     unknown contradicts nothing. The truth plays no part in this.
     """
     found = np.zeros(len(predicted), dtype=np.bool_)

@@ -77,7 +77,7 @@ def photo_batches(
         known: the features of the centre of these photos, if already computed; no file is read then.
 
     Raises:
-        PhotoFileError: a photo that cannot be read, where that is an error.
+        PhotoFileError: a photo that cannot be read, if that is an error.
     """
     if known is not None:
         bad += [BadPhoto(path=error.path, reason=error.reason) for error in known.bad]

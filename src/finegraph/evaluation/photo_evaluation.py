@@ -81,12 +81,12 @@ def evaluate_photos(
         details: takes in what a report shows of single photos.
         questions: how many questions to ask about a photo at most, to see how many settle it; 0 for none.
         progress: called with the number of photos done and the total.
-        known: the features of the centre of each photo, where they were computed already.
+        known: the features of the centre of each photo, if they were computed already.
         **options: how photos are looked at, such as `views=10` or `box=True`; see `PhotoSettings`.
 
     Raises:
         UnknownNameError: labels that the graph of the classifier does not have, all of them at once.
-        PhotoFileError: a photo that cannot be read, where that is an error.
+        PhotoFileError: a photo that cannot be read, if that is an error.
         DataError: no photo has a label, or foreign photos are of known classes.
     """
     settings = PhotoSettings(**options)
@@ -135,6 +135,7 @@ def calibrate_photos(
     kept: float = DEFAULT_KEPT,
     progress: Progress | None = None,
     known: Features | None = None,
+    held_out: int = 0,
     **options: Unpack[PhotoOptions],
 ) -> CalibrationFit:
     """Fit a temperature, and choose a threshold for unknown photos, on photos that were not trained with.
@@ -145,7 +146,9 @@ def calibrate_photos(
         score: the score of unknown photos, one of `UNKNOWN_SCORES`.
         kept: the share of photos of known classes that the threshold is to keep.
         progress: called with the number of photos done and the total.
-        known: the features of the centre of each photo, where they were computed already.
+        known: the features of the centre of each photo, if they were computed already.
+        held_out: how many training photos, held out for a moment, the head was calibrated by when it was fitted; they
+            count beside these.
         **options: how photos are looked at; see `PhotoSettings`.
 
     Raises:
@@ -160,7 +163,7 @@ def calibrate_photos(
     for batch in photo_batches(classifier, samples, settings, bad, progress, known):
         search.add(batch.posterior, fine[batch.numbers].to(batch.posterior.fine_scores.device))
         scores.append(unknown_scores(batch.posterior, score, views=settings.views).cpu().numpy())
-    temperature = search.fit()
+    temperature = search.fit(held_out)
     rule = UnknownRule(score, choose_threshold(np.concatenate(scores), kept), kept, settings.views)
     return CalibrationFit(temperature=temperature, unknown=rule, bad_photos=tuple(bad))
 

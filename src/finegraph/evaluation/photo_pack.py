@@ -2,7 +2,7 @@
 
     thumbnails.safetensors    per set: the numbers of the photos, where each picture ends, and all one after another
 
-A picture is decoded once, at a fraction of its size, cut to its box where that was looked at, scaled down and saved as
+A picture is decoded once, at a fraction of its size, cut to its box if that was looked at, scaled down and saved as
 WebP, which every browser reads and which takes two thirds of a JPEG: a few milliseconds, and about 2 kB at 112 pixels.
 Where Pillow was built without WebP it is a JPEG. Several threads share the work. What cannot be read is left out.
 
@@ -65,7 +65,7 @@ def pack_photos(
 
     Args:
         sets: the photos by number, in sets by name.
-        looks: how the pictures of a set are, where that is not `SMALL`.
+        looks: how the pictures of a set are, if that is not `SMALL`.
         box: whether photos are cut to their boxes.
         threads: how many work at a time; by default 2.
 
@@ -121,7 +121,7 @@ def unpack_photos(arrays: Mapping[str, Shaped[NDArray[Any], " _"]]) -> dict[int,
 
 
 def small_pictures(photo: Sample, looks: Sequence[Look], *, box: bool = False) -> list[bytes]:
-    """A photo as small pictures, the largest first; none where it cannot be read."""
+    """A photo as small pictures, the largest first; none if it cannot be read."""
     largest = looks[0].size
     try:
         picture = read_picture(photo.path, photo.box if box else None, at_least=(largest, largest))

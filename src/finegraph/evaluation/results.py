@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from finegraph.errors import InputError
 from finegraph.evaluation.asking import Asked
 from finegraph.evaluation.calibration_error import Bin, Calibration
 from finegraph.evaluation.metrics import Mistakes
+from finegraph.evaluation.number_metrics import NumberMetrics, OrderMetrics
 from finegraph.evaluation.retrieval import Retrieval
 from finegraph.evaluation.sure import Sure
 from finegraph.evaluation.temperature import TemperatureFit
@@ -72,6 +73,8 @@ class EvaluationResult:
     unknown: Unknown | None = None
     retrieval: Retrieval | None = None
     questions: Asked | None = None
+    numbers: dict[str, NumberMetrics] = field(default_factory=dict)
+    orders: dict[str, OrderMetrics] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON can hold it, with the name and version of the form."""
@@ -144,5 +147,7 @@ _PARTS: dict[str, Callable[[Any], object]] = {
     "questions": lambda value: Asked(
         **{**value, **{name: tuple(value[name]) for name in ("settled", "right", "top1")}}
     ),
+    "numbers": lambda values: {name: NumberMetrics(**one) for name, one in values.items()},
+    "orders": lambda values: {name: OrderMetrics(**one) for name, one in values.items()},
 }
 """The parts that are more than numbers and names, each with what makes it of its JSON form."""

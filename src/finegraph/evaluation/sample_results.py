@@ -22,6 +22,7 @@ from finegraph.evaluation.sure import FINE_LEVEL, NOTHING, Statements
 from finegraph.files.csv_table import csv_text, defused
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.text_file import write_text
+from finegraph.inference.sure_ranges import interval_words
 
 COLUMNS = (
     "path",
@@ -151,7 +152,7 @@ class _Rows:
         self.results = results
         self.right = results.right
         self.unknown = None if score is None else results.unknown[score]
-        self.kinds = [defused(name) for name in graph.kinds]
+        self.kinds = [defused(name) for name in (*graph.kinds, *graph.numbers)]
         self.labels = [[defused(label) for label in graph.labels(name)] for name in graph.kinds]
         self.fine = [defused(label) for label in graph.fine]
 
@@ -169,7 +170,7 @@ class _Rows:
             "" if self.unknown is None else _number(self.unknown[place]),
             "",
         ]
-        for kind in range(len(self.kinds)):
+        for kind in range(len(self.labels)):
             cells.append(self.labels[kind][found.kinds_predicted[place, kind]])
             cells.append(_number(found.kinds_probability[place, kind]))
             cells.append(_JUDGED.get(int(found.kinds_right[place, kind]), ""))
@@ -177,12 +178,20 @@ class _Rows:
 
     def _sure(self, place: int) -> list[str]:
         """The sure answer: kind, label, probability, whether it is right."""
-        level, label, probability, right = (column[place] for column in self.results.statements)
+        level, label, probability, right, low, high = (column[place] for column in self.results.statements)
         if level == NOTHING:
             return ["", "", "", ""]
         kind = "" if level == FINE_LEVEL else self.kinds[level - 1]
-        name = self.fine[label] if level == FINE_LEVEL else self.labels[level - 1][label]
-        return [kind, name, _number(probability), _JUDGED.get(int(right), "")]
+        return [kind, self._stated(level, label, low, high), _number(probability), _JUDGED.get(int(right), "")]
+
+    def _stated(self, level: int, label: int, low: float, high: float) -> str:
+        """The label of a statement, or its range."""
+        if level == FINE_LEVEL:
+            return self.fine[label]
+        if level > len(self.labels):
+            return defused(interval_words(low, high))
+        labels = self.labels[level - 1]
+        return labels[label] if np.isnan(low) else f"{labels[int(low)]} to {labels[int(high)]}"
 
 
 def _number(value: float) -> str:

@@ -2,41 +2,48 @@
 
 A posterior states the most specific thing that it believes with probability 1 - risk at least. Whether it may be
 believed is measured: the realised risk is the share of statements that are wrong. It should be at most the risk that
-was asked for; where it is more, the posterior is too sure of itself, and a temperature helps.
+was asked for; if it is more, the posterior is too sure of itself, and a temperature helps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 
+from finegraph.data.dataset import MISSING
 from finegraph.evaluation.judgements import UNJUDGED, Indices, Judgements, judge_fine, judge_kind
 from finegraph.evaluation.metrics import Numbers, accuracy
-from finegraph.graph import LabelGraph
+from finegraph.graph import LabelGraph, Number
 from finegraph.inference import Statement
 
 NOTHING, FINE_LEVEL = -1, 0
-"""Levels of statements: none was sure enough, the fine label, and from 1 on the kinds in their order."""
+"""Levels of statements: none was sure enough, the fine label, and from 1 on the kinds, then the numbers, in order."""
 
 
 class Statements(NamedTuple):
     """Sure answers, one per photo.
 
     Attributes:
-        level: `NOTHING`, `FINE_LEVEL`, or the number of the kind plus 1.
-        label: the number of the stated label in its level; -1 where nothing is stated.
+        level: `NOTHING`, `FINE_LEVEL`, or the place of the kind or number plus 1.
+        label: the number of the stated label in its level, of a range of labels the first; -1 where nothing is stated,
+            and for numbers.
         probability: how sure it is; NaN where nothing is stated.
         right: whether it is; unjudged where nothing is stated or the truth is not known.
+        low: the lower end of a range: the number of a label, or a value in the user's unit; NaN if it is no range.
+        high: the upper end.
     """
 
     level: Int[Indices, " photo"]
     label: Int[Indices, " photo"]
     probability: Float[Numbers, " photo"]
     right: Int[Judgements, " photo"]
+    low: Float[Numbers, " photo"]
+    high: Float[Numbers, " photo"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +56,8 @@ class Sure:
         coverage: the share of photos with a statement.
         judged: how many statements can be judged.
         unjudged: how many cannot, as the label of that kind is not known.
-        levels: for "fine" and each kind, the share of photos whose statement is of that level.
-        wrong_at: for "fine" and each kind, the share of wrong statements among those of that level that can be judged.
+        levels: for "fine", each kind and each number, the share of photos whose statement is of that level.
+        wrong_at: for each of these, the share of wrong statements among those of that level that can be judged.
     """
 
     risk: float
@@ -67,6 +74,7 @@ def judge_statements(
     statements: Sequence[Statement | None],
     fine: Int[Indices, " photo"],
     seen: Mapping[str, Int[Indices, " photo"]],
+    measured: Mapping[str, Float[Numbers, " photo"]] | None = None,
 ) -> Statements:
     """Statements as numbers, judged.
 
@@ -75,22 +83,68 @@ def judge_statements(
         statements: what `Posterior.answer` gave.
         fine: the true fine labels, `MISSING` where not known.
         seen: per kind the photo labels, `MISSING` where none was; they come before those of the graph.
+        measured: per number the values that were measured on photos, NaN where none was; they come before those of the
+            graph too.
     """
-    level_of: dict[str | None, int] = {name: number for number, name in enumerate(graph.kinds, start=1)}
+    level_of: dict[str | None, int] = {name: place for place, name in enumerate(_levels(graph)[1:], start=1)}
     level_of[None] = FINE_LEVEL
     level = np.array([NOTHING if one is None else level_of[one.kind] for one in statements], dtype=np.int32)
     label = np.array([-1 if one is None else _label(graph, one) for one in statements], dtype=np.int32)
     probability = np.array([np.nan if one is None else one.probability for one in statements])
+    low, high = (np.array([_end(graph, one, side) for one in statements]) for side in ("low", "high"))
     right = np.full(len(level), UNJUDGED, dtype=np.int8)
     for used in np.unique(level[level != NOTHING]).tolist():
         here = level == used
         if used == FINE_LEVEL:
             right[here] = judge_fine(label[here], fine[here])
+        elif used > len(graph.kinds):
+            name = graph.numbers[used - 1 - len(graph.kinds)]
+            values = true_values(graph.number(name), fine[here], None if not measured else measured.get(name), here)
+            right[here] = _inside(values, low[here], high[here])
         else:
             kind = graph.kinds[used - 1]
-            own = seen[kind][here] if kind in seen else None
-            right[here] = judge_kind(graph.kind(kind), label[here], fine[here], own)
-    return Statements(level, label, probability, right)
+            single, range_here = here & np.isnan(low), here & ~np.isnan(low)
+            for rows in (single, range_here):
+                own = seen[kind][rows] if kind in seen else None
+                ends = (low[rows], high[rows]) if rows is range_here else (label[rows], label[rows])
+                right[rows] = _judge_run(graph, kind, *ends, fine[rows], own)
+    return Statements(level, label, probability, right, low, high)
+
+
+def _judge_run(
+    graph: LabelGraph, kind: str, first: NDArray[Any], last: NDArray[Any], fine: Indices, seen: Indices | None
+) -> Judgements:
+    """Whether one of the labels from the first to the last is right."""
+    found = np.full(len(fine), UNJUDGED, dtype=np.int8)
+    for step in range(int((last - first).max(initial=-1)) + 1):
+        label = np.minimum(first + step, last).astype(np.int64)
+        found = np.maximum(found, judge_kind(graph.kind(kind), label, fine, seen))
+    return found
+
+
+def _inside(values: Numbers, low: Numbers, high: Numbers) -> Judgements:
+    """Whether values are in intervals, whose ends were found by a search; unjudged where they are not known."""
+    slack = 1e-9 * (1.0 + np.abs(values))
+    inside = (values >= low - slack) & (values <= high + slack)
+    return np.where(np.isnan(values), UNJUDGED, inside).astype(np.int8)
+
+
+def true_values(
+    number: Number, fine: Int[Indices, " photo"], measured: Float[Numbers, " _"] | None, rows: Any = slice(None)
+) -> Float[NDArray[np.float64], " photo"]:
+    """The true values of photos: what was measured on them, else the values of their fine labels; NaN if not known.
+
+    Args:
+        number: what is measured.
+        fine: the true fine labels, `MISSING` where not known.
+        measured: the values measured on photos, NaN where there is none; None if none was.
+        rows: which of these belong to `fine`.
+    """
+    true: NDArray[np.float64] = np.append(number.values, np.nan)[np.where(fine == MISSING, -1, fine)]
+    if measured is None:
+        return true
+    own = measured[rows].astype(np.float64)
+    return np.where(np.isnan(own), true, own)
 
 
 def sure_metrics(graph: LabelGraph, statements: Statements, risk: float) -> Sure:
@@ -99,7 +153,7 @@ def sure_metrics(graph: LabelGraph, statements: Statements, risk: float) -> Sure
     stated = statements.level != NOTHING
     judged = int((statements.right != UNJUDGED).sum())
     right = accuracy(statements.right)
-    names = ("fine", *graph.kinds)
+    names = _levels(graph)
     numbers = np.bincount(statements.level[stated], minlength=len(names)).tolist()
     return Sure(
         risk=risk,
@@ -114,10 +168,25 @@ def sure_metrics(graph: LabelGraph, statements: Statements, risk: float) -> Sure
     )
 
 
+def _levels(graph: LabelGraph) -> tuple[str, ...]:
+    """The names of the levels from `FINE_LEVEL` on."""
+    return ("fine", *graph.kinds, *graph.numbers)
+
+
 def _label(graph: LabelGraph, statement: Statement) -> int:
     if statement.kind is None:
         return graph.fine_index(statement.label)
-    return graph.label_index(statement.kind, statement.label)
+    if statement.kind in graph.numbers:
+        return -1
+    return graph.label_index(statement.kind, statement.label if statement.low is None else str(statement.low))
+
+
+def _end(graph: LabelGraph, statement: Statement | None, side: Literal["low", "high"]) -> float:
+    """An end of a range as a number; NaN if there is none."""
+    end = None if statement is None else getattr(statement, side)
+    if end is None or statement is None or statement.kind is None:
+        return np.nan
+    return float(graph.label_index(statement.kind, end)) if isinstance(end, str) else float(end)
 
 
 def _wrong(right: float | None) -> float | None:

@@ -7,6 +7,10 @@ Nothing is kept but the sum of the negative log-likelihood at 65 temperatures fr
 photos and fine labels can be gone through batch by batch; a parabola through the best three gives the rest. With few
 photos, all of them right, the likelihood alone would have the temperature go to 0; so log T has a prior, normal around
 0 with a deviation of 1, which counts like a few photos and is soon outweighed.
+
+If a head was fitted with a temperature of its own, by photos held out for a moment, these count beside the others, a
+photo as much as another: validation photos are often taken along with those to train on, and alone they would make a
+model too sure.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ class TemperatureFit:
     """A temperature and what it does on the photos that it was fitted on.
 
     Attributes:
-        temperature: what all scores are to be divided by; above 1 where the network was too sure.
+        temperature: what all scores are to be divided by; above 1 if the network was too sure.
         photos: how many photos it was fitted on.
         nll_before: the negative log-likelihood of the true fine label at temperature 1, mean over photos.
         nll_after: the same at the temperature.
@@ -61,8 +65,11 @@ class TemperatureSearch:
         with torch.no_grad():
             self._total += _negative_log_likelihoods(posterior, fine, known, self.views, self._log_temperatures.exp())
 
-    def fit(self) -> TemperatureFit:
+    def fit(self, held_out: int = 0) -> TemperatureFit:
         """The best temperature for the photos so far.
+
+        Args:
+            held_out: by how many photos the scores were brought to a temperature of 1 already.
 
         Raises:
             InputError: there was no photo with a known fine label.
@@ -70,6 +77,9 @@ class TemperatureSearch:
         if not self.photos:
             raise InputError("temperature: expected photos with a fine label to fit it on, got none")
         prior = self._log_temperatures.square() / (2 * _PRIOR_DEVIATION**2)
+        bend = float(self._total[_SIDE - 1] - 2.0 * self._total[_SIDE] + self._total[_SIDE + 1]) / _STEP**2
+        if held_out and 0.0 < bend < float("inf"):
+            prior = prior + (held_out * bend / self.photos) * self._log_temperatures.square() / 2
         goal = self._total + prior
         if not bool(torch.isfinite(goal).any()):
             raise InputError(
@@ -107,8 +117,9 @@ def _negative_log_likelihoods(
 ) -> Float[Tensor, " temperature"]:
     """The sum over photos of minus the log probability of the true fine label, at each temperature."""
     place = fine.clamp_min(0).repeat_interleave(views).unsqueeze(1)
-    # Where each row has one parent per kind, joint scores are linear in the scores and need not be summed again.
+    # If each row has one parent per kind and exact values, joint scores are linear in the scores: one sum is enough.
     linear = posterior.coarse_scores is None or all(kind.plain for kind in posterior.tensors.kinds)
+    linear = linear and (posterior.number_scores is None or posterior.tensors.numbers.linear)
     scores = posterior.joint_scores().scores if linear else None
     sums = []
     for temperature in temperatures.tolist():

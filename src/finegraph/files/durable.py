@@ -82,7 +82,7 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can."""
+    """Bring the names in a folder to the disk, if the system can."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -146,7 +146,7 @@ def write_over(path: Path, data: bytes) -> None:
         os.replace(temporary, target)
         sync_folder(target.parent)
     finally:
-        with contextlib.suppress(OSError):  # it is gone where all went well
+        with contextlib.suppress(OSError):  # it is gone if all went well
             os.unlink(temporary)
 
 

@@ -2,7 +2,7 @@
 
 The lock is the system's own (a POSIX record lock), which ends with the process that holds it, however it ends, and is
 not inherited by the workers it starts: so the lock of a dead process never has to be broken. The file `.lock` also says
-who holds it, for the message to others. Where the file system has no locks, that note and a look at whether the process
+who holds it, for the message to others. If the file system has no locks, that note and a look at whether the process
 is alive decide.
 """
 
@@ -61,7 +61,7 @@ class FolderLock:
             ) from refusal
 
     def release(self) -> None:
-        """Give the lock back; nothing happens where that was done before, or in a forked copy of the process."""
+        """Give the lock back; nothing happens if that was done before, or in a forked copy of the process."""
         if self._process != os.getpid() or self._released:
             return
         self._released = True

@@ -1,7 +1,7 @@
 """Putting a new folder in the place of an old one, so that a crash leaves one of the two and never a part.
 
 The files go into a hidden folder beside the target, each is brought to the disk, and then the two folders change names
-in one step of the file system. Where that step does not exist (other systems than Linux), the old folder is first moved
+in one step of the file system. If that step does not exist (other systems than Linux), the old folder is first moved
 aside and then deleted; a crash between the two moves leaves it there, whole, under a name that says so.
 
 Whoever saves holds a lock on the hidden folder, which ends with the process. So what a killed saving left is known for
@@ -82,7 +82,7 @@ def _put(new: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, two: Path) -> bool:
-    """Let two folders change names in one step; False where the system cannot."""
+    """Let two folders change names in one step; False if the system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
@@ -112,7 +112,7 @@ def _is_left(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def locked_folder(folder: Path, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a folder, where the system has such locks.
+    """Hold the lock of a folder, if the system has such locks.
 
     Raises:
         BlockingIOError: another process has it, and is not waited for.

@@ -15,7 +15,7 @@ def toml_text(settings: Mapping[str, object], file: Path) -> str:
     """The text of a TOML file.
 
     Args:
-        settings: values by name, in tables where they are nested; what is None is left out.
+        settings: values by name, in tables if they are nested; what is None is left out.
         file: where it will be written, for the message.
 
     Raises:

@@ -67,6 +67,8 @@ _OF_DESCENT: dict[str, Any] = {
     "tolerance": 1e-4,
 }
 """What only descent knows, and its defaults: with another value `solver="auto"` takes descent."""
+_ROUGHER = 10.0
+"""How much farther from their minimum fits may end that are only compared."""
 
 
 class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -331,8 +333,11 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not folds:
             return given
         grid = default_grid(self.head, self.graph_) if self.grid is None else self.grid
-        found = search(settings=grid_settings(given, grid), folds=folds, **arguments)
-        self.cv_results_, best = _results(found, tuple(grid)), found.settings[found.best]
+        # What is only compared need not be as near to its minimum as what is kept.
+        rough = replace(given, tolerance=_ROUGHER * given.tolerance)
+        found = search(settings=grid_settings(rough, grid), folds=folds, **arguments)
+        best = replace(found.settings[found.best], tolerance=given.tolerance)
+        self.cv_results_ = _results(found, tuple(grid))
         self.best_params_ = {name: getattr(best, name) for name in grid}
         return best
 
@@ -420,7 +425,7 @@ def _results(found: Search, names: tuple[str, ...]) -> dict[str, Any]:
     results: dict[str, Any] = {
         "params": [{name: getattr(setting, name) for name in names} for setting in found.settings],
         "mean_test_score": mean,
-        "rank_test_score": 1 + (mean[:, None] < mean[None, :]).sum(axis=1),
+        "rank_test_score": 1 + (np.nan_to_num(mean[:, None], nan=-np.inf) < mean[None, :]).sum(axis=1),
     }
     results |= {f"split{fold}_test_score": scores for fold, scores in enumerate(found.scores.T)}
     return results

@@ -3,7 +3,7 @@
 It answers about files, pictures and arrays with everything the posterior knows: the fine labels, every kind, the sure
 answer, an explanation, and whether the photo looks like none of the labels. It is saved as a folder of weights and JSON
 (`folder.py`). All photos go one way (`answering/pipeline.py`): views, features, posterior, description. Asking never
-trains: features come from a copy of the backbones in evaluation mode, made anew where the weights have changed, and no
+trains: features come from a copy of the backbones in evaluation mode, made anew if the weights have changed, and no
 gradients are kept. The answer to a photo does not depend on the other photos that are asked about. Cost: the network,
 one pass over its weights, and a little for the graph.
 """
@@ -247,7 +247,7 @@ class PhotoClassifier:
             raise InputError(f"photos: expected at most {MAX_PHOTOS} in one lesson, got {len(listed)}")
         if all(one.id != name for one in teaching.lessons):
             teaching.check(label, parents, with_photos=bool(listed))  # before the network looks at all photos
-        found = taught_photos(self.current_pipeline(), listed)
+        found = taught_photos(self.current_pipeline(), listed, teaching.statistics.views)
         return self.keep_lesson(label, found, parents=parents, person=person, lesson_id=name)
 
     def keep_lesson(
@@ -416,7 +416,7 @@ class PhotoClassifier:
             on_bad_file: "error" raises at the first photo that cannot be read; "skip" puts its `PhotoFileError` in the
                 place of its prediction.
             batch_size: how many photos are described together; on a GPU also how many go through the network together.
-            engine: what computes features: "onnx", "torch", or "auto" for ONNX Runtime where it is installed and can
+            engine: what computes features: "onnx", "torch", or "auto" for ONNX Runtime if it is installed and can
                 run the network. They differ by rounding.
             progress: called with the number of photos done and the total.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
@@ -27,7 +26,7 @@ from finegraph.evaluation.intervals import (
     share_interval,
     verdict,
 )
-from finegraph.graph import Kind, LabelGraph
+from finegraph.graph import LabelGraph
 from finegraph.reports.run_results import RunResults
 
 PER_PHOTO = frozenset(
@@ -35,7 +34,7 @@ PER_PHOTO = frozenset(
         *("sample", "fine", "predicted", "probability", "rank", "log_prob", "inconsistent"),
         *("top_labels", "top_probabilities"),
         *("kinds_predicted", "kinds_probability", "kinds_right", "kinds_true"),
-        *("sure_level", "sure_label", "sure_probability", "sure_right"),
+        *("sure_level", "sure_label", "sure_probability", "sure_right", "sure_low", "sure_high"),
     )
 )
 """The arrays with a row per photo."""
@@ -219,14 +218,6 @@ def in_order_of(run: RunResults, fine: Sequence[str]) -> RunResults:
     if about.get("training") is not None:
         counts = about["training"]["fine"]
         about["training"] = {**about["training"], "fine": [counts[number] for number in order]}
-    kinds = [_rows(run.graph.kind(name), order) for name in run.graph.kinds]
-    return replace(run, graph=LabelGraph(fine, kinds), arrays=arrays, about=about)
-
-
-def _rows(kind: Kind, order: NDArray[np.integer]) -> Kind:
-    """A kind with its rows in another order."""
-    spans = list(pairwise(kind.starts.tolist()))
-    chosen = [np.arange(*spans[number]) for number in order]
-    edges = np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
-    starts = np.concatenate([[0], np.cumsum([len(each) for each in chosen])]).astype(np.int64)
-    return Kind(kind.name, kind.labels, starts, kind.coarse[edges], kind.weight[edges], kind.unknown_prior)
+    kinds = [run.graph.kind(name).rows(order) for name in run.graph.kinds]
+    numbers = [run.graph.number(name).rows(order) for name in run.graph.numbers]
+    return replace(run, graph=LabelGraph(fine, kinds, numbers), arrays=arrays, about=about)

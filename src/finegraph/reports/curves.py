@@ -145,4 +145,4 @@ def mean_parts(run: RunResults) -> list[tuple[str, float]]:
     parts = parts[~np.isnan(parts).any(axis=1)]
     if not len(parts):
         return []
-    return list(zip(("fine", *run.graph.kinds), parts.mean(axis=0).tolist(), strict=True))
+    return list(zip(run.sources, parts.mean(axis=0).tolist(), strict=True))

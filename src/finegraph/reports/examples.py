@@ -36,7 +36,7 @@ class Sort:
 
 
 def choose_examples(runs: Sequence[RunResults], baseline: int, other: int, each: int = EACH) -> list[Sort]:
-    """Photos of each sort, in equal numbers; as many as the rarest sort has, where that is fewer.
+    """Photos of each sort, in equal numbers; as many as the rarest sort has, if that is fewer.
 
     A sort without any photo is shown empty and does not make the others empty.
     """

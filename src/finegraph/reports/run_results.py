@@ -68,6 +68,12 @@ class RunResults:
         return str(self.about["model"]["head"])
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """What the parts of explanations are of: the fine label, kinds and numbers, in the order of `parts`."""
+        names = ("fine", *self.graph.kinds, *self.graph.numbers)
+        return names[: self.arrays["parts"].shape[1]]  # evaluations of earlier versions have none for numbers
+
+    @property
     def photos(self) -> list[str]:
         """The path of each photo that was answered, in the order of the arrays."""
         paths = self.about["photos"]
@@ -99,7 +105,7 @@ def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Pat
     Args:
         run: the run or model folder.
         name: the evaluation; by default the last of `test`, `test-2` and so on; else the only one, or the last of one
-            name and its numbers, such as `val` and `val-2`; where there are others, those of the photos that the run
+            name and its numbers, such as `val` and `val-2`; if there are others, those of the photos that the run
             was validated on do not count.
 
     Raises:
@@ -130,7 +136,7 @@ def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Pat
 
 
 def _stem(name: str, names: Sequence[str]) -> tuple[str, int]:
-    """The name of an evaluation without the number that told it from an earlier one, and that number.
+    """The name of an evaluation without the number that distinguishes it from an earlier one, and that number.
 
     A number that stands for itself, as in the splits `fold-1` and `fold-2`, is part of the name: there is no `fold`.
     """
@@ -234,7 +240,7 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 
 def _pictures(arrays: Mapping[str, Array], name: str) -> dict[int, bytes]:
-    """One set of pictures; none where the file has no such set."""
+    """One set of pictures; none if the file has no such set."""
     own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
     return unpack_photos(own) if own else {}
 

@@ -14,6 +14,7 @@ import numpy as np
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
+from finegraph.graph.kind_worth import kind_worth
 from finegraph.reports.comparison import Metric, compare, kind_shares, widest_graph
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
 from finegraph.reports.examples import choose_examples, worst_losses
@@ -260,8 +261,29 @@ def sure_section(runs: Sequence[RunResults]) -> dict[str, Any]:
     return {"chart": chart, "legend": legend(series), "tables": tables, "risks": len(RISKS)}
 
 
-def explanation_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
-    """What decides between the first and the second answer, on average."""
+def explanation_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:
+    """What each kind is worth to the fitted head, and what decides between the first and the second answer."""
+    found = {"worth": _worth_panels(runs), "panels": _part_panels(runs)}
+    return found if any(found.values()) else None
+
+
+def _worth_panels(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+    """The shares of kinds in what tells classes apart, of runs whose class means were fitted in closed form."""
+    panels = []
+    for run in runs:
+        variances = run.about.get("variances")
+        if not variances or not variances["kinds"]:
+            continue
+        worth = kind_worth(run.graph, variances["kinds"], variances["own"])
+        rows = [*list(worth.kinds.items())[:MAX_NAMED], ("the class itself", worth.own)]
+        percents = [(name, 100 * share) for name, share in rows]
+        chart = named_bars(percents, f"What tells classes apart, {run.name}: {worth.words}", "{:.0f} %")
+        panels.append({"run": run.name, "chart": chart, "words": worth.words})
+    return panels
+
+
+def _part_panels(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+    """The mean size of the parts of the log odds."""
     panels = []
     for run in runs:
         rows = [("fine label" if name == "fine" else name, value) for name, value in mean_parts(run)]

@@ -53,7 +53,7 @@ class StudyResults:
     Attributes:
         name: of its folder.
         rows: of its summary.
-        title: what the study calls itself; the name where it does not.
+        title: what the study calls itself; the name if it does not.
     """
 
     name: str

@@ -36,7 +36,10 @@ MAX_LINES = 6
 """How many methods a curve can show so that they can be told apart, also in grey."""
 _METRICS = {"top1": "top 1", "top5": "top 5", "nll": "negative log-likelihood"}
 """What metrics are called, as in the report of a run; those of kinds have the names of the kinds."""
-PREFERRED = ("softmax", "bipartite", "bipartite-two", "softmax-marginal", "independent", "ensemble")
+PREFERRED = (
+    "softmax", "auto", "prototypes", "bipartite", "prototypes-without-graph", "sklearn-logistic",
+    "sklearn-discriminant", "bipartite-two", "softmax-marginal", "independent", "ensemble",
+)  # fmt: skip
 
 
 def study_section(study: StudyResults) -> dict[str, Any]:
@@ -131,7 +134,7 @@ def _means_words(intervals: set[str]) -> str:
     if over_photos and not over_draws:
         return "One draw of training photos; 95 % intervals are a bootstrap over the evaluated photos."
     text = "Means over draws with 95 % intervals."
-    return text + " Where there is one draw, they are a bootstrap over the evaluated photos." * over_photos
+    return text + " If there is one draw, they are a bootstrap over the evaluated photos." * over_photos
 
 
 def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
@@ -150,7 +153,7 @@ def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
                 method,
                 [(float(x), values["mean"] or 0.0) for x, values in points],
                 number,
-                dashed=number > 0 and "bipartite" not in method,
+                dashed=number > 0 and _preference(method) > PREFERRED.index("bipartite"),
                 marks=True,
                 errors=[
                     (_or(values["low"], values["mean"]), _or(values["high"], values["mean"])) for x, values in points

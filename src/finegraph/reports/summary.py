@@ -6,11 +6,11 @@
                    that a class of two photos does not come before one of twenty
     wrong labels   photos answered surely, but against their label; beside it how many such answers the probabilities
                    themselves expect where all labels are right
-    photograph     classes by mistakes / (training photos + 1). A mistake counts for both classes of the pair. Where the
+    photograph     classes by mistakes / (training photos + 1). A mistake counts for both classes of the pair. If the
                    error falls like a power of the training photos, this is what one photo more of a class gains, up to
                    a factor that all classes share
 
-Each sentence stands also where there is nothing to say, and then says so. Cost: linear in the photos.
+Each sentence stands also if there is nothing to say, and then says so. Cost: linear in the photos.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ def _how_good(runs: Sequence[RunResults], baseline: int, other: int, known: NDAr
     photos = f"the {counted(int(known.sum()), 'photo')}" + (f" of {apart(split)}" if split else "")
     kind = telling_kind(runs[other])
     about = None if kind is None else metrics[kind].values[other]
-    told = "" if about is None else f"“{apart(kind or '')}” for {percent_with_range(about)}"
+    about_kind = "" if about is None else f"“{apart(kind or '')}” for {percent_with_range(about)}"
     if value is None:
         opening = (
             f"None of {counted(len(known), 'photo')} has a known fine label, so one cannot tell how many are right"
         )
-        return f"{opening}; it is right about {told}." if told else f"{opening}."
+        return f"{opening}; it is right about {about_kind}." if about_kind else f"{opening}."
     text = f"{apart(runs[other].name)} is right about the fine label for {percent_with_range(value)} of {photos}"
-    if told:
-        text += f" and about {told}"
+    if about_kind:
+        text += f" and about {about_kind}"
     difference = top.differences[other]
     if difference is None:
         return f"{text}; in brackets, 95 % intervals."

@@ -6,9 +6,9 @@ For a query photo q and a stored photo r, the question is how probable it is tha
     s_k(i, j)     =  sum_c g_k[i, c] g_k[j, c]
 
 p is the posterior of the query over the fine labels, with its evidence; h says what the stored photo is held for: its
-label where it is known, else the model's guess; g are the weights of the graph. It is the joint posterior that is
+label if it is known, else the model's guess; g are the weights of the graph. It is the joint posterior that is
 summed, not a product of marginals: if the query is "mapo tofu @ A" or "kung pao @ B", no photo of "mapo tofu @ A" fits.
-Where the parent of i or j in a kind is not known, nothing can be said, and that pair counts 0.
+If the parent of i or j in a kind is not known, nothing can be said, and that pair counts 0.
 
 Cost: the edges of the kinds, times the fine labels that are probable at all (at most 256), per query.
 """

@@ -1,8 +1,9 @@
 """Which photos pass a filter: "restaurant is B", "dish is not mapo tofu".
 
-A photo has the labels of a kind that were seen on it, else the parents of its fine label. It passes "is" where one of
-its labels is among the wanted ones, and "is not" where its labels are known and none of them is. A photo of which
-nothing is known passes neither. Cost: one look at each photo per kind; no photo is left to chance.
+A photo has the labels of a kind that were seen on it, else the parents of its fine label. It passes "is" if one of
+its labels is among the wanted ones, and "is not" if its labels are known and none of them is. A photo of which
+nothing is known passes neither. A number is that of the fine label: "price <= 12". Cost: one look at each photo per
+kind; no photo is left to chance.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.inference.evidence import FINE
+from finegraph.inference.numbers.known_values import interval_of
 from finegraph.search.photo_table import Table
 from finegraph.search.segments import NONE
 
@@ -32,7 +34,7 @@ def selection(
         table: the photos.
         where: what their labels are to be.
         where_not: what their labels are not to be.
-        guessed: whether a photo without a fine label counts as what the model holds it for.
+        guessed: whether a photo without a fine label counts as what the model takes it for.
 
     Raises:
         UnknownNameError: a kind or a label that is not there.
@@ -42,7 +44,10 @@ def selection(
     fine = table.fine(guessed)
     for wanted, positive in ((where, True), (where_not, False)):
         for kind, labels in (wanted or {}).items():
-            own = _passes(table, fine, kind, _numbers(table, kind, labels), positive)
+            if kind in table.graph.numbers:
+                own = _passes_condition(table, fine, kind, labels, positive)
+            else:
+                own = _passes(table, fine, kind, _numbers(table, kind, labels), positive)
             found = own if found is None else found & own
     return found
 
@@ -78,6 +83,25 @@ def _as_set(kind: str, labels: object) -> AbstractSet[str | bool]:
         f"photos that agree with what is given on {kind!r}: expected a label or a set of labels, got "
         f"{type(labels).__name__}; ask for the same or another label instead"
     )
+
+
+def _passes_condition(
+    table: Table, fine: NDArray[np.int32], name: str, condition: object, positive: bool
+) -> NDArray[np.bool_]:
+    """Which photos have, or surely do not have, a value that fulfils a condition: the value of their fine label."""
+    if isinstance(condition, AbstractSet | list | tuple) and all(isinstance(one, str) for one in condition):
+        if len(condition) != 1:
+            raise InputError(f"the filter on {name!r}: expected one condition, such as '<= 15', got {len(condition)}")
+        (condition,) = condition
+    number = table.graph.number(name)
+    low, high = interval_of(number, condition)
+    values, _ = number.standardised
+    inside = np.append(number.known & (values >= low) & (values <= high), False)
+    known = np.append(number.known, False)
+    # The last entry is for labels that the graph does not have, and for none.
+    place = np.where((fine >= 0) & (fine < number.fine_count), fine, number.fine_count)
+    found: NDArray[np.bool_] = inside[place] if positive else known[place] & ~inside[place]
+    return found
 
 
 def _passes(table: Table, fine: NDArray[np.int32], kind: str, numbers: set[int], positive: bool) -> NDArray[np.bool_]:

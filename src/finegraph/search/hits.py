@@ -5,7 +5,7 @@ Without a condition, photos are ordered by the cosine of their vectors. With one
     score  =  max(cosine, 0) * probability of the condition
 
 over the photos whose probability is at least a hundredth of the largest one. "At most n per label" goes down that order
-and passes over photos whose label has had its share; a photo without a label counts for what the model holds it for.
+and passes over photos whose label has had its share; a photo without a label counts for what the model takes it for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEAST_SHARE = 0.01
 MAX_WEIGHED = 50_000
 """Of more photos than this that may meet a condition, the nearest are weighed."""
 _FIRST, _GROWTH = 4, 4
-"""How many times the wanted number is looked at first, and how fast that grows, where some are passed over."""
+"""How many times the wanted number is looked at first, and how fast that grows, if some are passed over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class StoredPhoto:
     Attributes:
         path: where it is.
         label: its fine label, None if it is not known.
-        guess: where it has none, the fine label that the model holds it for.
+        guess: if it has none, the fine label that the model takes it for.
         kinds: the labels of each kind: one, or several one of which it is; kinds that are not known are left out.
     """
 

@@ -4,7 +4,7 @@
           graph.json                 the label graph of the model
           segment-*.safetensors      photos, in the order in which they came; never changed
           projection-*.safetensors   the projection to fewer dimensions, if there is one
-          lists-*.safetensors        what the approximate search needs, where it is used
+          lists-*.safetensors        what the approximate search needs, if it is used
 
 Whatever changes an index writes new files first and then replaces `index.json`; that is the moment at which the change
 has happened. Files that the state does not name are what is left of a process that died, and the next writer removes

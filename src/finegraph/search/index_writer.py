@@ -216,7 +216,7 @@ class IndexWriter:
                 self._commit(segments=_marked(self.state.segments, places))
 
     def finish(self) -> None:
-        """All photos are in: say so, merge small segments, and make lists where the search is to be approximate."""
+        """All photos are in: say so, merge small segments, and make lists if the search is to be approximate."""
         small = len(self.state.segments) > _FEW + 2 * (self.state.photos // MERGED_ROWS)
         if small or self.state.removed > self.state.photos:
             self.compact()

@@ -65,7 +65,7 @@ def assign(
 
 def _centres(sample: Vectors, number: int, seed: int) -> Vectors:
     faiss = load_faiss()
-    # FAISS warns where there are few vectors per centre; that is no fault here.
+    # FAISS warns if there are few vectors per centre; that is no fault here.
     means = faiss.Kmeans(
         sample.shape[1], number, niter=_ROUNDS, spherical=True, seed=seed + 1, min_points_per_centroid=1
     )

@@ -34,7 +34,7 @@ class Lists:
 
     centres: Float[Vectors, "list axis"]
     probes: int
-    of_parts: Sequence[Int[NDArray[np.int32], " ..."]]
+    of_parts: Sequence[Int[NDArray[np.int32], " _"]]
 
 
 class Nearest:
@@ -84,10 +84,10 @@ class Nearest:
 
         Args:
             queries: of length 1.
-            count: how many to find; fewer come out where there are fewer.
+            count: how many to find; fewer come out if there are fewer.
             only: which vectors count; None for all.
             probes: how many lists to look through; by default as many as were found to be enough, more where `only`
-                leaves fewer vectors in each list, and all where that finds fewer than there are.
+                leaves fewer vectors in each list, and all if that finds fewer than there are.
         """
         possible = self.count if only is None else int(np.count_nonzero(only))
         wanted = min(count, possible)

@@ -147,7 +147,7 @@ class Index:
                 `"fine"` is the fine label. Exactly the photos that pass are searched.
             where_not: what their labels are not to be.
             per_label: how many photos of each fine label at most.
-            guessed: whether photos without a fine label pass filters by what the model holds them for.
+            guessed: whether photos without a fine label pass filters by what the model takes them for.
             factors: (batch, fine) from `condition_factors`: photos are ordered by these and their similarity together.
             without: per query, the fingerprint of a photo that is not to be found, see `photo_key`; or those of any
                 part of it; or None.

@@ -1,6 +1,6 @@
 """Photos of an index as columns, and a segment: the file that holds some of them.
 
-A photo is known by its path (and its box, where the model looks at boxes). Its vector is kept in half precision: the
+A photo is known by its path (and its box, if the model looks at boxes). Its vector is kept in half precision: the
 cosine of two photos changes by less than 0.001, and the index is half as large and twice as quick. What the model holds
 it for is kept too, as its few most probable fine labels; a photo whose label is known is held for that.
 
@@ -105,7 +105,7 @@ class Segment:
 
     @property
     def vectors(self) -> Float[NDArray[np.float16], "photo axis"]:
-        """The vectors of the photos that are there; where none was removed, as they lie in the file."""
+        """The vectors of the photos that are there; if none was removed, as they lie in the file."""
         vectors = self.arrays["vectors"]
         return vectors if len(self.live) == len(vectors) else vectors[self.live]
 

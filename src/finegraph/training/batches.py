@@ -22,7 +22,7 @@ _AHEAD = 3
 
 
 def epoch_order(seed: int, epoch: int, count: int) -> list[int]:
-    """The samples in the order in which an epoch takes them; each once."""
+    """The order in which an epoch takes the samples; each once."""
     # Four numbers: the chance of views has three, so that none of it is used twice.
     return [int(number) for number in np.random.default_rng((seed, epoch, 0, 1)).permutation(count)]
 

@@ -45,7 +45,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and speaks."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def share(self, numbers: Sequence[int]) -> list[int]:
@@ -53,7 +53,7 @@ class Ranks:
         return list(numbers[self.rank :: self.size])
 
     def sum(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
-        """Put into each tensor the sum over all processes; shapes are the same in all."""
+        """Replace each tensor by its sum over all processes; shapes must be the same in all."""
         if self.size > 1 and tensors:
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
             with _exchange():
@@ -61,7 +61,7 @@ class Ranks:
             _spread(flat, tensors)
 
     def copy_first(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
-        """Put into each tensor what the first process has there; shapes and types are the same in all."""
+        """Replace each tensor by that of the first process; shapes and types must be the same in all."""
         if self.size > 1 and tensors:
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
             with _exchange():
@@ -77,7 +77,7 @@ class Ranks:
         return bool(count)
 
     def gather(self, value: Any) -> list[Any]:
-        """What every process has to say, on all of them; small things only."""
+        """The objects of all processes, on every process; for small objects only."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -86,14 +86,14 @@ class Ranks:
         return values
 
     def wait(self) -> None:
-        """Go on when all processes are here."""
+        """Wait until all processes have called this."""
         if self.size > 1:
             with _exchange():
                 dist.barrier()
 
 
 def _spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Put the parts of a long tensor into those that it was made of."""
+    """Copy the parts of a concatenated tensor back into the tensors that it was made of."""
     parts = torch.split(flat, [tensor.numel() for tensor in tensors])
     with torch.no_grad():
         for part, tensor in zip(parts, tensors, strict=True):
@@ -102,12 +102,12 @@ def _spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:
 
 @contextmanager
 def _exchange() -> Iterator[None]:
-    """Say what it means when processes cannot talk."""
+    """Explain errors of communication between processes."""
     try:
         yield
     except RuntimeError as error:
         raise JobError(
-            "another process of this job ended or cannot be reached; what it said tells why. The run can be resumed "
+            "another process of this job ended or cannot be reached; its output says why. The run can be resumed "
             "from its last checkpoint"
         ) from error
 

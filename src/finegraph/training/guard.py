@@ -31,7 +31,7 @@ class StopRequest:
         self._first = 0.0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Note a signal. The second one does not wait for the step to end."""
+        """Note a signal; the second one ends the step at once."""
         if not self.asked:
             self.asked, self._first = True, monotonic()
         elif monotonic() - self._first >= self._patience:

@@ -1,9 +1,9 @@
 """The training loop, on one screen.
 
-Each step takes one batch; at the end of an epoch the head may be fitted anew, the network is validated, a row of
-metrics is written, and all is saved. A network that starts with a fitted head is validated before the first step too.
-That is epoch 0, and where no epoch is better, it is the result. Training can be stopped at any step and goes on from
-there as if nothing had happened, to the last bit.
+Each step takes one batch; at the end of an epoch, or of every few, the head may be fitted anew and the network is
+validated; a row of metrics is written, and all is saved. A network that starts with a fitted head is validated before
+the first step too. That is epoch 0, and if no epoch is better, it is the result. Training can be stopped at any step
+and goes on from there as if nothing had happened, to the last bit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from finegraph.training.training_run import Judgement, Run, Validation, Watcher,
 __all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]
 
 _LOOKED_AT = 4
-"""So many photos of the last step are answered before a network is saved, to see that it still can."""
+"""How many photos of the last step are answered before a network is saved, as a check that it works."""
 _PATIENCE = 2.0
 """In a job of several processes, a signal within these seconds of the first is the same one, passed on."""
 
@@ -46,7 +46,7 @@ def train(run: Run, *, resume: bool = False) -> bool:
 
     Raises:
         NonFiniteError: a number became NaN or infinite.
-        PhotoFileError: a photo cannot be read, where the settings say that this is an error.
+        PhotoFileError: a photo cannot be read, if the settings say that this is an error.
         DataError: there is nothing to train on.
         SettingsError: the photos or the graph are not those that the run began with.
     """
@@ -149,15 +149,21 @@ class _Training:
                 f"epoch {progress.epochs + 1}: none of the {len(run.dataset):,} photos could be used; they cannot be "
                 "read, or have no label"
             )
-        if run.refit is not None:
+        due = self._is_judged(progress.epochs + 1)
+        if due and run.refit is not None:
             run.refit()
             run.network.train()
-        judged = self._judge(request)
+        judged = self._judge(request) if due else Judgement({})
         if judged is None:  # the epoch ends when the run goes on
             self._save(best=False)
             return True
         self._add_row(judged, epoch=progress.epochs + 1, train_loss=progress.loss_sum / progress.loss_count)
         return run.ranks.any(request.asked)
+
+    def _is_judged(self, epoch: int) -> bool:
+        """Whether an epoch ends with a new fit and validation; the last one does, and one before which none did."""
+        never = not self.progress.best_figures
+        return never or epoch == self.recipe.epochs or epoch % self.recipe.judge_every == 0
 
     def _add_row(self, judged: Judgement, *, epoch: int, train_loss: float | None) -> None:
         """End an epoch with its metrics."""
@@ -189,7 +195,7 @@ class _Training:
             self.checkpoints.save(self.progress.step, tensors, state, best=best)
 
     def _resume(self) -> Progress:
-        """Go back to the last checkpoint; to the beginning if there is none."""
+        """Restore the last checkpoint; start from the beginning if there is none."""
         run, checkpoint = self.run, self.checkpoints.last()
         progress, notes = Progress(processes=run.ranks.size), []
         if checkpoint is not None:
@@ -208,7 +214,7 @@ class _Training:
         return progress
 
     def _agree(self) -> None:
-        """Make sure that all processes begin alike; they may be on different machines."""
+        """Check that all processes begin from the same state; they may be on different machines."""
         run = self.run
         found = run.ranks.gather((self.progress.step, self.data))
         if any(one != found[0] for one in found):

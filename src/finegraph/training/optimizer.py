@@ -27,7 +27,8 @@ def make_optimizer(network: Network, recipe: Recipe) -> torch.optim.Optimizer:
     Biases and the scales of normalisation layers, which are vectors, decay only if the recipe says so.
     """
     groups = []
-    for group in network.parameter_groups(recipe.lr, recipe.new_rate, scaled=recipe.scale_rates):
+    by_layer = recipe.layer_decay
+    for group in network.parameter_groups(recipe.lr, recipe.new_rate, scaled=recipe.scale_rates, layer_decay=by_layer):
         for vectors in (False, True):
             weights = [weight for weight in group["params"] if (weight.ndim < 2) == vectors]
             decay = 0.0 if vectors and not recipe.decay_vectors else recipe.weight_decay

@@ -33,14 +33,18 @@ class Recipe:
     optimizer: Literal["sgd", "adamw"] = "sgd"
     start: Literal["fitted", "new"] = "new"
     refit: bool = False
+    frozen_share: float = 0.0
+    layer_decay: float = 1.0
+    train_scale: float = 1.0
+    judge_every: int = 1
     kind_weight: float | None = None
 
 
 RECIPES = {
     "fitted": Recipe(
-        epochs=6,
+        epochs=2,
         batch_size=16,
-        lr=1e-4,
+        lr=3e-4,
         new_rate=0.0,
         momentum=0.9,
         weight_decay=0.01,
@@ -56,6 +60,8 @@ RECIPES = {
         optimizer="adamw",
         start="fitted",
         refit=True,
+        train_scale=0.7,
+        judge_every=2,
     ),
     "short": Recipe(
         epochs=8,

@@ -14,7 +14,7 @@ _START, _END = 1 / 25, 1e-4
 
 
 def rate_factor(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
-    """What the rates of a step are, as a share of those in the recipe.
+    """The learning rates of a step, as a share of those in the recipe.
 
     Args:
         recipe: the numbers of fine-tuning.
@@ -31,5 +31,5 @@ def rate_factor(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
 
 
 def _cosine(share: float) -> float:
-    """From 0 to 1, slowly at both ends."""
+    """A curve from 0 to 1 that is flat at both ends."""
     return (1 - math.cos(math.pi * min(share, 1.0))) / 2

@@ -12,9 +12,10 @@ import math
 import os
 import tomllib
 import types
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -37,6 +38,37 @@ def _setting(
     return field(default=default, metadata={"about": about, "free": free, "least": least, "below": below})
 
 
+FORMER_NAMES = {"image_labels": "photo_labels", "photos_per_class": "photos_per_label"}
+"""Settings that once had another name, which TOML files, command lines and Python may still use."""
+
+
+def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings under their current names.
+
+    Raises:
+        SettingsError: a setting is given under both of its names.
+    """
+    for former, name in FORMER_NAMES.items():
+        if former in values and name in values:
+            raise SettingsError(f"{former} is the former name of {name}, and both are given; keep {name}")
+    return {FORMER_NAMES.get(name, name): value for name, value in values.items()}
+
+
+def _takes_former_names(settings: type[TrainSettings]) -> type[TrainSettings]:
+    """Let settings be made by former names too, with a warning."""
+    make = settings.__init__
+
+    @wraps(make)
+    def __init__(self: TrainSettings, **values: Any) -> None:  # noqa: N807
+        for former in FORMER_NAMES.keys() & values.keys():
+            warnings.warn(f"{former} is called {FORMER_NAMES[former]} now", DeprecationWarning, stacklevel=2)
+        make(self, **with_current_names(values))
+
+    settings.__init__ = __init__  # type: ignore[method-assign]
+    return settings
+
+
+@_takes_former_names
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """All settings of a run. None means: decided by the recipe, the network or the data."""
@@ -96,7 +128,7 @@ class TrainSettings:
         "auto", "how the head is fitted: as class means in closed form, by descent, or as held-out photos say"
     )
     train_views: int = _setting(
-        1, "views of each training photo that count as one: the whole, then up to four parts of it", least=1, below=6
+        3, "views of each training photo that count as one: the whole, then up to four parts of it", least=1, below=6
     )
     l2: float | None = _setting(None, "the strength of the prior on the weights of the fine labels", least=0)
     coarse_ratio: float | None = _setting(
@@ -129,7 +161,19 @@ class TrainSettings:
     start: Literal["fitted", "new"] | None = _setting(
         None, "the head to start from: fitted to stored features, or new; a fitted one is validated as epoch 0"
     )
-    refit: bool | None = _setting(None, "fit the head anew after each epoch")
+    refit: bool | None = _setting(None, "fit the head anew before each validation")
+    judge_every: int | None = _setting(
+        None, "the number of epochs between validations, and new fits of the head; the last epoch has both", least=1
+    )
+    frozen_share: float | None = _setting(
+        None, "the share of the pretrained layers, from the photo on, that stay as they are", least=0, below=1
+    )
+    layer_decay: float | None = _setting(
+        None, "the rate of each pretrained layer as a multiple of that of the next one", least=0.01
+    )
+    train_scale: float | None = _setting(
+        None, "width and height of training views as a share of size, rounded to a multiple of 32", least=0.1
+    )
     nesterov: bool | None = _setting(None, "with sgd: look ahead with the momentum")
     decay_vectors: bool | None = _setting(None, "apply weight decay to biases and normalisation layers too")
     scale_rates: bool | None = _setting(
@@ -173,7 +217,7 @@ class TrainSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "") -> TrainSettings:
-        """Settings from names and values, also from former names; unknown names are refused with near matches."""
+        """Settings from names and values; former names are accepted, unknown ones refused with near matches."""
         values = with_current_names(values)
         refuse_unknown("setting", values, [one.name for one in fields(cls)], f"in {where}" if where else "")
         return cls(**values)
@@ -191,7 +235,7 @@ class TrainSettings:
         return dataclasses.replace(self, **missing, network=network, quality=None)
 
     def numbers(self) -> Recipe:
-        """The numbers of fine-tuning: those of the recipe, where these settings do not say otherwise."""
+        """The numbers of fine-tuning: those of the recipe, unless these settings say otherwise."""
         resolved = self.resolve()
         return Recipe(**{one.name: getattr(resolved, one.name) for one in fields(Recipe)})
 
@@ -230,22 +274,6 @@ _OF_DESCENT = ("l2", "coarse_ratio", "choose", "kind_weight", "laplacian")
 _OF_HEAD = ("fit", "train_views", "l2", "coarse_ratio", "choose", "cache")
 """Settings that matter only if the last layer alone is tuned."""
 _OF_SCHEDULE = {"drop_every": "steps", "warmup": "one_cycle"}
-
-
-FORMER_NAMES = {"image_labels": "photo_labels", "photos_per_class": "photos_per_label"}
-"""Settings that once had another name, which TOML files and command lines may still use."""
-
-
-def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings under their current names.
-
-    Raises:
-        SettingsError: a setting is given under both of its names.
-    """
-    for former, name in FORMER_NAMES.items():
-        if former in values and name in values:
-            raise SettingsError(f"{former} is the former name of {name}, and both are given; keep {name}")
-    return {FORMER_NAMES.get(name, name): value for name, value in values.items()}
 
 
 def check_used(given: Mapping[str, Any]) -> None:

@@ -185,7 +185,7 @@ def summed_loss(
     posterior: Posterior, fine: Int[Tensor, " batch"], kinds: dict[str, Int[Tensor, " batch"]], recipe: Recipe
 ) -> Float[Tensor, ""]:
     """The joint loss of a batch, summed; label smoothing spreads a share of the fine target evenly over all labels."""
-    count = len(posterior.graph.kinds)
+    count = len(posterior.graph.kinds) + len(posterior.graph.numbers)
     weight = 1.0 / max(count, 1) if recipe.kind_weight is None else recipe.kind_weight
     loss = joint_loss(posterior, fine, kinds or None, weight, "sum", MISSING)
     share = recipe.label_smoothing

@@ -20,7 +20,7 @@ Row = Mapping[str, float | None]
 
 
 class Watcher(Protocol):
-    """Who is told how training goes, in the process that speaks."""
+    """Receives the progress of training, in the process that prints."""
 
     def step(self, done: int, total: int, loss: float, rate: float) -> None:
         """A step was taken."""
@@ -86,7 +86,7 @@ class Run:
     folder: RunFolder
     ranks: Ranks
     watcher: Watcher
-    refit: Callable[[], None] | None = None
+    refit: Callable[[], object] | None = None
 
 
 def is_better(metrics: Metrics, before: Metrics, best_by: Literal["top1", "nll"]) -> bool:

@@ -28,7 +28,7 @@ def check_data(
 
     Args:
         source: a folder, a manifest, or `LAYOUT:PATH`; see `finegraph.data.read_samples`.
-        graph: a graph file or a store of label decisions to compare the labels with; by default, where a published data
+        graph: a graph file or a store of label decisions to compare the labels with; by default, if a published data
             set labels its photos and its classes (CUB), the graph of its classes.
         csv: where to write all findings as CSV. Only an earlier table of that kind is replaced.
         workers: how many threads decode.
@@ -48,7 +48,7 @@ def check_data(
 
 
 def _own_graph(source: str, samples: Samples) -> LabelGraph | None:
-    """The graph of a data set's classes, where its photos have labels of their own that may contradict it."""
+    """The graph of a data set's classes, if its photos have labels of their own that may contradict it."""
     layout, _ = parse_source(source)
     if layout in ("folder", "manifest") or not samples.kinds:
         return None

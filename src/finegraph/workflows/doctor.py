@@ -37,7 +37,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One thing that was looked at.
+    """One part of the installation.
 
     Attributes:
         name: what it is.
@@ -78,7 +78,7 @@ class Diagnosis:
 
     Attributes:
         parts: what finegraph needs.
-        extras: what it can make use of.
+        extras: what it can use if installed.
     """
 
     parts: tuple[Part, ...]
@@ -91,7 +91,7 @@ class Diagnosis:
 
 
 def examine() -> Diagnosis:
-    """Look at the installation."""
+    """Examine the installation."""
     looks: list[tuple[str, Callable[[], str]]] = [
         ("finegraph", lambda: __version__),
         ("python", lambda: f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
@@ -117,7 +117,7 @@ def examine() -> Diagnosis:
 
 
 def _look(name: str, look: Callable[[], str]) -> Part:
-    """One part; whatever goes wrong while looking at it is its problem."""
+    """One part of the installation; an error while examining it is reported as its problem."""
     try:
         return Part(name=name, state=look())
     except Exception as error:  # a broken library may raise anything when it is imported
@@ -172,7 +172,7 @@ def _sample_menu() -> str:
 
 
 def _installed(package: str) -> bool:
-    """Whether a package is installed; it is not imported for that."""
+    """Whether a package is installed, without importing it."""
     try:
         version(package)
     except PackageNotFoundError:

@@ -2,7 +2,7 @@
 
 A plain function from names to a dataclass; nothing is printed here. Arguments and labels are checked before the first
 photo is looked at. What is fitted is fitted on other photos than it is judged on. The cost is that of the network, or
-where the run has stored features already, that of reading the files.
+if the run has stored features already, that of reading the files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from finegraph.workflows.training.held_out import Parts, parts_of_run
 from finegraph.workflows.training.training_data import photos_digest, uses_photo_labels
 
 ALL = "all"
-"""In place of a split: every photo."""
+"""Takes the place of a split: every photo."""
 HELD_OUT = "held-out"
 """In place of a split: what training was validated on, a split of the source or photos that it held out."""
 TEST = "test"
@@ -63,10 +63,10 @@ class RunEvaluation:
     Attributes:
         folder: the folder of the evaluation.
         result: the metrics.
-        calibration: what was fitted, where something was.
+        calibration: what was fitted, if something was.
         saved: whether the model was saved with it.
         trained_on: how many of the photos the model was trained on; the metrics are that much better than they should.
-        held_out: whether these are the photos that training held out, where the source has no split of them.
+        held_out: whether these are the photos that training held out, if the source has no split of them.
         gone: how many of those are not there any more.
         fitted_before: what the model's temperature and threshold were fitted on before, as the model says; None if
             they were not, or were fitted now.
@@ -143,7 +143,7 @@ def evaluate_run(
     if save_calibration and calibrate is None:
         raise InputError("there is no calibration to save; say on which split it is to be fitted")
     if questions < 0:
-        raise InputError(f"questions: expected how many questions to ask at the most, at least 0, got {questions}")
+        raise InputError(f"questions: expected the largest number of questions to ask, at least 0, got {questions}")
     if name is not None:
         check_name(place.evaluations, name)
     source = _source(place, data)
@@ -238,7 +238,7 @@ class _Place:
 
     @property
     def cache(self) -> str | Literal[False] | None:
-        """Where features are stored: only those of a network that was not trained will ever be wanted again."""
+        """Where features are stored; those of a trained network are not stored, since nothing else can use them."""
         if self.settings is None or self.settings.tune != "head":
             return False
         return self.settings.cache
@@ -285,7 +285,7 @@ def _refuse_overlap(fitted_on: Samples, evaluated: Samples) -> None:
 
 
 def _is_source_of(data: str, settings: TrainSettings | None) -> bool:
-    """Whether a source is the one that a run was trained with, though it may be written in another way."""
+    """Whether a source is the one that a run was trained with, even if it is spelled differently."""
     if settings is None or not settings.data:
         return False
     (layout, path), (own_layout, own_path) = parse_source(data), parse_source(settings.data)
@@ -337,7 +337,7 @@ def _chosen(samples: Samples, split: str | None, settings: TrainSettings | None,
     Args:
         samples: all photos of the source.
         split: what was asked for; None for the photos that are the best to judge the model on.
-        settings: of the run, where the source is its own.
+        settings: of the run, if the source is its own.
         parts: what the run was trained and validated on.
     """
     validated = DEFAULT_VAL if settings is None else settings.val_split or DEFAULT_VAL
@@ -377,7 +377,7 @@ def _best_to_judge(samples: Samples, settings: TrainSettings | None, parts: Part
 def _completed(
     result: EvaluationResult, about: dict[str, str], calibrate: str | None, fit: CalibrationFit | None
 ) -> EvaluationResult:
-    """The result with where it comes from."""
+    """The result, completed with its model, data and split."""
     result = replace(result, **about)  # type: ignore[arg-type]
     if fit is None:
         return result

@@ -85,7 +85,7 @@ class ExportResult:
 
 @dataclass(frozen=True)
 class _Photos:
-    """Photos to compare on: what they are in words, their names, their views, and the files where there are files."""
+    """Photos to compare on: a description, their names, their views, and their files if they have any."""
 
     words: str
     names: list[str]
@@ -219,13 +219,13 @@ def _views(classifier: PhotoClassifier, photos: Sequence[Photo], *, skip: bool) 
 
 
 def _plain(classifier: PhotoClassifier, photos: _Photos, file: Runner) -> tuple[PlainDifference | None, int]:
-    """How far plain preprocessing moves the answers of the file, and how many photos it cannot read."""
+    """How much plain preprocessing changes the answers of the file, and how many photos it cannot read."""
     views, numbers = [], []
     for number, path in enumerate(photos.files):
         try:
             views.append(plain_view(path, classifier.views))
             numbers.append(number)
-        except Exception:  # this comparison is an aside: the file itself answers as the model
+        except Exception:  # this comparison is additional: the file itself was checked already
             continue
     left_out = len(photos.files) - len(numbers)
     if not numbers:

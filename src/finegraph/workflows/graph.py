@@ -15,8 +15,9 @@ from finegraph.graph.describe import GraphSummary, describe
 from finegraph.graph.drawing.svg_drawing import draw_svg
 from finegraph.graph.formats.text_file import write_text
 from finegraph.graph.graph_files import check_graph_file
+from finegraph.graph.kind_worth import KindWorth
 from finegraph.graph.lint import lint
-from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_place
+from finegraph.workflows.labels.graph_sources import is_graph_file, read_graph_of, shown_place, worth_of
 
 NO_FILE = frozenset({"missing-file", "not-a-file", "unreadable-file", "unknown-ending"})
 """Rules for graphs with nothing to check."""
@@ -30,13 +31,17 @@ class GraphCheck:
         file: the place, as it was given, without a password.
         fine: the number of fine labels; None if errors keep the graph from being read.
         kinds: the number of kinds; None likewise.
-        findings: all errors and warnings, in the order of the file; where there are errors, only warnings about names.
+        findings: all errors and warnings, in the order of the file; if there are errors, only warnings about names.
+        worth: what each kind is worth to a model whose head was fitted in closed form; None for all other places.
+        numbers: how many kinds of numbers there are.
     """
 
     file: str
     fine: int | None
     kinds: int | None
     findings: tuple[Fault, ...]
+    worth: KindWorth | None = None
+    numbers: int = 0
 
     @property
     def errors(self) -> int:
@@ -83,7 +88,7 @@ def check_graph(path: str | os.PathLike[str]) -> GraphCheck:
     if any(fault.severity == "error" for fault in findings):
         return GraphCheck(file=file, fine=None, kinds=None, findings=tuple(findings))
     graph = LabelGraph.read(file)
-    return GraphCheck(file=file, fine=len(graph), kinds=len(graph.kinds), findings=tuple(findings))
+    return _checked(file, graph, findings)
 
 
 def _check_place(place: str) -> GraphCheck:
@@ -95,7 +100,20 @@ def _check_place(place: str) -> GraphCheck:
         if not error.faults:
             raise
         return GraphCheck(file=shown, fine=None, kinds=None, findings=tuple(error.faults))
-    return GraphCheck(file=shown, fine=len(graph), kinds=len(graph.kinds), findings=tuple(lint(graph)))
+    worth = worth_of(place)
+    return _checked(shown, graph, lint(graph), worth)
+
+
+def _checked(file: str, graph: LabelGraph, findings: Sequence[Fault], worth: KindWorth | None = None) -> GraphCheck:
+    """The result for a graph that could be read."""
+    return GraphCheck(
+        file=file,
+        fine=len(graph),
+        kinds=len(graph.kinds),
+        numbers=len(graph.numbers),
+        findings=tuple(findings),
+        worth=worth,
+    )
 
 
 def show_graph(

@@ -39,14 +39,14 @@ from finegraph.workflows.indexing.index_photos import identity_of, read_photos, 
 PART, FIRST_PART = 2048, 256
 """How many photos are stored at a time at most, and at first."""
 PART_SECONDS = 30.0
-"""About how long a part takes: what an interruption can cost."""
+"""About how long a part takes, in seconds; an interruption loses at most this much work."""
 Progress = Callable[[int, int], None]
 OnBadFile = Literal["error", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexReport:
-    """What became of an index.
+    """What was done to an index.
 
     Attributes:
         folder: where it is.
@@ -98,12 +98,12 @@ def make_index(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> IndexReport:
-    """Make an index; or go on with one whose making was interrupted.
+    """Make an index, or continue one whose making was interrupted.
 
     Args:
         model: a model folder or a run folder.
         photos: files, folders, or sources of data; see `read_photos`.
-        output: where the index is to be.
+        output: the folder of the index.
         method: "exact", "approximate", or "auto" for exact up to 200,000 photos.
         project: to how many dimensions vectors are projected; None for those of the feature.
         split: only photos of this part of the data; None for all.
@@ -145,7 +145,7 @@ def make_index(
 def model_of_index(
     state: IndexState, model: str | os.PathLike[str] | None, device: str | None = None
 ) -> PhotoClassifier:
-    """The model to use with an index: the one that is named, else the one where the model was that made it.
+    """The model to use with an index: the one that is named, else the one that made it, in its former place.
 
     Raises:
         ModelFolderError: there is none, or it is damaged.
@@ -178,8 +178,8 @@ def add_photos(
         folder: the index.
         photos: see `read_photos`.
         model: the model that made the index; by default it is looked for where it was.
-        split: see `make_index`, as for the others.
-        on_bad_file: what happens where a photo cannot be read.
+        split: see `make_index`, as for the arguments below.
+        on_bad_file: what happens if a photo cannot be read.
         workers: how many threads work on photos.
         engine: what computes features.
         device: where the network computes.
@@ -205,7 +205,7 @@ def add_photos(
 
 
 class _Job:
-    """Photos on their way into an index."""
+    """Storing photos in an index."""
 
     def __init__(
         self,
@@ -271,10 +271,10 @@ class _Job:
         return segment.label(place.row) == sample.label and seen == known
 
     def _fit(self, waiting: list[Sample], project: int, places: dict[Identity, Place]) -> list[Sample]:
-        """Fit the projection to some of the photos, and store these; the others."""
+        """Fit the projection to some of the photos, and store these; returns the other photos."""
         if places:
             raise IndexFolderError(
-                f"{self.writer.folder}: this index has photos without a projection; make another one to have one"
+                f"{self.writer.folder}: this index was made without a projection; make another index to have one"
             )
         chosen = set(np.linspace(0, len(waiting) - 1, min(SAMPLE, len(waiting))).astype(int).tolist())
         features = self._features([waiting[number] for number in sorted(chosen)])
@@ -300,7 +300,7 @@ class _Job:
         return features
 
     def _keep(self, features: Features, places: dict[Identity, Place]) -> None:
-        """Store photos whose features are there."""
+        """Store photos whose features are computed."""
         if not len(features.samples):
             return
         directions = read_directions(self.writer.folder, self.writer.state)
@@ -317,7 +317,7 @@ class _Job:
         self.foreign += sum(sample.label is not None and sample.label not in known for sample in features.samples)
 
     def report(self, began: float) -> IndexReport:
-        """What became of it all."""
+        """The report of the whole job."""
         state = self.writer.state
         return IndexReport(
             folder=str(self.writer.folder),
@@ -337,7 +337,7 @@ class _Job:
 
 
 def _refuse_finished(folder: Path, method: str, project: int | None) -> None:
-    """Raise if an index cannot be gone on with: it is complete, or was begun with other settings."""
+    """Raise if an index cannot be continued: it is complete, or was begun with other settings."""
     state: IndexState = read_state(folder)
     if state.complete:
         raise IndexFolderError(f"{folder}: there is an index already; add photos to it, or choose another folder")

@@ -38,7 +38,7 @@ class SessionPhoto:
         key: what it is called in the store and on the page.
         path: the file.
         root: the folder that it must lie in, wherever links lead.
-        fine: its class, where it is known.
+        fine: its class, if it is known.
         box: where the object is; None for the whole photo.
     """
 
@@ -58,7 +58,7 @@ class LabelSession:
         name: what to call it.
         samples: the photos, if there are any.
         source: where they came from.
-        notes: what to tell once.
+        notes: messages to show once.
         suggested: how many suggestions were made.
         began: the edit up to which the photos have the present names of their classes.
         outside: the files of photos that are links out of their folder; they are not shown.
@@ -77,7 +77,7 @@ class LabelSession:
 
     @cached_property
     def _folder(self) -> Path:
-        """Within which photos are named."""
+        """The folder that the keys of photos are relative to."""
         return source_folder(self.source or "")
 
     @cached_property
@@ -98,7 +98,7 @@ class LabelSession:
         return by_key, by_fine
 
     def photos(self, fine: str, limit: int | None = None) -> tuple[SessionPhoto, ...]:
-        """The photos of a class, also under a name that it had when the session began; none where it has none."""
+        """The photos of a class, also under a name that it had when the session began; none if it has none."""
         return tuple(self._of_class(fine)[:limit])
 
     def photo_count(self, fine: str) -> int:
@@ -112,6 +112,12 @@ class LabelSession:
         names = {now: old for old, now in present_names(self._since(), (fine,)).items() if old in by_fine}
         return by_fine[names[fine]] if fine in names else []
 
+    def classes_with_photos(self) -> set[int]:
+        """The numbers of the classes that have photos."""
+        old = present_names(self._since(), self.store.columns()[0]) if self._since() else {}
+        names = {old.get(name, name) for name in self._photos[1]}
+        return self.store.class_ids(names)
+
     def class_of(self, photo: SessionPhoto) -> int | None:
         """The number of the class that shows a photo; None if it has none."""
         for name in (photo.fine, *(rename.new for rename in reversed(self._since()))):
@@ -121,7 +127,7 @@ class LabelSession:
         return None
 
     def _since(self) -> list[Rename]:
-        """What was renamed since the session began."""
+        """The classes that were renamed since the session began."""
         with self._renaming:
             last = self._renames[-1].number if self._renames else self.began
             self._renames += self.store.renames(last)

@@ -29,7 +29,7 @@ from finegraph.files.folder_lock import LOCK_FILE, FolderLock
 from finegraph.graph.formats.text_file import write_text
 
 DRAWINGS = 1
-"""Goes up whenever photos of the same seed come out otherwise."""
+"""The version of the drawings; raised whenever the photos of a seed change."""
 _MARK, _PHOTOS, _GRAPH, _MANIFEST = "menu.json", "photos", "graph.csv", "images.csv"
 
 
@@ -42,7 +42,7 @@ class MenuFiles:
         manifest: the list of its photos.
         graph: its label graph.
         size: `small` or `full`.
-        seed: where its chance comes from.
+        seed: the seed of its random numbers.
         fine: how many fine labels it has.
         dishes: how many dishes.
         ingredients: how many ingredients.
@@ -69,6 +69,7 @@ def write_menu(
     size: str = "small",
     *,
     seed: int = 0,
+    numbers: bool = False,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> MenuFiles:
@@ -78,6 +79,7 @@ def write_menu(
         folder: a folder that is not there, is empty, or holds the same menu, whole or not.
         size: `small` or `full`.
         seed: another seed makes another menu.
+        numbers: whether the graph also has how hot an item is, what it weighs and what it costs.
         workers: how many processes draw; by default one per core.
         progress: called with the number of photos there and the total.
 
@@ -90,10 +92,10 @@ def write_menu(
         raise InputError(f"workers: expected at least 1 process, got {workers}")
     menu = Menu(size, seed)
     out = Path(folder)
-    _claim(out, menu)
+    _claim(out, menu, numbers)
     with FolderLock(out, noun="menu", purpose="drawing", instead=", or choose another folder", error=DataError):
         drawn = _write_photos(menu, out, workers or os.cpu_count() or 1, progress)
-        graph = menu.graph()
+        graph = menu.graph(numbers=numbers)
         graph.write(out / _GRAPH)
         write_text(str(out / _MANIFEST), _manifest(menu))
     counts = Counter(photo.split for photo in menu.photos)
@@ -133,9 +135,10 @@ def _write_photos(menu: Menu, out: Path, workers: int, progress: Callable[[int, 
     return len(missing)
 
 
-def _claim(out: Path, menu: Menu) -> None:
+def _claim(out: Path, menu: Menu, numbers: bool) -> None:
     """Make sure that the folder is for this menu, and say so in it."""
-    mark = {"menu": menu.size, "seed": menu.seed, "drawings": DRAWINGS}
+    mark: dict[str, object] = {"menu": menu.size, "seed": menu.seed, "drawings": DRAWINGS}
+    mark |= {"numbers": True} if numbers else {}
     try:
         names = sorted(os.listdir(out)) if out.exists() else []
         names = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
@@ -166,12 +169,13 @@ def _read_mark(path: Path) -> dict[str, object]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not {"menu", "seed", "drawings"} <= found.keys():
-        raise DataError(f"{path}: expected what menu the folder holds, got something else; choose another folder")
+        raise DataError(f"{path}: expected the mark of a drawn menu, got something else; choose another folder")
     return found
 
 
 def _named(mark: dict[str, object]) -> str:
-    return f"{mark['menu']!r} with seed {mark['seed']} (drawings of version {mark['drawings']})"
+    numbers = ", with numbers" if mark.get("numbers") else ""
+    return f"{mark['menu']!r} with seed {mark['seed']}{numbers} (drawings of version {mark['drawings']})"
 
 
 def _manifest(menu: Menu) -> str:

@@ -7,7 +7,8 @@ text, `kind=label`, the same kind several times for "one of these".
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,13 +16,16 @@ from finegraph.data.photo_decoding import open_photo
 from finegraph.errors import DataError, InputError, PhotoFileError, UnknownNameError, unknown_name
 from finegraph.graph import LabelGraph
 from finegraph.graph.builders.photo_names import is_photo, passed_over
-from finegraph.inference.evidence import FINE
+from finegraph.inference.evidence import FINE, log_likelihood
+from finegraph.inference.numbers.known_values import known_values
 from finegraph.model import PhotoClassifier, Prediction
+
+_CONDITION = re.compile("<=|>=|[<>≤≥=]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionResult:
-    """What was said of some photos.
+    """The predictions of some photos.
 
     Attributes:
         model: the folder, as it was given.
@@ -80,13 +84,13 @@ def predict_photos(
     """
     files = photos_of(photos)
     if on_bad_file == "error":
-        for file in files:  # a slip of the pen shows at once, not after the photos before it
+        for file in files:  # a mistyped name shows at once, not after the photos before it
             open_photo(file).close()
     classifier = PhotoClassifier.load(model)
     evidence = parse_given(classifier.graph, given)
     answers = classifier.predict(
         files,
-        given={kind: set(labels) for kind, labels in evidence.items()},
+        given=evidence_of(classifier.graph, evidence),
         views=views,
         top=top,
         risk=risk,
@@ -132,7 +136,8 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
     """What is known, from texts like `restaurant=B`; `fine=...` is the fine label itself.
 
     The same kind several times means one of its labels. Everything after the kind belongs to the label, also commas and
-    further equals signs.
+    further equals signs. Of a number a value, a range or a limit is known, as in `price=10..15`, `year=2012 +- 2` and
+    `price<=15`; of an ordered kind also a limit, `heat>=medium`, which stands for the labels that it leaves.
 
     Raises:
         InputError: a text that is not of this form, or can be read in two ways.
@@ -140,10 +145,43 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
     """
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
-        kind, label = _kind_and_label(graph, text)
-        if label not in found.get(kind, ()):
-            found[kind] = (*found.get(kind, ()), label)
+        limit = name_and_condition(graph, text)
+        if limit is not None and limit[0] in graph.numbers:
+            name, condition = limit
+            if found.setdefault(name, (condition,)) != (condition,):
+                raise InputError(f"given {text!r}: {name} is given twice; give both ends at once, as in {name}=10..15")
+            known_values(graph.number(name), condition, 1)  # raises for what is no value
+            continue
+        if limit is None:
+            kind, label = _kind_and_label(graph, text)
+            labels: tuple[str, ...] = (label,)
+        else:
+            kind, labels = limit[0], labels_of_range(graph, *limit)
+        found[kind] = (*found.get(kind, ()), *(label for label in labels if label not in found.get(kind, ())))
     return found
+
+
+def evidence_of(graph: LabelGraph, given: Mapping[str, Sequence[str]]) -> dict[str, object]:
+    """What `parse_given` found as `Posterior.given` takes it: one of several labels, and the text of a number."""
+    return {name: labels[0] if name in graph.numbers else set(labels) for name, labels in given.items()}
+
+
+def name_and_condition(graph: LabelGraph, text: str) -> tuple[str, str] | None:
+    """A number or an ordered kind and what is known of it; None if the text is of neither."""
+    for match in _CONDITION.finditer(text):
+        name, sign, rest = text[: match.start()].rstrip(), match[0], text[match.end() :].strip()
+        if name in graph.numbers:
+            return name, rest if sign == "=" else f"{sign} {rest}"
+        if sign != "=" and name in graph.kinds and graph.kind(name).ordered:
+            return name, f"{sign} {rest}"
+    return None
+
+
+def labels_of_range(graph: LabelGraph, kind: str, condition: str) -> tuple[str, ...]:
+    """The labels of an ordered kind that a limit leaves."""
+    possible = log_likelihood(graph, kind, condition, 1)[0].isfinite().tolist()
+    labels = graph.labels(kind)
+    return tuple(label for label, is_left in zip(labels, possible, strict=True) if is_left)
 
 
 def _kind_and_label(graph: LabelGraph, text: str) -> tuple[str, str]:
@@ -187,4 +225,4 @@ def _unknown_kind(graph: LabelGraph, kind: str, label: str) -> UnknownNameError:
     inner = f"{kind}: {label}"
     if inner in graph.kinds:  # a part of a group, such as an ingredient
         return UnknownNameError(f"unknown kind {kind!r}; did you mean {inner + '=yes'!r}?")
-    return unknown_name("kind", kind, (*graph.kinds, FINE))
+    return unknown_name("kind", kind, (*graph.kinds, *graph.numbers, FINE))

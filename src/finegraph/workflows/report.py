@@ -62,7 +62,7 @@ def write_report(
 
     Args:
         runs: run folders, model folders with evaluations, or study folders. Two or more runs are compared.
-        out: the file, which is replaced where it exists; by default `report.html` in the first folder.
+        out: the file, which is replaced if it exists; by default `report.html` in the first folder.
         evaluation: the evaluation of each run to show; by default `test`.
         plots: a folder to write plots to, each as SVG and PNG.
         title: what stands above the page.
@@ -112,7 +112,7 @@ def _sentences(found: Compared) -> tuple[str, ...]:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """What runs are called: the name of the folder, with that above it where two are the same."""
+    """The names of runs: that of the folder, preceded by that of the folder above if two are the same."""
     whole = [folder.absolute() for folder in folders]
     whole = [folder.parent if folder.name == "model" and folder.parent.name else folder for folder in whole]
     names = [folder.name or str(folder) for folder in whole]
@@ -123,7 +123,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 
 def _plots(runs: Sequence[RunResults], studies: Sequence[StudyResults], folder: Path) -> tuple[list[str], list[str]]:
-    """Write the plots; their names, and notes."""
+    """Write the plots; returns their names, and notes."""
     from finegraph.reports.plots.report_plots import draw_plots
 
     try:

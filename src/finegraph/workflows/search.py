@@ -6,6 +6,7 @@ them, and finds the model where it was when the index was made. Nothing is print
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ import numpy as np
 
 from finegraph.data.photo_decoding import read_photo
 from finegraph.errors import InputError, unknown_name
+from finegraph.graph import LabelGraph
 from finegraph.inference.evidence import FINE
 from finegraph.model.features.keys import PhotoKeys
 from finegraph.model.features.photos import Photo
@@ -23,7 +25,13 @@ from finegraph.search import Hit, Index, StoredPhoto, condition_factors, embed_p
 from finegraph.search.conditions import check_kinds, label_factors
 from finegraph.search.filters import Where, agreeing
 from finegraph.workflows.index import model_of_index
-from finegraph.workflows.predict import parse_given, photos_of
+from finegraph.workflows.predict import (
+    evidence_of,
+    labels_of_range,
+    name_and_condition,
+    parse_given,
+    photos_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +67,7 @@ class SearchResult:
     Attributes:
         index: the folder, as it was given.
         photos: how many photos are in it.
-        complete: whether all photos that it was made of are in; False where its making was interrupted.
+        complete: whether all photos that it was made of are in; False if its making was interrupted.
         method: how it was searched, "exact" or "approximate".
         same: the kinds in which labels were to be the same.
         other: the kinds in which they were to differ.
@@ -129,7 +137,7 @@ def search_photos(
         given: what is known of the queries; see `PhotoClassifier.predict`. It sharpens `same` and `other`; without
             these, labels and sets of labels filter: photos are found that agree with it.
         per_label: how many photos of each fine label at most.
-        guessed: whether photos without a fine label pass filters by what the model holds them for.
+        guessed: whether photos without a fine label pass filters by what the model takes them for.
         without: per query, the fingerprint of a photo that is not to be found; see `Index.search`.
 
     Raises:
@@ -172,6 +180,7 @@ def search_index(
     per_label: int | None = None,
     guessed: bool = False,
     others_only: bool = False,
+    sort: str | None = None,
 ) -> SearchResult:
     """Search an index by name.
 
@@ -187,9 +196,10 @@ def search_index(
         given: what is known of the photos as text, `kind=label`; see `parse_given`. It sharpens `same` and `other`;
             without these, photos are found that agree with it.
         per_label: how many photos of each fine label at most.
-        guessed: whether photos without a fine label pass filters by what the model holds them for.
+        guessed: whether photos without a fine label pass filters by what the model takes them for.
         others_only: whether photos with the same content as the query are left out, whatever part of them was looked
             at.
+        sort: a number or an ordered kind by which what is found is sorted; see `sorted_hits`.
 
     Raises:
         IndexFolderError: there is no index, it is damaged, or another model made it.
@@ -204,6 +214,8 @@ def search_index(
     files = photos_of(photos) if photos else []
     keys = [_keys(file) for file in files]
     index = Index.open(folder)
+    if sort is not None:
+        sorted_hits(index.graph, (), sort)  # a name that is not there shows before the model is loaded
     passed, refused = parse_where(index, where)
     evidence = parse_given(index.graph, given)
     queries: list[PhotoHits] = []
@@ -211,7 +223,7 @@ def search_index(
     if files:
         classifier = model_of_index(index.state, model)
         index.refuse_other(classifier, model or index.state.model.path)
-        known = {kind: set(names) for kind, names in evidence.items()}
+        known = evidence_of(index.graph, evidence)
         conditions: dict[str, Any] = {"same": same, "other": other, "given": known}
         without = keys if others_only else None
         found = search_photos(index, classifier, files, count=count, without=without, **conditions, **options)
@@ -220,6 +232,8 @@ def search_index(
         factors = label_factors(index.graph, label, same=same, other=other) if same or other else None
         hits = index.search_label(label, count, factors=factors, **options)
         queries.append(PhotoHits(label=label, hits=tuple(hits)))
+    if sort is not None:
+        queries = [replace(query, hits=sorted_hits(index.graph, query.hits, sort)) for query in queries]
     return SearchResult(
         index=os.fspath(folder),
         photos=len(index),
@@ -234,10 +248,46 @@ def search_index(
     )
 
 
+def sorted_hits(graph: LabelGraph, hits: Sequence[Hit], by: str) -> tuple[Hit, ...]:
+    """Hits by the values of a number, or by the labels of an ordered kind, rising; unknown ones last.
+
+    A photo has the value of its fine label, or of what the model takes it for. Equal ones stay in their order.
+
+    Args:
+        graph: the label graph.
+        hits: what was found.
+        by: the name; with a minus sign before it, falling.
+
+    Raises:
+        InputError: the graph has no such number or ordered kind.
+    """
+    falling = by.startswith("-") and by not in (*graph.kinds, *graph.numbers)
+    name = by[1:] if falling else by
+    ordered = [kind for kind in graph.kinds if graph.kind(kind).ordered]
+    if name not in (*ordered, *graph.numbers):
+        names = ", ".join(repr(one) for one in (*graph.numbers, *ordered)) or "none"
+        raise InputError(f"sort: expected a number or an ordered kind, of which the index has {names}; got {name!r}")
+
+    def place(hit: Hit) -> float:
+        label = hit.label if hit.label is not None else hit.guess
+        if name in graph.numbers:
+            known = label is not None and label in graph.fine
+            value = (
+                float(graph.number(name).values[graph.fine_index(label)]) if known and label is not None else math.nan
+            )
+        else:
+            labels = hit.kinds.get(name, ())
+            value = float(graph.labels(name).index(labels[0])) if len(labels) == 1 else math.nan
+        return math.inf if math.isnan(value) else -value if falling else value
+
+    return tuple(sorted(hits, key=place))
+
+
 def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """Filters from texts like `restaurant=B` and `dish!=mapo tofu`; `fine=...` is the fine label.
 
     The same kind several times means one of its labels, or none of them. Names may hold equals signs themselves.
+    Numbers and ordered kinds take limits, such as `price<=12` and `heat>=medium`, and numbers ranges, `price=10..15`.
 
     Raises:
         InputError: a text that is not of this form, or can be read in two ways.
@@ -245,9 +295,9 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
     """
     found: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
     for text in texts:
-        kind, label, negative = _parsed(index, text)
+        kind, names, negative = _parsed(index, text)
         own = found[negative]
-        own[kind] = (*own.get(kind, ()), label)
+        own[kind] = (*own.get(kind, ()), *names)
     return found
 
 
@@ -255,13 +305,17 @@ def parse_labels(index: Index, texts: Sequence[str]) -> dict[str, tuple[str, ...
     """Labels from texts like `restaurant=B`; like `parse_where`, for callers with a separate list of refused labels."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
-        kind, label, _ = _parsed(index, text, negatives=False)
-        found[kind] = (*found.get(kind, ()), label)
+        kind, names, _ = _parsed(index, text, negatives=False)
+        found[kind] = (*found.get(kind, ()), *names)
     return found
 
 
-def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, str, bool]:
-    """The kind and the label of one filter, and whether it is one that is refused."""
+def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tuple[str, ...], bool]:
+    """The kind and the labels of one filter, and whether it is one that is refused."""
+    limit = name_and_condition(index.graph, text)
+    if limit is not None:
+        name, condition = limit
+        return name, (condition,) if name in index.graph.numbers else labels_of_range(index.graph, *limit), False
     labels = {FINE: index.table.names, **{kind: index.graph.labels(kind) for kind in index.graph.kinds}}
     places = [place for place, character in enumerate(text) if character == "="]
     if not places:
@@ -275,7 +329,8 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, st
     if len(good) > 1:
         raise InputError(f"filter {text!r}: it can be read in two ways; ask in Python, where there is no doubt")
     if good:
-        return good[0]
+        kind, label, negative = good[0]
+        return kind, (label,), negative
     if not known:
         kind = ways[0][0]
         raise unknown_name("kind", kind.removesuffix("!") if negatives else kind, tuple(labels))
@@ -284,5 +339,5 @@ def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, st
 
 
 def _keys(file: str) -> PhotoKeys:
-    """The fingerprints of a photo; a slip of the pen shows before the model is loaded."""
+    """The fingerprints of a photo; a mistyped name shows before the model is loaded."""
     return PhotoKeys(read_photo(file))

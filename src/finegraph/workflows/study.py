@@ -32,13 +32,14 @@ from finegraph.workflows.studies.head_fits import fit_study_head
 from finegraph.workflows.studies.markdown_tables import TRAIN, bad_photos_text, tables_text
 from finegraph.workflows.studies.measure import PerPhoto, means, measure
 from finegraph.workflows.studies.photo_sets import StudyData, StudyFeatures, read_study_data, study_features
+from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, check_installed, check_photos
 from finegraph.workflows.studies.spec import Study
 from finegraph.workflows.studies.study_folder import CellResult, StudyFolder
 from finegraph.workflows.studies.study_summary import SUMMARY_COLUMNS, Summary, summarise
 
 
 class StudyWatcher(Watcher, Protocol):
-    """Who is told how a study goes; and, with tune = "all", how its training goes."""
+    """Receives the progress of a study and, with tune = "all", that of its training."""
 
     def stage(self, name: str, done: int, total: int) -> None:
         """Some of a stage, such as features, is done."""
@@ -80,12 +81,15 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
 
     Raises:
         SettingsError: the study does not go with its data, or another one was begun in the folder.
+        MissingExtraError: a head needs scikit-learn, or the weights of a network are not installed.
         DataError: the photos' list has faults.
         RunFolderError: the folder cannot be used.
     """
+    check_installed(study.heads)
     data = read_study_data(study, watcher.stage)
     folder = StudyFolder(out)
     cells = plan(study)
+    _check_draws(cells, data)
     about = about_study(study, data)
     with folder.lock():
         folder.open(study, data.facts())
@@ -109,6 +113,14 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
             folder.write_results(done, with_bad_photos(about, done))
         watcher.cell("summary", len(cells), len(cells), 0.0)
         return _finish(study, data, folder, [results[cell] for cell in cells], about, watcher.note)
+
+
+def _check_draws(cells: Sequence[Cell], data: StudyData) -> None:
+    """Refuse cells that cannot be fitted, before anything is computed."""
+    for cell in cells:
+        if cell.head == DISCRIMINANT:
+            drawn = data.draw(cell.amount, cell.seed)
+            check_photos(cell.head, cell.amount, len(drawn), len({sample.label for sample in drawn}))
 
 
 def _finish(
@@ -273,5 +285,7 @@ def budget_text(study: Study) -> str:
     own = f" Layers that are fitted on their own ({', '.join(layers)}) each keep the best of the same settings."
     return (
         f"Every head tries {study.settings} settings on the same validation photos and keeps the one under which their "
-        "fine labels are most likely; every head sees the same draws." + (own if layers else "")
+        "fine labels are most likely; every head sees the same draws."
+        + own * bool(layers)
+        + " `auto` looks at none of these photos." * ("auto" in study.heads)
     )

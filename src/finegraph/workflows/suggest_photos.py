@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from finegraph.errors import InputError
+from finegraph.errors import DataError, InputError
 from finegraph.files.durable import reason_of, write_over
-from finegraph.graph.formats.cells import text_only
+from finegraph.graph.formats.cells import text_only, without_mark
 from finegraph.model import PhotoClassifier
 from finegraph.model.features.photos import photo_inputs
 from finegraph.model.teaching.next_photos import next_photos
-from finegraph.model.teaching.taught_photos import scaled_features
+from finegraph.model.teaching.taught_photos import photo_digest, scaled_features
 from finegraph.workflows.predict import photos_of
 
 _AT_ONCE = 32
@@ -30,7 +30,7 @@ class SuggestedPhoto:
 
     Attributes:
         path: the file.
-        guess: what the model holds it for.
+        guess: what the model takes it for.
         probability: how probable that is.
         gain: the share of the doubt about class means that labelling it, after those before it, is expected to remove.
         alike: the photo before it that it looks nearly like; None for the first of its like.
@@ -54,7 +54,7 @@ def suggest_photos(
     count: int = 20,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[SuggestedPhoto]:
-    """The photos to label next, the most telling first.
+    """The photos to label next, the most telling first; those that the model was taught already are left out.
 
     Args:
         model: a model folder or a run folder; its head must have been fitted in closed form.
@@ -65,12 +65,12 @@ def suggest_photos(
     Raises:
         ModelFolderError: there is no model, or it is damaged.
         InputError: the model has no statistics, or the count is wrong.
-        DataError: a photo cannot be read, or there is none.
+        DataError: a photo cannot be read, or there is none that was not taught.
     """
     if count < 1:
         raise InputError(f"count: expected at least 1, got {count}")
-    files = photos_of(photos)
     classifier = PhotoClassifier.load(model)
+    files = _not_taught(photos_of(photos), classifier)
     statistics = classifier.teaching.current_statistics()
     pipeline, rows = classifier.current_pipeline(), []
     for batch in pipeline.extractor.batches(photo_inputs(files, None), _AT_ONCE):
@@ -93,6 +93,40 @@ def suggest_photos(
         )
         for one in next_photos(classifier.graph, statistics, features, probs, count)
     ]
+
+
+def _not_taught(files: Sequence[str], classifier: PhotoClassifier) -> list[str]:
+    """The files that no lesson is about."""
+    known = {photo.sha256 for lesson in classifier.lessons if not lesson.forgotten for photo in lesson.photos}
+    left = [file for file in files if not known or photo_digest(file) not in known]
+    if not left:
+        raise DataError(f"expected photos to label, but the model was taught all {len(files)} of these already")
+    return left
+
+
+def read_photo_list(path: str | os.PathLike[str]) -> list[Path]:
+    """The photos of a file that `write_suggestions` wrote, or of any CSV file with a column `path`, in their order.
+
+    Args:
+        path: the file. Paths in it hold from the working folder, or else from the folder of the file.
+
+    Raises:
+        DataError: it cannot be read, or names no photo.
+    """
+    place = Path(path)
+    try:
+        with place.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+            rows = csv.DictReader(file)
+            if "path" not in (rows.fieldnames or ()):
+                raise DataError(f"{place}: expected a CSV file with a column path, as suggest-photos -o writes it")
+            named = [Path(without_mark(row["path"])) for row in rows if row["path"]]
+    except OSError as error:
+        raise DataError(f"{place}: cannot be read: {reason_of(error)}") from error
+    except csv.Error as error:
+        raise DataError(f"{place}: expected a CSV file: {error}") from error
+    if not named:
+        raise DataError(f"{place}: expected a photo in each line, got none")
+    return [one if one.exists() else place.parent / one for one in named]
 
 
 def write_suggestions(path: Path, suggestions: Sequence[SuggestedPhoto]) -> None:

@@ -17,6 +17,7 @@ from finegraph.data.splits import DEFAULT_VAL
 from finegraph.errors import FinegraphError, SettingsError
 from finegraph.evaluation import CalibrationFit
 from finegraph.files.folder_swap import remove_leftovers
+from finegraph.graph.kind_worth import KindWorth, kind_worth
 from finegraph.model.folder.find_model import CONFIG
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn import Network
@@ -54,7 +55,7 @@ from finegraph.workflows.training.tune_head import Stage, tune_head
 
 
 class TrainWatcher(Watcher, Protocol):
-    """Who is told how a run goes: the stages before training, and training itself."""
+    """Receives the progress of a run: the stages before training, and training itself."""
 
     def data(self, data: TrainingData, folder: str) -> None:
         """The photos were listed, and the run folder made."""
@@ -77,12 +78,13 @@ class TrainResult:
         to_evaluate: a split to evaluate on, `test` or else what was validated on; None if there is none.
         metrics: on the validation photos, before calibration; empty if there are none.
         calibration: what was fitted on the validation photos and is saved with the model; None if nothing was.
-        calibration_fault: why nothing could be fitted, where there are validation photos.
-        strengths: what the head was fitted with, where the head alone was tuned.
+        calibration_fault: why nothing could be fitted, if there are validation photos.
+        strengths: what the head was fitted with, if the head alone was tuned.
         bad: photos that could not be read.
         seconds: how long it took.
+        worth: what each kind is worth to a head that was fitted in closed form; None for others.
         report: the page with the model on its validation photos; None if none was asked for or there are none.
-        report_fault: why there is no report, where it could not be written.
+        report_fault: why there is no report, if it could not be written.
     """
 
     run: str
@@ -98,6 +100,7 @@ class TrainResult:
     strengths: dict[str, Any] | None
     bad: list[str]
     seconds: float
+    worth: KindWorth | None = None
     report: str | None = None
     report_fault: str | None = None
 
@@ -200,7 +203,7 @@ def _train(
     resume: bool,
     split: str | None,
 ) -> tuple[dict[str, Any], CalibratedModel | None, TrainingFeatures | None]:
-    """Train, calibrate, and save the model; returns the rest of the result, the model where it is new, and features."""
+    """Train, calibrate, and save the model; returns the rest of the result, the model if it is new, and features."""
     views = make_views(settings, network)
     model, known, statistics = None, None, None
     result: dict[str, Any] = {"model": None, "finished": True, "metrics": {}, "strengths": None, "bad": []}
@@ -223,6 +226,10 @@ def _train(
         if trained is not None:
             result.update(metrics=trained.metrics, bad=list(trained.bad))
             bad = dict.fromkeys(trained.bad, "it could not be read")
+            if trained.fitted is not None:
+                result["strengths"], statistics = trained.fitted.strengths, trained.fitted.statistics
+    if statistics is not None:
+        result["worth"] = kind_worth(network.graph, statistics.variances.kinds, statistics.variances.own)
     result["model"] = str(folder.model) if result["finished"] else None
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
         # A model that is there already may have been calibrated since.
@@ -230,7 +237,9 @@ def _train(
         classifier = PhotoClassifier(network.to("cpu", torch.float32), views, about=about, statistics=statistics)
         judged = None if known is None else known.judged
         stage = _stages(watcher, ranks)
-        model = calibrate_trained(classifier, data, settings, split, judged, device, stage)
+        # A network that was trained on its photos is another one than that whose photos were held out while fitting.
+        held_out = int((result["strengths"] or {}).get("held_out", 0)) if settings.tune == "head" else 0
+        model = calibrate_trained(classifier, data, settings, split, judged, device, stage, held_out)
         model.classifier.save(folder.model)
     return result, model, known
 
@@ -250,7 +259,7 @@ def _report(trained: Trained, device: torch.device, stage: Stage) -> dict[str, A
 def _read_store(
     settings: TrainSettings, run: str | os.PathLike[str] | None, ranks: Ranks
 ) -> tuple[TrainSettings, StoredLabels | None]:
-    """What a label store says, where the settings name one, and the settings that name the very edit.
+    """What a label store says, if the settings name one, and the settings that name the very edit.
 
     All processes read the same edit, also during edits. A run that goes on has its own copy. The settings that
     are written down have no password.

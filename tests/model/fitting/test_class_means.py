@@ -58,6 +58,7 @@ def test_means_are_those_of_the_joint_gaussian():
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
 
+@pytest.mark.deep
 def test_a_label_without_a_sample_has_the_mean_of_its_parents():
     effects = solve_effects(Links(GRAPH, GRAPH.kinds), VARIANCES, COUNTS, _means())
     mean = class_means(Links(GRAPH, GRAPH.kinds), effects)[2]

@@ -201,6 +201,63 @@ def test_a_start_saves_steps_and_changes_nothing(head):
     assert_same_minimum(cold, warm, settings)
 
 
+# ---- drawn to another head -------------------------------------------------------------------------------------------
+
+
+def centre_of(head, per_label=4):
+    """A head that is not a minimum of anything, for priors to draw to."""
+    torch.manual_seed(3)
+    kinds = {"softmax": fg.SoftmaxHead, "bipartite": fg.BipartiteHead}
+    return kinds[head](menu_samples(per_label)[0].shape[1], MENU).double()
+
+
+@pytest.mark.parametrize("per_label", [1, 4])  # with fewer samples than features these are rotated into their span
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_priors_draw_to_the_centre(head, per_label):
+    features, target = menu_samples(per_label)
+    centre = centre_of(head)
+    settings = FitSettings(head=head, l2=0.05, **EXACT)
+    fit = fit_head(features, target, MENU, settings, centre=centre)
+    weights = settings.kind_weights(MENU)
+    value = fg.joint_loss(fit.head(features), target, kind_weights=weights)
+    value = value + settings.l2 / 2 * (fit.head.fine.weight - centre.fine.weight.detach()).square().sum()
+    if head == "bipartite":
+        away = fit.head.coarse.weight - centre.coarse.weight.detach()
+        value = value + settings.l2 * len(MENU.kinds) / 32 * away.square().sum()
+    grads = torch.autograd.grad(value, list(fit.head.parameters()))
+    assert fit.converged
+    assert fit.objective == pytest.approx(value.item(), rel=1e-10)
+    assert max(float(grad.abs().max()) for grad in grads) < 1e-5
+
+
+@pytest.mark.parametrize("head", ["softmax", "bipartite"])
+def test_strong_priors_leave_the_weights_of_the_centre(head):
+    features, target = menu_samples()
+    centre = centre_of(head)
+    fit = fit_head(features, target, MENU, FitSettings(head=head, l2=1e8, **EXACT), centre=centre)
+    torch.testing.assert_close(fit.head.fine.weight, centre.fine.weight, atol=1e-7, rtol=0)
+    assert fit.head is not centre
+
+
+def test_labels_without_samples_keep_the_weights_of_the_centre():
+    features, target = menu_samples()
+    features, target = features[target != 2], target[target != 2]
+    centre = centre_of("bipartite")
+    head = fit_head(features, target, MENU, FitSettings(l2=0.05), centre=centre).head
+    torch.testing.assert_close(head.fine.weight[2], centre.fine.weight[2], atol=0, rtol=0)
+    assert not torch.equal(head.fine.weight[3], centre.fine.weight[3])
+
+
+def test_a_centre_of_0_changes_nothing():
+    features, target = menu_samples()
+    centre = centre_of("bipartite")
+    for parameter in centre.parameters():
+        torch.nn.init.zeros_(parameter)
+    settings = FitSettings(l2=0.05, **EXACT)
+    plain, drawn = (fit_head(features, target, MENU, settings, centre=one).head for one in (None, centre))
+    torch.testing.assert_close(drawn(features).log_probs(), plain(features).log_probs(), atol=1e-12, rtol=0)
+
+
 def test_too_few_steps_are_reported():
     features, target = menu_samples()
     fit = fit_head(features, target, MENU, FitSettings(max_iter=2))
@@ -339,6 +396,7 @@ def test_wrong_kind_weights_are_refused():
         fit_head(features, target, MENU, FitSettings(kind_weight=-1.0))
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_wrong_samples_are_refused():
     features, target = menu_samples()
     with pytest.raises(
@@ -366,6 +424,10 @@ def test_a_start_of_another_form_is_refused():
         fit_head(features, target, MENU, FitSettings(head="softmax"), start=head)
     with pytest.raises(InputError, match=r"start: expected a bipartite head of the same graph"):
         fit_head(features, target, MENU.only(["dish"]), start=head)
+    with pytest.raises(InputError, match=r"centre: expected a softmax head of the same graph"):
+        fit_head(features, target, MENU, FitSettings(head="softmax"), centre=head)
+    with pytest.raises(InputError, match=r"centre: expected a finite coarse_ratio beside it"):
+        fit_head(features, target, MENU, FitSettings(coarse_ratio=math.inf), centre=head)
 
 
 def test_numbers_of_numpy_are_numbers():

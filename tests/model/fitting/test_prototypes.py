@@ -54,6 +54,41 @@ def test_the_head_scores_by_class_means():
     torch.testing.assert_close(folded(z).log_probs(), fit.head(z).log_probs())
 
 
+def test_views_that_are_alike_change_nothing(unchecked):
+    graph = _graph()
+    x, y = _photos(graph, [4] * 12)
+    plain, viewed = fit_prototypes(x, y, graph), fit_prototypes(x, y, graph, views=x[:, None].repeat(1, 3, 1))
+    torch.testing.assert_close(viewed.head(viewed.scaling(x)).log_probs(), plain.head(plain.scaling(x)).log_probs())
+    with pytest.raises(ShapeError, match=r"views: expected \(48, views, 24\) features of views, got \(48, 24\)"):
+        fit_prototypes(x, y, graph, views=x)
+
+
+def test_features_are_whitened_by_single_views():
+    graph = _graph()
+    x, y = _photos(graph, [4] * 12)
+    views = x[:, None] + 0.5 * torch.randn(48, 3, SIZE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    mean = views.mean(dim=1)
+    fit = fit_prototypes(mean, y, graph, views=views)
+    inside = (views - torch.stack([views[y == label].mean(dim=(0, 1)) for label in range(12)])[y][:, None]).flatten(
+        0, 1
+    )
+    covariance = inside.t() @ inside / 3.0 / (48 - 12)
+    floor = fit.shrinkage * covariance.diagonal().mean()
+    values, vectors = torch.linalg.eigh(covariance + floor * torch.eye(SIZE))
+    white = (mean - mean.mean(dim=0)) @ (vectors * values.rsqrt()) @ vectors.t()
+    torch.testing.assert_close(fit.scaling(mean), SIZE**0.5 * torch.nn.functional.normalize(white, dim=1))
+
+
+def test_samples_are_judged_by_the_view_that_a_model_sees():
+    graph = _graph()
+    x, y = _photos(graph, [6] * 12)
+    noise = torch.randn(72, SIZE, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    seen_badly = torch.stack([x + 2.0 * noise, x - 2.0 * noise, x], dim=1)
+    fits = [fit_prototypes(x, y, graph, views=seen_badly[:, order]) for order in ([2, 0, 1], [0, 1, 2])]
+    assert fits[0].strengths.log_likelihood > fits[1].strengths.log_likelihood + 0.1
+    assert fits[0].variances.noise == pytest.approx(fits[1].variances.noise, rel=0.05)
+
+
 def test_blocks_of_features_are_whitened_each_on_its_own():
     graph = _graph()
     x, y = _photos(graph, [4] * 12)
@@ -139,6 +174,7 @@ def test_the_size_of_features_does_not_matter(power):
     torch.testing.assert_close(found, one.head(one.scaling(x)).log_probs(), atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.deep
 def test_weights_count_as_copies_and_samples_of_weight_0_are_absent():
     graph = _graph()
     x, y = _photos(graph, [3] * 12)

@@ -11,6 +11,7 @@ from finegraph.errors import InputError, UnknownNameError
 from finegraph.model import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.selection import (
+    SOFTMAX_RATIO,
     LabelledFeatures,
     choose_settings,
     deal_folds,
@@ -170,6 +171,7 @@ def test_held_out_samples_choose_what_a_loop_over_the_settings_would():
     assert choose_settings(tried, GRAPH, train, val) == tried[int(np.argmax(likelihood))]
 
 
+@pytest.mark.deep
 def test_without_held_out_samples_folds_choose_and_without_folds_nothing_does():
     features, target = samples(noise=2.0)
     tried = grid_settings(FitSettings(), {"l2": [1.0, 0.1, 0.01]})
@@ -208,3 +210,52 @@ def test_a_head_of_scaled_features_takes_them_as_they_are_after_undo():
 
 def test_features_that_do_not_vary_have_the_scale_1():
     assert FeatureScales.of(torch.full((3, 2), 7.0)) == (1.0, 1.0)
+
+
+# ---- never below softmax, and hopeless settings ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_the_settings_of_a_bipartite_head_include_softmax_exactly(two):
+    features, target = samples()
+    graph = fg.LabelGraph.from_parents(["a", "b", "c", "d", "new"], {"pair": [0, 0, 1, 1, 1]})
+    own = [setting for setting in grid_settings(FitSettings(), default_grid("bipartite", graph)) if setting.is_softmax]
+    assert len(own) == 7
+    coarse = features[:, :3] if two else None
+    for setting in own[2:4]:
+        head = fit_head(features, target, graph, setting, coarse_features=coarse).head
+        plain = fit_head(features, target, graph, FitSettings(head="softmax", l2=setting.l2)).head
+        assert isinstance(head, fg.BipartiteHead)
+        assert not head.coarse.weight.any()
+        answers = head(features, coarse) if two else head(features)
+        assert torch.equal(answers.log_probs(), plain(features).log_probs())
+
+
+def test_softmax_among_the_settings_takes_no_notice_of_labels_seen_on_samples():
+    features, target = samples()
+    setting = FitSettings(coarse_ratio=SOFTMAX_RATIO)
+    seen = fit_head(features, target, GRAPH, setting, kind_targets={"pair": 1 - target // 2}).head
+    assert torch.equal(seen.fine.weight, fit_head(features, target, GRAPH, setting).head.fine.weight)
+    with pytest.raises(InputError, match="laplacian: this prior ties fine to coarse weights"):
+        FitSettings(coarse_ratio=SOFTMAX_RATIO, laplacian=0.1)
+    tried = grid_settings(FitSettings(laplacian=0.1), default_grid("bipartite", GRAPH))
+    assert len(tried) == 21
+    assert not any(one.is_softmax for one in tried)
+
+
+@pytest.mark.deep
+def test_hopeless_settings_are_left_and_the_best_is_found_all_the_same():
+    generator = torch.Generator().manual_seed(3)
+    graph = fg.LabelGraph.from_parents([f"{i}" for i in range(20)], {"pair": [i // 2 for i in range(20)]})
+    target = torch.arange(20).repeat_interleave(6)
+    centres = torch.randn(20, 12, generator=generator)
+    features = (centres[target] + torch.randn(120, 12, generator=generator)).double()
+    tried = grid_settings(FitSettings(tolerance=1e-6), default_grid("bipartite", graph))[::3]
+    folds = deal_folds(target.numpy(), 4)
+    found = search(features, target, graph, tried, folds)
+    missing = np.isnan(found.scores)
+    assert missing.sum() > len(tried)
+    assert not missing[found.best].any()
+    every = [search(features, target, graph, [setting], folds).scores[0] for setting in tried]
+    assert np.argmax(np.mean(every, axis=1)) == found.best
+    assert np.allclose(np.where(missing, every, found.scores), every, atol=2e-3)  # paths start elsewhere

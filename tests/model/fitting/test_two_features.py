@@ -336,12 +336,14 @@ def test_scores_are_held_out_log_likelihoods(laplacian):
                 features[train], target[train], MENU, setting, coarse_features=coarse[train], spans=spans
             ).head
             likelihood = head(features[held], coarse[held]).log_probs()[range(len(held)), target[held]]
-            assert found.scores[index, number] == pytest.approx(likelihood.mean().item(), abs=1e-4)
+            given_up = index != found.best and np.isnan(found.scores[index, number])
+            assert given_up or found.scores[index, number] == pytest.approx(likelihood.mean().item(), abs=1e-4)
 
 
 # ---- wrong input -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_wrong_coarse_features_are_refused():
     features, coarse, target = menu_samples()
 

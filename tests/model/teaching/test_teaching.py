@@ -40,6 +40,7 @@ def test_the_statistics_give_the_fitted_head():
         torch.testing.assert_close(one, two, atol=1e-4, rtol=0)
 
 
+@pytest.mark.deep
 def test_photos_one_by_one_give_the_head_of_all_at_once(folder):
     model = fg.load(folder)
     start = model.statistics
@@ -156,7 +157,7 @@ def test_a_new_label_of_which_nothing_is_known(folder):
 
 
 def test_a_label_that_had_no_photo_when_the_model_was_fitted(tmp_path):
-    fitted(labels=[0, 1, 2, 3]).save(tmp_path / "model")
+    fitted(labels=(0, 1, 2, 3)).save(tmp_path / "model")
     model = fg.load(tmp_path / "model")
     model.teach("egg rice @ B", [photo_of(4, 1), photo_of(4, 2)])
     assert model.predict(photo_of(4, 3)).top[0].label == "egg rice @ B"

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from finegraph.data.checks.photo_findings import Finding
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
+from finegraph.errors import DataError
 from finegraph.graph.faults import first_few
 from finegraph.graph.label_graph import LabelGraph
 from finegraph.graph.photo_labels import count_photo_labels
@@ -53,8 +55,9 @@ def _kind_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
     """Kinds and their labels that the graph does not have, and photo labels that it excludes."""
     kinds = samples.kinds
     suggestions = Suggestions()
+    yield from _value_findings(samples, graph)
     for kind in kinds:
-        if kind not in graph.kinds:
+        if kind not in graph.kinds and kind not in graph.numbers:
             hint = suggestions.hint(kind, graph.kinds)
             message = f"the graph has no kind {kind!r}; its labels on photos are not used"
             yield Finding(rule="unknown-kind", severity="warning", message=message, hint=hint)
@@ -74,6 +77,19 @@ def _kind_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
             )
             hint = "mend the graph or the photos' labels, or let what photos show become weights of the graph"
             yield Finding(rule="contradiction", severity="warning", message=message, hint=hint)
+
+
+def _value_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
+    """Measured values that no number of the graph can have, and numbers that the graph does not have."""
+    for number in samples.numbers:
+        if number not in graph.numbers:
+            hint = Suggestions().hint(number, graph.numbers)
+            message = f"the graph has no number {number!r}; its values on photos are not used"
+            yield Finding(rule="unknown-number", severity="warning", message=message, hint=hint)
+    try:
+        measured_values(samples, graph)
+    except DataError as error:
+        yield Finding(rule="bad-value", severity="error", message=str(error))
 
 
 def _unknown(rule: str, what: str, seen: dict[str, int], names: Collection[str]) -> Iterator[Finding]:

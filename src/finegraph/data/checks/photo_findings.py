@@ -27,7 +27,7 @@ class Finding:
         rule: a short stable name of what was found, such as `bad-file` or `leakage-exact`.
         severity: an `error` should be mended before training; a `warning` is legal but doubtful.
         message: what is wrong.
-        files: the photos it is about; none where it is about labels.
+        files: the photos it is about; none if it is about labels.
         hint: what to do.
     """
 

@@ -3,7 +3,7 @@
     devkit/cars_meta.mat                  the names of the classes
     devkit/cars_train_annos.mat           box and class of each photo in cars_train/
     cars_test_annos_withlabels.mat        the same of the photos in cars_test/, beside the devkit or in it
-    devkit/cars_test_annos.mat            taken where that is missing: boxes only, so the label is None
+    devkit/cars_test_annos.mat            taken if that is missing: boxes only, so the label is None
 
 The files are MATLAB's and need scipy (the extra `mat`). MATLAB counts pixels from 1 and includes the last one, so the
 corner (x1, y1) becomes (x1 - 1, y1 - 1), and the width is x2 - x1 + 1. Cost: linear in the photos.
@@ -76,7 +76,7 @@ def _place(folder: Path, names: tuple[str, ...], faults: SourceFaults) -> Path |
 
 
 def _read_table(path: Path, name: str, fields: tuple[str, ...], faults: FaultList) -> Any:
-    """The variable of a file, as an array without empty axes; None, with a fault noted, where that fails."""
+    """The variable of a file, as an array without empty axes; None, with a fault noted, if that fails."""
     try:
         table = np.atleast_1d(_import_loadmat()(str(path), squeeze_me=True)[name])
     except KeyError:

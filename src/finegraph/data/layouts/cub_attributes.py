@@ -2,7 +2,7 @@
 
 Each line of `attributes/image_attribute_labels.txt` says: photo, attribute, present (1) or not (0), how sure (1 not
 visible, 2 guessing, 3 probably, 4 definitely), seconds. A group of attributes ("bill shape") gives a photo a label when
-one choice of it was seen with more certainty than all others; where two tie, the photo has no label of that kind.
+one choice of it was seen with more certainty than all others; if two tie, the photo has no label of that kind.
 
 The published file has lines with fields too many, in which one cannot tell which is which. They are left out and
 counted. Cost: the file is read in pieces and parsed by numpy; 3.7 million lines take seconds and little memory.

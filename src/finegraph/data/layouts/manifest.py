@@ -5,8 +5,9 @@
 
 Only `path` and `label` must be there. An empty cell says nothing: no fine label, no split, the whole photo, no label of
 the kind. Paths are relative to the folder of the manifest. Further columns are kinds with labels seen on the single
-photo. A photo may have several rows with different boxes. Rows and quotes follow the rules of graph files. Whether the
-photos exist is not asked here. Cost: linear in the cells.
+photo or, with `price [number, EUR]` as their name, values measured on it. A photo may have several rows with different
+boxes. Rows and quotes follow the rules of graph files. Whether the photos exist is not asked here. Cost: linear in the
+cells.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from pathlib import Path
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.errors import DataFileError, near_matches
 from finegraph.graph.builders.manifest import check_header
+from finegraph.graph.builders.manifest_columns import check_cell, column_of
 from finegraph.graph.builders.text_files import SourceFaults, read_text
 from finegraph.graph.faults import FaultList
+from finegraph.graph.formats.column_types import NumberType, OrderType
 from finegraph.graph.formats.csv_rows import rows
 from finegraph.graph.names import RESERVED_KINDS, name_fault
 
@@ -37,11 +40,14 @@ def read_manifest(path: str | os.PathLike[str]) -> Samples:
     found = SourceFaults(f"the manifest {path}", DataFileError)
     faults = found.of(path)
     lines = rows(read_text(path, faults) or "", faults)
-    _, header = next(lines, (1, []))
+    _, named = next(lines, (1, []))
+    header, types = [column_of(cell)[0] for cell in named], dict(map(column_of, named))
     check_header(header, faults)
     _check_columns(header, faults)
     found.raise_if_any()
-    kinds = [name for name in header if name not in RESERVED_KINDS]
+    numbers = {name: type_ for name, type_ in types.items() if isinstance(type_, NumberType)}
+    kinds = [name for name in header if name not in RESERVED_KINDS and name not in numbers]
+    orders = {name: type_ for name, type_ in types.items() if isinstance(type_, OrderType)}
     samples: list[Sample] = []
     first: dict[tuple[str, Box | None], int] = {}
     good: set[str] = {""}
@@ -50,6 +56,9 @@ def read_manifest(path: str | os.PathLike[str]) -> Samples:
             continue  # a fault already
         cells = dict(zip(header, row, strict=True))
         _check_names(cells, ("label", "split", *kinds), good, line, faults)
+        for name, type_ in orders.items():
+            check_cell(cells[name], name, type_, line, faults)
+        measured = {name: check_cell(cells[name], name, type_, line, faults) for name, type_ in numbers.items()}
         box = _box(cells, line, faults)
         if not cells["path"]:
             faults.add(
@@ -62,7 +71,8 @@ def read_manifest(path: str | os.PathLike[str]) -> Samples:
             faults.add("duplicate-photo", message, line=line, column="path", value=cells["path"], hint="remove one row")
         seen = {kind: cells[kind] for kind in kinds if cells[kind]}
         label, split = cells["label"] or None, cells.get("split") or None
-        samples.append(Sample(path.parent / cells["path"], label, split, box, seen))
+        values = {name: value for name, value in measured.items() if value is not None}
+        samples.append(Sample(path.parent / cells["path"], label, split, box, seen, values))
     if not samples and not found:
         faults.add("no-rows", "expected at least one row below the header, got none", line=1)
     found.raise_if_any()
@@ -101,7 +111,7 @@ def _check_names(
 
 
 def _box(cells: Mapping[str, str], line: int, faults: FaultList) -> Box | None:
-    """The box of a row; None if there is none, or where it is wrong."""
+    """The box of a row; None if there is none, or if it is wrong."""
     given = [cells.get(column, "") for column in BOX_COLUMNS]
     if not any(given):
         return None

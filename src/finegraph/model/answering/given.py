@@ -17,20 +17,20 @@ from torch import Tensor
 from finegraph.errors import EvidenceError, InputError
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior
-from finegraph.inference.evidence import FINE, log_likelihood
+from finegraph.inference.evidence import FINE, evidence_tensors, log_likelihood
 
 CONTRADICTED = 1 / 20
-"""Evidence contradicts a photo where something that it rules out is more than 20 times as probable as all it leaves."""
+"""Evidence contradicts a photo if something that it rules out is more than 20 times as probable as all it leaves."""
 
 
 class Surprise(NamedTuple):
     """How probable evidence was by a photo alone.
 
     Attributes:
-        probability: that all of it holds, before one is told it; see `Posterior.log_prob_of`.
+        probability: that all of it holds, by the photo alone; see `Posterior.log_prob_of`.
         contradicts: whether the photo speaks against it: by the photo alone, the best fine label, or the best label of
             a kind that the evidence is on, is more than 20 times as probable as what is left. That a label is rare
-            is no contradiction: where a photo says nothing about the restaurants, none of 50 contradicts it.
+            is no contradiction: if a photo says nothing about the restaurants, none of 50 contradicts it.
     """
 
     probability: float
@@ -95,7 +95,9 @@ class Given:
         fine = posterior.log_probs()
         together = posterior.log_prob_of(values).exp()
         contradicted = together < CONTRADICTED * fine.amax(dim=1).exp()
-        for kind in kinds:
+        # An exact value or a narrow range of a number is improbable without contradicting anything; what it rules out
+        # shows in the fine labels.
+        for kind in (kind for kind in kinds if kind not in self.graph.numbers):
             best = (fine if kind == FINE else posterior.kind_log_probs(kind, fine)).amax(dim=1).exp()
             own = together if len(kinds) == 1 else posterior.log_prob_of({kind: values[kind]}).exp()
             contradicted |= own < CONTRADICTED * best
@@ -109,7 +111,7 @@ class Given:
         """Raise where evidence on one photo cannot be used."""
         for kind, value in evidence.items():
             try:
-                log_likelihood(self.graph, kind, [value], 1)
+                evidence_tensors(self.graph, {kind: [value]}, 1)
             except InputError as error:
                 raise type(error)(where + str(error)) from None
         try:
@@ -123,9 +125,14 @@ class Given:
 
 
 def _rows(graph: LabelGraph, kind: str, value: object, count: int) -> Sequence[object] | None:
-    """One value per photo, or None where the value is the same for all."""
+    """One value per photo, or None if the value is the same for all."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
         value = value.tolist()
+    if kind in graph.numbers:
+        if isinstance(value, Tensor | np.ndarray):
+            value = value.tolist()
+        if isinstance(value, tuple):  # an interval
+            return None
     if isinstance(value, Tensor | np.ndarray):
         if value.ndim < 2:
             return None
@@ -147,8 +154,11 @@ def _in_words(evidence: Mapping[str, object]) -> str:
     for kind, value in evidence.items():
         if isinstance(value, AbstractSet):
             text = " or ".join(sorted(map(repr, value)))
+        elif isinstance(value, tuple):
+            text = " to ".join("any" if end is None else f"{end:g}" for end in value)
         else:
-            text = repr(value) if isinstance(value, str | bool) else "as likely as stated"
+            plain = isinstance(value, str | bool | int | float)
+            text = repr(value) if plain else "as likely as stated"
         if value is not None:
             parts.append(f"{kind} is {text[:80]}")
     return " and the ".join(parts)

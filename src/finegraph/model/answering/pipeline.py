@@ -1,7 +1,7 @@
 """The one way from photos to posteriors: photos -> views -> features -> posterior.
 
 Training, evaluation, prediction, indexes, servers and the check of exported files all go this way, and so they agree to
-the bit where the same engine computes. On the CPU the answer about a photo does not depend on the photos beside it:
+the bit if the same engine computes. On the CPU the answer about a photo does not depend on the photos beside it:
 features are those of one photo at a time, and products of matrices run on whole tiles of rows. On a GPU, and among
 photos with scores so large that float32 no longer suffices for all of a batch, rounding may differ.
 
@@ -153,5 +153,9 @@ def posterior_of(
     with torch.no_grad():
         padded = network.of_features(*rows)
     count = fine.shape[0] * fine.shape[1]
-    scores = None if padded.coarse_scores is None else padded.coarse_scores[:count]
-    return Posterior(padded.graph, padded.fine_scores[:count], scores, tensors=padded.tensors)
+    coarse_scores, numbers = (
+        None if part is None else part[:count] for part in (padded.coarse_scores, padded.number_scores)
+    )
+    return Posterior(
+        padded.graph, padded.fine_scores[:count], coarse_scores, number_scores=numbers, tensors=padded.tensors
+    )

@@ -9,7 +9,7 @@ passes over the graph; the explanation is the slowest of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -17,11 +17,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from finegraph.errors import InputError
-from finegraph.inference import Answer, Explanation, Posterior, Question, Statement
+from finegraph.inference import Answer, Explanation, Posterior, Question, Statement, ValueDistribution
 from finegraph.model.answering.given import Surprise
 
 _WORTH_ASKING = 0.01
 """A question with a smaller expected gain, in bits, is not offered."""
+_SUREST = 0.999
+"""The largest probability of an interval of a number; an interval of all that is possible would say nothing."""
 
 
 class UnknownFlag(NamedTuple):
@@ -47,15 +49,16 @@ class Prediction:
         top: the most probable fine labels, best first; fewer where evidence leaves fewer.
         kinds: the most probable labels of every kind, best first.
         risk: how often the sure answer may be wrong.
-        sure: the most specific statement with a probability of at least 1 - risk; None where there is none.
+        sure: the most specific statement with a probability of at least 1 - risk; None if there is none.
         explanation: why the first fine label rather than the second; None where only one is possible, or nobody asked.
-        unknown: whether the photo looks like none of the known labels; None where the classifier has no rule for it.
-        evidence_probability: the probability that the photo alone gave to what is known beside it; None where nothing
+        unknown: whether the photo looks like none of the known labels; None if the classifier has no rule for it.
+        evidence_probability: the probability that the photo alone gave to what is known beside it; None if nothing
             is.
         contradicts_photo: whether the photo speaks against what is known, so that the sure answer holds only if that is
             true; see `finegraph.model.answering.given.Surprise`.
-        questions: what to ask next, the most telling first; none where the first fine label is sure enough, or nobody
+        questions: what to ask next, the most telling first; none if the first fine label is sure enough, or nobody
             asked.
+        numbers: for every number of the graph its expected value and an interval.
     """
 
     photo: str
@@ -68,6 +71,7 @@ class Prediction:
     evidence_probability: float | None = None
     contradicts_photo: bool = False
     questions: tuple[Question, ...] = ()
+    numbers: dict[str, NumberAnswer] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The prediction as JSON can hold it, with a name for every value."""
@@ -90,6 +94,7 @@ class Prediction:
             "evidence_probability": self.evidence_probability,
             "contradicts_photo": self.contradicts_photo,
             "questions": [{**question._asdict(), "text": question.text} for question in self.questions],
+            "numbers": {number: {**answer._asdict(), "text": str(answer)} for number, answer in self.numbers.items()},
         }
 
     def __str__(self) -> str:
@@ -109,6 +114,40 @@ def chance_words(probability: float) -> str:
     if probability < 1e-9:
         return "less than 1 in 1,000,000,000"
     return f"1 in {float(f'{1.0 / probability:.2g}'):,.0f}"
+
+
+class NumberAnswer(NamedTuple):
+    """What is said of a number, such as a price, in the user's unit.
+
+    Attributes:
+        mean: the expected value.
+        spread: its standard deviation.
+        low: the lower end of the shortest interval that holds the value with `probability`.
+        high: the upper end.
+        probability: that the value is in this interval; 1 - risk.
+        unit: what it is counted in; may be empty.
+    """
+
+    mean: float
+    spread: float
+    low: float
+    high: float
+    probability: float
+    unit: str
+
+    def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        if self.low == self.high:
+            return f"{in_digits(self.low)}{unit}"
+        ends = f"{in_digits(self.low)} to {in_digits(self.high)}"
+        return f"about {in_digits(self.mean)}{unit} ({ends} in {100 * self.probability:.4g} %)"
+
+
+def in_digits(value: float) -> str:
+    """A value with as many digits as people read: three, and all of whole numbers such as years."""
+    if value == round(value) and abs(value) < 1e6:
+        return f"{value:.0f}"
+    return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +173,7 @@ class PredictionSettings:
 
 
 def probabilities(log_probs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Probabilities in float64 as they are told, stored and compared; sums may come out above 1 by rounding."""
+    """Probabilities in float64, as they are shown, stored and compared; rounding may take sums above 1."""
     return log_probs.double().exp().clamp_max(1.0)
 
 
@@ -151,8 +190,8 @@ def describe(
         posterior: one sample per photo, with the evidence if there is any.
         photos: what the photos are called.
         settings: how many labels and questions, at which risk, and whether to explain.
-        unknown: whether each photo is unknown, where there is a rule.
-        surprise: how probable the evidence was by each photo alone; None where there is none.
+        unknown: whether each photo is unknown, if there is a rule.
+        surprise: how probable the evidence was by each photo alone; None if there is none.
 
     Raises:
         InputError: the scores of a photo are NaN or infinite; it is named.
@@ -162,9 +201,11 @@ def describe(
         marginals = posterior.marginals(photos.__getitem__)
         (best,) = _best(marginals.fine.unsqueeze(1), [posterior.graph.fine], max(top, 2))
         kinds = _best_of_kinds(posterior, marginals.coarse, top)
-        sure = posterior.answer(risk, marginals)
+        values = {number: posterior.value(number, marginals.fine) for number in posterior.graph.numbers}
+        sure = posterior.answer(risk, marginals, list(values.values()))
         explanations = _explanations(posterior, best) if settings.explain else {}
         questions = _questions(posterior, settings)
+        numbers = {number: _number_answers(value, risk) for number, value in values.items()}
     surprise = [None] * len(photos) if surprise is None else surprise
     return [
         Prediction(
@@ -178,14 +219,26 @@ def describe(
             evidence_probability=None if found is None else found.probability,
             contradicts_photo=found is not None and found.contradicts,
             questions=questions[row],
+            numbers={number: answers[row] for number, answers in numbers.items()},
         )
         for row, (photo, found) in enumerate(zip(photos, surprise, strict=True))
     ]
 
 
+def _number_answers(value: ValueDistribution, risk: float) -> list[NumberAnswer]:
+    """What is said of one number, for each sample."""
+    probability = min(1.0 - risk, _SUREST)
+    interval = value.interval(probability)
+    columns = (value.mean, value.spread, interval.low, interval.high)
+    return [
+        NumberAnswer(mean, spread, low, high, probability, value.unit)
+        for mean, spread, low, high in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
 def _questions(posterior: Posterior, settings: PredictionSettings) -> list[tuple[Question, ...]]:
-    """What to ask next about each photo; nothing where the first fine label is sure enough."""
-    if not settings.questions or not posterior.graph.kinds:
+    """What to ask next about each photo; nothing if the first fine label is sure enough."""
+    if not settings.questions or not (posterior.graph.kinds or posterior.graph.numbers):
         return [()] * len(posterior)
     found = posterior.questions(settings.questions, float(settings.risk))
     return [

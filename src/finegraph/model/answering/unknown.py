@@ -27,6 +27,7 @@ from torch import Tensor
 
 from finegraph.errors import EvidenceError, InputError, unknown_name
 from finegraph.inference import Posterior
+from finegraph.inference.numbers.potential import number_terms
 from finegraph.inference.numerics import at_least_float32
 
 
@@ -145,6 +146,9 @@ def _largest(posterior: Posterior) -> tuple[Tensor, Tensor]:
         for kind in posterior.tensors.kinds:
             groups = kind.group_scores(at_least_float32(posterior.coarse_scores[:, kind.columns]))
             total = total + groups.double().gather(1, kind.group[best].unsqueeze(1)).squeeze(1)
+    if posterior.number_scores is not None:
+        terms = number_terms(posterior.tensors.numbers, posterior.number_scores, None)
+        total = total + terms.gather(1, best.unsqueeze(1)).squeeze(1)
     return total, log_prob.double()
 
 
@@ -162,4 +166,4 @@ UNKNOWN_SCORES: dict[str, Callable[[Posterior], Tensor]] = {
 """The scores by name; see the top of this file."""
 _VIEW_BY_VIEW = ("energy", "max_score")
 DEFAULT_SCORE = "kinds"
-"""The score that is used where none is named."""
+"""The score that is used if none is named."""

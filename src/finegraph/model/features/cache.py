@@ -85,7 +85,7 @@ class FeatureCache:
             self.notes.append(f"{folder}: stored features cannot be read ({reason_of(error)})")
 
     def _checked(self, path: Path, read: Callable[[Path], T]) -> T | None:
-        """What is read from a shard; None, and a note, where it is no good."""
+        """What is read from a shard; None, and a note, if it is no good."""
         try:
             return read(path)
         except DamagedShardError as error:
@@ -98,7 +98,7 @@ class FeatureCache:
             self.notes.append(f"{path}: stored features cannot be read ({reason_of(error)}); they are computed again")
         return None
 
-    def get(self, key: bytes) -> Float[Row, " ..."] | None:
+    def get(self, key: bytes) -> Float[Row, " column"] | None:
         """The row of a photo; None if there is none."""
         with self._lock:
             row = self._new.get(key)
@@ -118,7 +118,7 @@ class FeatureCache:
             raise DamagedShardError("it does not hold features of this network")
         return rows
 
-    def put(self, key: bytes, row: Float[Row, " ..."]) -> None:
+    def put(self, key: bytes, row: Float[Row, " column"]) -> None:
         """Keep a row; it is on the disk some seconds later, or after `flush`."""
         if self.folder is None:
             return

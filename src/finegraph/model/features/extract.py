@@ -52,6 +52,8 @@ class Features:
         bad: what was wrong with the others.
         cached: how many of the photos needed no network.
         notes: what was odd on the way, such as stored features that were damaged.
+        views: where `fine` is the mean of several views, the features of each, that of the photo as it is asked about
+            first.
     """
 
     fine: Float[Tensor, "batch *view feature"]
@@ -62,6 +64,7 @@ class Features:
     bad: tuple[PhotoFileError, ...] = ()
     cached: int = 0
     notes: tuple[str, ...] = ()
+    views: Float[Tensor, "batch view feature"] | None = None
 
 
 class FeatureBatch(NamedTuple):
@@ -70,7 +73,7 @@ class FeatureBatch(NamedTuple):
     Attributes:
         numbers: which photos these are, counted from 0; those that could be read.
         fine: (photo, view, feature) of the backbone of the fine labels.
-        coarse: the same of the backbone of the coarse labels, where there is one.
+        coarse: the same of the backbone of the coarse labels, if there is one.
         keys: the fingerprint of the content of each photo.
         bad: the photos among them that could not be read, by number.
         cached: how many of the photos needed no network.
@@ -108,7 +111,7 @@ class FeatureExtractor:
             network: its backbones are used, and stay as they are.
             settings: how photos are cut and scaled.
             views: 1 for the centre of each photo, 10 for the centre, the corners and their mirrors.
-            coarse: whether the backbone of the coarse labels is asked too, where there is one.
+            coarse: whether the backbone of the coarse labels is asked too, if there is one.
             cache: the folder where features are stored and looked for.
             threads: how many photos are worked on at the same time; by default as many as torch has threads.
             batch_size: how many photos are in the network at a time at the most, on a GPU.
@@ -288,7 +291,7 @@ def extract_features(
         batch_size: how many photos are in the network at a time at the most, on a GPU. On the CPU each thread takes
             one at a time.
         on_bad_file: "error" raises on the first photo that cannot be read, "skip" goes on without it.
-        engine: "onnx", "torch", or "auto" for ONNX Runtime where it is installed and can run the network. Their
+        engine: "onnx", "torch", or "auto" for ONNX Runtime if it is installed and can run the network. Their
             features differ by rounding only, so what one of them stored serves the other.
         progress: called with the number of photos done and the total.
 

@@ -77,7 +77,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry out an operation, and write it down where it is about the pixels."""
+        """Carry out an operation, and write it down if it is about the pixels."""
         result = func(*args, **(kwargs or {}))
         tensors = [one for arg in args for one in (arg if isinstance(arg, list | tuple) else [arg])]
         if any(id(one) in self._names for one in tensors):
@@ -177,7 +177,7 @@ def _max_pool(
 
 
 def _adaptive_average(to: _Recorder, out: Tensor, x: Tensor, size: list[int]) -> str:
-    """The mean over a grid of tiles, where the tiles are all alike."""
+    """The mean over a grid of tiles, if the tiles are all alike."""
     if any(side % tiles for side, tiles in zip(x.shape[2:], size, strict=True)):
         raise UnknownOperationError(f"pooling {tuple(x.shape[2:])} pixels into {tuple(size)}")
     tile = [side // tiles for side, tiles in zip(x.shape[2:], size, strict=True)]

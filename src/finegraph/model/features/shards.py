@@ -31,7 +31,7 @@ class DamagedShardError(Exception):
     """A shard that is not as it was written."""
 
 
-def write_shard(folder: Path, keys: list[bytes], features: Float[NDArray[np.float32], " ..."]) -> Path:
+def write_shard(folder: Path, keys: list[bytes], features: Float[NDArray[np.float32], "row column"]) -> Path:
     """Write rows to a new shard of a folder.
 
     Raises:

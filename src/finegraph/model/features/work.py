@@ -59,7 +59,7 @@ class Source:
         self._engine: Engine | None = None
         self._lock = threading.Lock()
 
-    def compute(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Float[Row, " ..."]:
+    def compute(self, pixels: UInt8[Tensor, "batch view channel height width"]) -> Float[Row, "batch column"]:
         """A row for each photo; on the CPU it does not depend on the other photos, which go through one by one."""
         with self._lock:
             if self._engine is None:
@@ -84,7 +84,7 @@ class Outcome:
 
     number: int
     key: bytes
-    rows: list[Float[Row, " ..."] | None]
+    rows: list[Float[Row, " column"] | None]
     computed: list[bool]
     error: PhotoFileError | None = None
 
@@ -112,7 +112,7 @@ class Work:
         return [outcome for outcome, _ in opened]
 
     def _open(self, number: int) -> tuple[Outcome, UInt8[Tensor, "view channel height width"] | None]:
-        """The stored rows of a photo, and its views where some are missing."""
+        """The stored rows of a photo, and its views if some are missing."""
         photo, outcome, content = self.photos[number], Outcome(number, b"", [None] * len(self.sources), []), None
         try:
             if isinstance(photo.photo, str | os.PathLike):

@@ -11,7 +11,7 @@ so a fine label without a sample has the mean that its parents give. An unknown 
 which no other fine label has: its variance joins that of e_i.
 
 The variances are those under which M is most likely, all directions of the features being alike (`fit_variances`). They
-say what each kind is worth. Cost: one (fine x fine) system, or conjugate gradients over the edges where there are many
+say what each kind is worth. Cost: one (fine x fine) system, or conjugate gradients over the edges if there are many
 fine labels: linear in fine labels, edges and features.
 """
 
@@ -62,7 +62,7 @@ class Effects:
 
     centre: Float[Tensor, " feature"]
     fine: Float[Tensor, "fine feature"]
-    coarse: dict[str, Float[Tensor, "coarse feature"]]
+    coarse: dict[str, Float[Tensor, "_ feature"]]
 
 
 class Links:

@@ -29,7 +29,7 @@ class ClassSums:
         counts: how many samples each fine label has; weights count as numbers of samples.
         sums: per fine label the sum of its samples, each less the origin.
         origin: the point that samples are measured from.
-        scatter: the sum over all samples of the outer product of each, less the origin, with itself; None where only
+        scatter: the sum over all samples of the outer product of each, less the origin, with itself; None if only
             class means are of interest.
 
     Example:
@@ -141,7 +141,7 @@ class ClassSums:
         return replace(self, sums=self.sums + self.counts[:, None] * step, origin=origin, scatter=scatter)
 
     def means(self) -> Float[Tensor, "fine feature"]:
-        """The mean of each fine label; the origin where it has no sample."""
+        """The mean of each fine label; the origin if it has no sample."""
         return self.origin + self.sums / self.counts.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
 
     def mean(self) -> Float[Tensor, " feature"]:

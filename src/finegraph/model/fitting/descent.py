@@ -6,7 +6,11 @@ the start, all weights 0, is part of the definition. The same data give the same
 
 A fine label without a sample cannot be learnt: its bias, which no prior holds, would sink for ever. It is left out of
 the fit, and then gets what its parents tell of it: the weights that the priors expect, or for a softmax head those of
-`head.extend`. Where samples without a fine label, or photo labels, are given, all fine labels take part.
+`head.extend`. If samples without a fine label, or photo labels, are given, all fine labels take part.
+
+The priors may draw to the weights of another head, `centre`, rather than to 0: say to class means in closed form, which
+are good with few samples and which many samples may correct. A label without a sample keeps the weights that it has
+there.
 
 Coarse labels may have features of their own (BGL_m); all of this holds for them too, except that the Laplacian prior
 then needs features of one size and that whoever asks for it takes them to mean the same.
@@ -16,14 +20,16 @@ Cost per step: two matrix products of the features with the folded weights, as f
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
@@ -42,6 +48,8 @@ from finegraph.model.fitting.rows import Blocks, Strengths, rows_of
 from finegraph.model.fitting.span import Span, spans_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
+SOFTMAX_RATIO = math.inf
+"""A `coarse_ratio` under which coarse weights are 0."""
 HEADS: dict[str, type[BipartiteHead] | type[SoftmaxHead]] = {"bipartite": BipartiteHead, "softmax": SoftmaxHead}
 
 
@@ -57,14 +65,16 @@ class FitSettings:
 
     coarse_ratio: float | None = None
     """The strength of the same on the weights of the coarse labels, as a multiple of `l2`. By default a sixteenth of
-    the number of kinds, so that what all kinds together may say does not grow with their number."""
+    the number of kinds, so that what all kinds together may say does not grow with their number. `SOFTMAX_RATIO`, which
+    is infinity, holds coarse weights at 0: without kind terms that is softmax, in a head that has coarse scores."""
 
     laplacian: float = 0.0
     """The strength of the paper's prior, which draws the weights of linked labels together; bipartite heads only."""
 
     kind_weight: float | Mapping[str, float] | None = None
     """The weight of each kind's term in the loss, one for all or one per kind. By default 1 / kinds for a bipartite
-    head, so that the kinds together count as much as the fine label, and 0 for softmax. The paper has 1."""
+    head, so that the kinds together count as much as the fine label, and 0 for softmax, also if `coarse_ratio` makes
+    it that. The paper has 1."""
 
     max_iter: int = 1000
     """How many steps to take at the most."""
@@ -77,15 +87,20 @@ class FitSettings:
             raise InputError(f"head: expected 'bipartite' or 'softmax', got {self.head!r}")
         for name in ("l2", "coarse_ratio", "laplacian", "tolerance"):
             value = getattr(self, name)
-            if not (value is None and name == "coarse_ratio") and not _is_strength(value):
+            if not (name == "coarse_ratio" and value in (None, SOFTMAX_RATIO)) and not _is_strength(value):
                 raise InputError(f"{name}: expected a finite number of at least 0, got {value!r}")
-        if self.laplacian and self.head == "softmax":
+        if self.laplacian and (self.head == "softmax" or self.is_softmax):
             raise InputError(
                 f"laplacian: this prior ties fine to coarse weights and a softmax head has none of these, got "
-                f"{self.laplacian}; use 0, or the bipartite head"
+                f"{self.laplacian}; use 0, or the bipartite head with a finite coarse_ratio"
             )
         if self.max_iter < 1:
             raise InputError(f"max_iter: expected at least 1, got {self.max_iter!r}")
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether coarse weights are held at 0, so that a bipartite head says what softmax would."""
+        return self.head == "bipartite" and self.coarse_ratio == SOFTMAX_RATIO
 
     def kind_weights(self, graph: LabelGraph) -> dict[str, float]:
         """The weight of each kind's term."""
@@ -93,7 +108,7 @@ class FitSettings:
             for name in self.kind_weight:
                 if name not in graph.kinds:
                     raise unknown_name("kind", name, graph.kinds, "in kind_weight")
-        default = 0.0 if self.head == "softmax" else 1.0 / max(len(graph.kinds), 1)
+        default = 0.0 if self.head == "softmax" or self.is_softmax else 1.0 / max(len(graph.kinds), 1)
         given = self.kind_weight
         chosen = (
             given if isinstance(given, Mapping) else dict.fromkeys(graph.kinds, default if given is None else given)
@@ -137,6 +152,7 @@ def fit_head(
     kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
     sample_weight: Float[Tensor, " batch"] | None = None,
     start: BipartiteHead | SoftmaxHead | None = None,
+    centre: BipartiteHead | SoftmaxHead | None = None,
     spans: tuple[Span, ...] | None = None,
 ) -> Fit:
     """Fit a head to features.
@@ -145,11 +161,13 @@ def fit_head(
         features: one row per sample, in float32 or float64; fitting keeps to that format.
         targets: the fine label of each sample, -100 where it was not observed.
         graph: the label graph.
-        settings: which head and how; the defaults of `FitSettings` where nothing is given.
+        settings: which head and how; the defaults of `FitSettings` if nothing is given.
         coarse_features: the features of the coarse labels, for a two-feature head (BGL_m); by default the same.
         kind_targets: for some kinds the label seen on each sample, -100 where none was; by default those of the graph.
         sample_weight: how much each sample counts; all alike by default.
         start: a head of the same form to start from rather than from 0, for nearby settings.
+        centre: a head of the same form, on these features, whose weights the priors draw to rather than to 0. It is
+            where fitting starts, too, unless `start` is given.
         spans: the span of the features, and of the coarse features where there are some, if the caller has them.
 
     Example:
@@ -159,6 +177,14 @@ def fit_head(
         ([0, 1, 2], True)
     """
     settings = settings or FitSettings()
+    if settings.is_softmax:
+        if centre is not None:
+            raise InputError(
+                "centre: expected a finite coarse_ratio beside it; to hold coarse weights, use a large one"
+            )
+        return _fit_softmax(
+            features, targets, graph, settings, coarse_features, kind_targets, sample_weight, start, spans
+        )
     check_used(settings.kind_weights(graph), kind_targets or {})
     weight = sample_weights(features, targets, kind_targets or {}, sample_weight)
     matrices = _matrices(features, coarse_features, settings)
@@ -177,10 +203,16 @@ def fit_head(
     spans = spans or spans_of(matrices, weight, tied=settings.laplacian > 0)
     columns = tuple(span.columns(matrix) for span, matrix in zip(spans, matrices, strict=True))
     samples = Samples(columns, targets, kind_targets or {}, weight)
-    if start is not None:
-        _check_start(start, graph, settings, [span.feature_count for span in spans])
-    first = None if start is None else rows_of_head(start, seen if part is not graph else None, spans)
-    end, rows = _solve(part, samples, settings, first)
+    first, middle = (
+        None if one is None else _rows_of_other(name, one, graph, settings, seen if part is not graph else None, spans)
+        for name, one in (("start", start), ("centre", centre))
+    )
+    end, objective = _solve(part, samples, settings, first, middle)
+    if centre is not None:
+        moved = head_of_rows(objective.away(end.point), part, spans, bipartite=settings.head == "bipartite")
+        head = _moved(centre, moved, seen if part is not graph else slice(None))
+        return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
+    rows = objective.rows(end.point)
     with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
         if settings.head == "softmax":
             head = head_of_rows(rows, part, spans, bipartite=False)
@@ -191,8 +223,55 @@ def fit_head(
     return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
 
 
+def _fit_softmax(
+    features: Tensor,
+    targets: Tensor,
+    graph: LabelGraph,
+    settings: FitSettings,
+    coarse_features: Tensor | None,
+    kind_targets: Mapping[str, Tensor] | None,
+    sample_weight: Tensor | None,
+    start: BipartiteHead | SoftmaxHead | None,
+    spans: tuple[Span, ...] | None,
+) -> Fit:
+    """Fit softmax, and put it into a bipartite head whose coarse weights are 0."""
+    weights = settings.kind_weights(graph)
+    plain = replace(settings, head="softmax", coarse_ratio=None, kind_weight=weights)
+    sizes = [matrix.shape[1] if spans is None else spans[place].feature_count
+             for place, matrix in enumerate(_matrices(features, coarse_features, settings))]  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        if start is not None:
+            _check_form("start", start, graph, settings, sizes)
+            start = _with_fine_rows(SoftmaxHead(sizes[0], graph), start)
+        fit = fit_head(
+            features,
+            targets,
+            graph,
+            plain,
+            kind_targets={name: labels for name, labels in (kind_targets or {}).items() if weights[name] > 0},
+            sample_weight=sample_weight,
+            start=start,
+            spans=None if spans is None else spans[:1],
+        )
+        own = BipartiteHead(sizes[0], graph, coarse_features=sizes[1] if len(sizes) == 2 else None)
+    assert isinstance(own.coarse, nn.Linear)
+    nn.init.zeros_(own.coarse.weight)
+    nn.init.zeros_(own.coarse.bias)
+    own.silence_numbers()
+    return replace(fit, head=_with_fine_rows(own, fit.head))
+
+
+def _with_fine_rows(
+    head: BipartiteHead | SoftmaxHead, other: BipartiteHead | SoftmaxHead
+) -> BipartiteHead | SoftmaxHead:
+    """A head with the fine weights of another one."""
+    head = head.to(other.fine.weight)
+    head.fine.load_state_dict(other.fine.state_dict())
+    return head
+
+
 def _matrices(features: Tensor, coarse_features: Tensor | None, settings: FitSettings) -> tuple[Tensor, ...]:
-    """The features, and those of coarse labels where they have their own. Raises where these cannot be used."""
+    """The features, and those of coarse labels if they have their own. Raises if these cannot be used."""
     if coarse_features is None:
         return (features,)
     if settings.head == "softmax":
@@ -217,31 +296,63 @@ def graph_of(graph: LabelGraph, seen: Int[Tensor, " fine"]) -> LabelGraph:
     if len(seen) == len(graph):
         return graph
     index = seen.cpu().numpy()
-    return LabelGraph([graph.fine[i] for i in index], [graph.kind(name).rows(index) for name in graph.kinds])
+    kinds = [graph.kind(name).rows(index) for name in graph.kinds]
+    numbers = [graph.number(name).rows(index) for name in graph.numbers]
+    return LabelGraph([graph.fine[i] for i in index], kinds, numbers)
 
 
-def _check_start(
-    start: BipartiteHead | SoftmaxHead, graph: LabelGraph, settings: FitSettings, sizes: Sequence[int]
+def _check_form(
+    name: str, head: BipartiteHead | SoftmaxHead, graph: LabelGraph, settings: FitSettings, sizes: Sequence[int]
 ) -> None:
-    """Raise where a head to start from is not of the form that is fitted."""
-    if not isinstance(start, HEADS[settings.head]) or start.graph != graph:
+    """Raise if a head to start from, or to be drawn to, is not of the form that is fitted."""
+    if not isinstance(head, HEADS[settings.head]) or head.graph != graph:
         raise InputError(
-            f"start: expected a {settings.head} head of the same graph, got a {type(start).__name__} of "
-            f"{start.graph!r}; leave it out, or give one that was fitted with such settings"
+            f"{name}: expected a {settings.head} head of the same graph, got a {type(head).__name__} of "
+            f"{head.graph!r}; leave it out, or give one that was fitted with such settings"
         )
-    own = [start.features, *([start.coarse_features] if getattr(start, "coarse_features", None) is not None else [])]
+    own = [head.features, *([head.coarse_features] if getattr(head, "coarse_features", None) is not None else [])]
     if own != list(sizes):
-        raise InputError(f"start: expected a head on features of size {list(sizes)}, got one on {own}; leave it out")
+        raise InputError(f"{name}: expected a head on features of size {list(sizes)}, got one on {own}; leave it out")
 
 
-def _solve(graph: LabelGraph, samples: Samples, settings: FitSettings, first: Blocks | None) -> tuple[Minimum, Blocks]:
-    """Minimise; returns the end and its rows."""
+def _rows_of_other(
+    name: str,
+    head: BipartiteHead | SoftmaxHead,
+    graph: LabelGraph,
+    settings: FitSettings,
+    seen: Tensor | None,
+    spans: tuple[Span, ...],
+) -> Blocks:
+    """The rows of a head that was given, of some fine labels only if `seen` says so."""
+    _check_form(name, head, graph, settings, [span.feature_count for span in spans])
+    return rows_of_head(head, seen, spans)
+
+
+def _moved(
+    head: BipartiteHead | SoftmaxHead, by: BipartiteHead | SoftmaxHead, seen: Tensor | slice
+) -> BipartiteHead | SoftmaxHead:
+    """A head whose weights, those of some fine labels and of all coarse ones, are moved by those of another head."""
+    moved = copy.deepcopy(head).to(by.fine.weight)
+    with torch.no_grad():
+        moved.fine.weight[seen] += by.fine.weight
+        moved.fine.bias[seen] += by.fine.bias
+        if isinstance(moved, BipartiteHead) and isinstance(by, BipartiteHead):
+            assert isinstance(moved.coarse, nn.Linear)
+            assert isinstance(by.coarse, nn.Linear)
+            moved.coarse.weight.add_(by.coarse.weight)
+            moved.coarse.bias.add_(by.coarse.bias)
+    return moved
+
+
+def _solve(
+    graph: LabelGraph, samples: Samples, settings: FitSettings, first: Blocks | None, centre: Blocks | None
+) -> tuple[Minimum, Objective]:
+    """Minimise; returns the end and what was minimised."""
     kinds = graph.kinds if settings.head == "bipartite" else ()
     variances = [
         float(samples.weight @ columns[:, :-1].square().sum(dim=1)) / columns.shape[1] for columns in samples.columns
     ]
     rows = rows_of(graph, kinds, settings.strengths(graph), variances, samples.columns[0])
-    objective = Objective(graph, rows, samples, settings.kind_weights(graph))
+    objective = Objective(graph, rows, samples, settings.kind_weights(graph), centre)
     start = objective.origin if first is None else objective.point(first)
-    end = minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter)
-    return end, objective.rows(end.point)
+    return minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter), objective

@@ -17,7 +17,7 @@ from finegraph.nn import BipartiteHead, SoftmaxHead
 
 
 class FeatureScales(NamedTuple):
-    """The sizes of the features of fine and of coarse labels; the same number where both have the same features."""
+    """The sizes of the features of fine and of coarse labels; the same number if both have the same features."""
 
     fine: float
     coarse: float
@@ -42,8 +42,10 @@ class FeatureScales(NamedTuple):
             if isinstance(head, BipartiteHead):
                 assert isinstance(head.coarse, nn.Linear)
                 head.coarse.weight /= self.coarse
+                if isinstance(head.numbers, nn.Linear):
+                    head.numbers.weight /= self.coarse
 
 
 def _size(features: Tensor) -> float:
-    """The root of the mean variance of the columns; 1 where nothing varies."""
+    """The root of the mean variance of the columns; 1 if nothing varies."""
     return float(features.var(dim=0, correction=0).mean().sqrt()) or 1.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from finegraph.errors import InputError, ShapeError, TargetError, unknown_name
@@ -21,7 +21,7 @@ class Samples(NamedTuple):
 
     Attributes:
         columns: the features of each sample, and the column of the bias; a second matrix for the features of the coarse
-            labels where they have their own.
+            labels if they have their own.
         target: the fine label of each sample, -100 where it was not observed.
         kind_targets: per kind the label seen on each sample, -100 where none was.
         weight: the weight of each sample; they sum to 1.
@@ -51,7 +51,7 @@ def sample_weights(
     kind_targets: Mapping[str, Shaped[Tensor, " ..."]],
     sample_weight: Shaped[Tensor, " ..."] | None,
 ) -> Float[Tensor, " batch"]:
-    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises where samples are amiss."""
+    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises if samples are amiss."""
     check_features("features", features)
     observed = torch.zeros(len(features), dtype=torch.bool, device=features.device)
     for name, labels in {"targets": targets, **kind_targets}.items():
@@ -71,7 +71,7 @@ def sample_weights(
 
 
 def check_features(what: str, features: Shaped[Tensor, " ..."]) -> None:
-    """Raise where features are no matrix of finite numbers."""
+    """Raise if features are no matrix of finite numbers."""
     if features.ndim != 2 or features.dtype not in (torch.float32, torch.float64) or features.shape[1] < 1:
         raise ShapeError(
             f"{what}: expected a float32 or float64 matrix (samples, features) with at least one column, got "
@@ -88,7 +88,7 @@ def check_features(what: str, features: Shaped[Tensor, " ..."]) -> None:
 
 
 def check_coarse_features(coarse_features: Shaped[Tensor, " ..."], features: Shaped[Tensor, " ..."]) -> None:
-    """Raise where the features of coarse labels do not go with those of fine labels."""
+    """Raise if the features of coarse labels do not go with those of fine labels."""
     check_features("coarse features", coarse_features)
     if len(coarse_features) != len(features) or coarse_features.dtype != features.dtype:
         raise ShapeError(
@@ -98,7 +98,7 @@ def check_coarse_features(coarse_features: Shaped[Tensor, " ..."], features: Sha
 
 
 def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Shaped[Tensor, " ..."]]) -> None:
-    """Raise where labels seen on samples would be ignored."""
+    """Raise if labels seen on samples would be ignored."""
     for name in kind_targets:
         if name not in kind_weights:
             raise unknown_name("kind", name, tuple(kind_weights), "in kind_targets")
@@ -109,8 +109,8 @@ def check_used(kind_weights: Mapping[str, float], kind_targets: Mapping[str, Sha
             )
 
 
-def check_fine(seen: Bool[Tensor, " fine"], graph: LabelGraph) -> None:
-    """Raise where a target is no fine label of the graph."""
+def check_fine(seen: Int[Tensor, " batch"], graph: LabelGraph) -> None:
+    """Raise if a target is no fine label of the graph."""
     wrong = seen[((seen < 0) | (seen >= len(graph))) & (seen != NOT_OBSERVED)]
     if len(wrong):
         raise TargetError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from finegraph.graph import LabelGraph
@@ -12,7 +12,7 @@ from finegraph.model.fitting.span import Span
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
 
-def with_unseen(rows: Blocks, graph: LabelGraph, seen: Bool[Tensor, " fine"], strengths: Strengths) -> Blocks:
+def with_unseen(rows: Blocks, graph: LabelGraph, seen: Int[Tensor, " label"], strengths: Strengths) -> Blocks:
     """The rows of a whole graph from those fitted to a part of its fine labels: the others get what the priors expect.
 
     With plain L2 that is 0, so that the parents alone speak; the Laplacian draws them towards their parents.
@@ -34,7 +34,7 @@ def with_unseen(rows: Blocks, graph: LabelGraph, seen: Bool[Tensor, " fine"], st
 
 
 def rows_of_head(
-    head: BipartiteHead | SoftmaxHead, seen: Bool[Tensor, " fine"] | None, spans: tuple[Span, ...]
+    head: BipartiteHead | SoftmaxHead, seen: Int[Tensor, " label"] | None, spans: tuple[Span, ...]
 ) -> Blocks:
     """The rows of a head, of some fine labels only where `seen` says so."""
     chosen = slice(None) if seen is None else seen
@@ -62,6 +62,7 @@ def head_of_rows(
             coarse_weight, coarse_bias = layers[1] if len(layers) == 2 else (weight[fine:], bias[fine:])
             head.coarse.weight.copy_(coarse_weight)
             head.coarse.bias.copy_(coarse_bias)
+            head.silence_numbers()
         else:
             head = SoftmaxHead(weight.shape[1], graph).to(weight)
         head.fine.weight.copy_(weight[:fine])

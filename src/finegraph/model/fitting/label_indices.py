@@ -44,7 +44,7 @@ def classes_of_graph(graph: LabelGraph, labels: Shaped[NDArray[np.object_], " ba
 def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> Classes:
     """The distinct values as classes, and a graph of them without kinds.
 
-    The fine labels are called like the values; where these cannot all be names, they are called by their number.
+    The fine labels are called like the values; if these cannot all be names, they are called by their number.
     """
     names, targets = np.unique(labels, return_inverse=True)
     try:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from finegraph.errors import InputError, TargetError
+from finegraph.errors import InputError, ShapeError, TargetError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_fine
 from finegraph.model.fitting.whitening import BlockAxes, Covariance, block_axes_of
@@ -26,23 +26,41 @@ class LabelledSamples:
         targets: the fine label of each.
         weight: how many samples each counts as.
         block_sizes: the sizes of the blocks that features consist of, such as those of several networks.
+        views: the features of single views of each sample, which `features` are the mean of, that of a sample as it is
+            asked about first; None if samples have one view.
     """
 
     features: Float[Tensor, "batch feature"]
     targets: Int[Tensor, " batch"]
     weight: Float[Tensor, " batch"]
     block_sizes: tuple[int, ...]
+    views: Float[Tensor, "batch view feature"] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def rows(self, rows: Shaped[Tensor, " row"]) -> LabelledSamples:
         """Some of the samples, by a mask or by numbers."""
-        return replace(self, features=self.features[rows], targets=self.targets[rows], weight=self.weight[rows])
+        views = None if self.views is None else self.views[rows]
+        return replace(
+            self, features=self.features[rows], targets=self.targets[rows], weight=self.weight[rows], views=views
+        )
+
+    @property
+    def asked(self) -> Float[Tensor, "batch feature"]:
+        """Features as they are when a sample is asked about: those of the first view."""
+        return self.features if self.views is None else self.views[:, 0]
 
     def axes(self, covariance: Covariance) -> BlockAxes:
-        """The axes along which their features scatter."""
-        return block_axes_of(self.features, self.targets, self.weight, covariance, self.block_sizes)
+        """The axes along which their features scatter; those of all single views, if there are several.
+
+        What one photo differs by from view to view tells nothing about its class, so it is scatter, too.
+        """
+        if self.views is None:
+            return block_axes_of(self.features, self.targets, self.weight, covariance, self.block_sizes)
+        count = self.views.shape[1]
+        targets, weight = (one.repeat_interleave(count) for one in (self.targets, self.weight / count))
+        return block_axes_of(self.views.flatten(0, 1), targets, weight, covariance, self.block_sizes)
 
 
 def usable_samples(
@@ -51,10 +69,15 @@ def usable_samples(
     graph: LabelGraph,
     sample_weight: Shaped[Tensor, " ..."] | None,
     block_sizes: tuple[int, ...],
+    views: Shaped[Tensor, " ..."] | None = None,
 ) -> LabelledSamples:
-    """The samples that say something about class means. Raises where there are none, or features are not finite."""
+    """The samples that say something about class means. Raises if there are none, or features are not finite."""
     weight = torch.ones(len(features)) if sample_weight is None else sample_weight
-    samples = LabelledSamples(features, targets, weight.double(), block_sizes)
+    if views is not None and (views.ndim != 3 or (len(views), views.shape[2]) != tuple(features.shape)):
+        raise ShapeError(
+            f"views: expected ({len(features)}, views, {features.shape[1]}) features of views, got {tuple(views.shape)}"
+        )
+    samples = LabelledSamples(features, targets, weight.double(), block_sizes, views)
     used = (targets != NOT_OBSERVED) & (weight > 0)
     samples = samples if bool(used.all()) else samples.rows(used)
     if not len(samples):
@@ -97,4 +120,5 @@ def standardised(samples: LabelledSamples) -> tuple[LabelledSamples, Float[Tenso
     size = max(float(centred.max()), -float(centred.min())) or 1.0
     centred /= size
     order = torch.argsort(centred @ torch.arange(1.0, centred.shape[1] + 1.0, dtype=torch.float64).cos())
-    return replace(samples, features=centred).rows(order), shift, size
+    views = None if samples.views is None else (samples.views.double() - shift) / size
+    return replace(samples, features=centred, views=views).rows(order), shift, size

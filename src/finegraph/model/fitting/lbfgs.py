@@ -86,7 +86,7 @@ def minimise(function: ValueAndGrad, start: Float[Tensor, " number"], *, toleran
 
 
 def _step(function: ValueAndGrad, here: _Place, pairs: deque[tuple[Tensor, Tensor, float]]) -> _Place | None:
-    """The next point; None where no step lowers the value any more, not even straight down the gradient."""
+    """The next point; None if no step lowers the value any more, not even straight down the gradient."""
     for attempt in ("remembered", "steepest"):
         if attempt == "steepest":
             if not pairs:
@@ -120,7 +120,7 @@ def _direction(grad: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tens
 def _line_search(
     function: ValueAndGrad, here: _Place, direction: Tensor, length: float, flatter: float
 ) -> _Place | None:
-    """A point along the direction that meets the Wolfe conditions, or None where rounding hides all progress."""
+    """A point along the direction that meets the Wolfe conditions, or None if rounding hides all progress."""
     low, high, low_slope = 0.0, math.inf, here.slope
     for _ in range(_MAX_TRIALS):
         point = torch.add(here.point, direction, alpha=length)

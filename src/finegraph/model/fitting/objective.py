@@ -1,12 +1,13 @@
 """What is minimised: the mean joint loss of the samples plus the priors, as a function of all weight rows.
 
-    F(U) = sum_n weight_n L(x_n, y_n; J V) + 1/2 trace(V' P V),    V = r U        r, J, P: see rows.py; weights sum to 1
+    F(U) = sum_n weight_n L(x_n, y_n; J V) + 1/2 trace((r U)' P (r U)),   V = C + r U      r, J, P: see rows.py
 
-The last column of V belongs to the biases, which no prior touches. The loss and its gradient for the scores come from
-`joint_loss`, in closed form; what remains are two matrix products with the features, the same two that plain softmax
-needs when all kinds fold. Samples are taken some at a time, so that memory does not grow with samples times labels.
+The weights sum to 1. C, the centre, is what the priors draw to: 0, or the rows of another head. The last column of V
+belongs to the biases, which no prior touches. The loss and its gradient for the scores come from `joint_loss`, in
+closed form; what remains are two matrix products with the features, the same two that plain softmax needs when all
+kinds fold. Samples are taken some at a time, so that memory does not grow with samples times labels.
 
-Where coarse labels have features of their own, V is in two blocks, each with its own columns, and scores are the sum of
+If coarse labels have features of their own, V is in two blocks, each with its own columns, and scores are the sum of
 what both say. U is then one long vector, so that whoever minimises need not know.
 """
 
@@ -30,7 +31,14 @@ _MAX_SCORES = 1 << 23
 class Objective:
     """F and its gradient."""
 
-    def __init__(self, graph: LabelGraph, rows: Rows, samples: Samples, kind_weights: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        graph: LabelGraph,
+        rows: Rows,
+        samples: Samples,
+        kind_weights: Mapping[str, float],
+        centre: Blocks | None = None,
+    ) -> None:
         """Make the objective of some samples.
 
         Args:
@@ -38,10 +46,11 @@ class Objective:
             rows: the matrices of the graph.
             samples: what to fit.
             kind_weights: for each kind the weight of its term in the loss.
+            centre: the rows C that the priors draw to; 0 by default.
         """
-        # A kind without scores of its own and without a term in the loss would only cost time.
+        # A kind without scores of its own and without a term in the loss would only cost time. Numbers have no rows.
         kinds = [name for name in graph.kinds if kind_weights[name] > 0 or name in rows.unfolded]
-        self._graph = graph if len(kinds) == len(graph.kinds) else graph.only(kinds)
+        self._graph = graph if len(kinds) == len(graph.kinds) and not graph.numbers else graph.only(kinds)
         self._kind_weights = {name: kind_weights[name] for name in kinds} or None
         seen = {name: labels for name, labels in samples.kind_targets.items() if name in kinds}
         self._rows = rows
@@ -50,26 +59,32 @@ class Objective:
             (len(block.scale), columns.shape[1]) for block, columns in zip(rows.blocks, samples.columns, strict=True)
         ]
         self._sizes = [rows * columns for rows, columns in self._shapes]
+        self._centre = centre or tuple(samples.columns[0].new_zeros(shape) for shape in self._shapes)
         self._scores_transposed = [block.scores.t().coalesce() for block in rows.blocks]
 
     @property
     def origin(self) -> Float[Tensor, " number"]:
-        """The point where all weights are 0."""
+        """The point where all weights are those of the centre."""
         return self._parts[0].columns[0].new_zeros(sum(self._sizes))
 
     def rows(self, point: Float[Tensor, " number"]) -> Blocks:
         """V of a point U."""
+        return tuple(own + away for own, away in zip(self._centre, self.away(point), strict=True))
+
+    def away(self, point: Float[Tensor, " number"]) -> Blocks:
+        """V - C of a point U: how far the rows are from the centre."""
         parts = zip(torch.split(point, self._sizes), self._shapes, self._rows.blocks, strict=True)
         return tuple(block.scale.unsqueeze(1) * part.view(shape) for part, shape, block in parts)
 
     def point(self, rows: Blocks) -> Float[Tensor, " number"]:
         """U of rows V."""
         scales = [block.scale.unsqueeze(1) for block in self._rows.blocks]
-        return _flat([torch.where(scale > 0, own / scale, 0.0) for scale, own in zip(scales, rows, strict=True)])
+        away = [own - centre for own, centre in zip(rows, self._centre, strict=True)]
+        return _flat([torch.where(scale > 0, own / scale, 0.0) for scale, own in zip(scales, away, strict=True)])
 
     def __call__(self, point: Float[Tensor, " number"]) -> tuple[float, Float[Tensor, " number"]]:
         """The value and the gradient at U."""
-        rows = self.rows(point)
+        rows, away = self.rows(point), self.away(point)
         score_rows = [torch.sparse.mm(block.scores, own) for block, own in zip(self._rows.blocks, rows, strict=True)]
         score_rows_grad = [torch.zeros_like(own) for own in score_rows]
         value = 0.0
@@ -79,10 +94,10 @@ class Objective:
             for grad, columns in zip(score_rows_grad, part.columns, strict=True):
                 grad.addmm_(score_grad[:, : len(grad)].t(), columns)
         grads = []
-        for number, (block, own) in enumerate(zip(self._rows.blocks, rows, strict=True)):
+        for number, (block, own) in enumerate(zip(self._rows.blocks, away, strict=True)):
             grad = torch.sparse.mm(self._scores_transposed[number], score_rows_grad[number])
             for other, force in block.prior.items():
-                pull = torch.sparse.mm(force, rows[other][:, :-1])
+                pull = torch.sparse.mm(force, away[other][:, :-1])
                 grad[:, :-1] += pull
                 value += 0.5 * float((own[:, :-1] * pull).sum(dtype=torch.float64))
             grads.append(grad.mul_(block.scale.unsqueeze(1)))

@@ -98,12 +98,12 @@ class PrototypeFit:
 
     @property
     def held_out(self) -> int:
-        """How many samples the choice was made by; 0 where none could be held out."""
+        """How many samples the choice was made by; 0 if none could be held out."""
         return self.strengths.held_out
 
     @property
     def log_likelihood(self) -> float | None:
-        """Their mean log probability; None where there are none."""
+        """Their mean log probability; None if there are none."""
         return self.strengths.log_likelihood
 
 
@@ -115,6 +115,8 @@ def fit_prototypes(
     *,
     sample_weight: Float[Tensor, " batch"] | None = None,
     block_sizes: Sequence[int] | None = None,
+    strengths: PrototypeStrengths | None = None,
+    views: Float[Tensor, "batch view feature"] | None = None,
 ) -> PrototypeFit:
     """Fit class means to features.
 
@@ -123,10 +125,13 @@ def fit_prototypes(
         targets: the fine label of each sample. Samples whose label was not observed (-100) take no part: they say
             nothing about class means.
         graph: the label graph. Fine labels without a sample get the mean that their parents give.
-        settings: what to fit; the defaults of `PrototypeSettings` where nothing is given.
+        settings: what to fit; the defaults of `PrototypeSettings` if nothing is given.
         sample_weight: how many samples each counts as.
         block_sizes: the sizes of the blocks that features consist of, such as those of several networks; each is
             whitened on its own. By default one block.
+        strengths: those of an earlier fit; by default they are chosen.
+        views: the features of single views of each sample, whose mean `features` are. The first is what a model sees
+            when it is asked, so held-out samples are judged by it; all of them tell how features scatter.
 
     Raises:
         InputError: there is no sample with a fine label, or features are not finite.
@@ -143,9 +148,10 @@ def fit_prototypes(
     sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
     if sum(sizes) != features.shape[1] or min(sizes, default=0) < 1:
         raise ShapeError(f"block_sizes: expected sizes that add up to {features.shape[1]} features, got {sizes}")
-    usable = usable_samples(features, targets, graph, sample_weight, sizes)
+    usable = usable_samples(features, targets, graph, sample_weight, sizes, views)
     samples, shift, size = standardised(without_copies(usable))
-    strengths = choose_strengths(samples, graph, settings.kinds(graph), settings.shrinkage)
+    if strengths is None:
+        strengths = choose_strengths(samples, graph, settings.kinds(graph), settings.shrinkage)
     axes = samples.axes(strengths.covariance)
     shown = _white_sums(samples, axes, strengths.shrinkage, len(graph))
     links = Links(graph, tuple(strengths.variances.kinds))
@@ -196,6 +202,7 @@ def _head(
         head.fine.bias.copy_(sharpness * bias)
         if isinstance(head, BipartiteHead):
             assert isinstance(head.coarse, nn.Linear)
+            head.silence_numbers()
             for kind, columns in head.tensors.columns.items():
                 if kind in plain and kind in effects.coarse:
                     head.coarse.weight[columns] = (sharpness * effects.coarse[kind]).to(head.coarse.weight)

@@ -10,7 +10,7 @@ Two sparse matrices say what fitting needs to know of the label graph, and a vec
 
 Each score is a sum over many kinds, so steps that are alike in V would move it far too much; in U they do not.
 
-Where coarse labels have features of their own, fine and coarse rows do not stack: they are two blocks with a piece of
+If coarse labels have features of their own, fine and coarse rows do not stack: they are two blocks with a piece of
 each matrix, and a score is the sum of what both give. Cost: linear in the edges of the graph.
 """
 
@@ -31,7 +31,7 @@ from finegraph.graph import Kind, LabelGraph
 _CURVED = 1e-3
 """The share of the loss's curvature at V = 0 that is counted with the prior; it matters where the prior is weak."""
 
-Blocks = tuple[Float[Tensor, "row column"], ...]
+Blocks = tuple[Float[Tensor, "_ _"], ...]
 """The rows V: all of them in one matrix, or those of fine and of coarse labels in two."""
 
 
@@ -53,7 +53,7 @@ class Block:
         scale: (row) r.
     """
 
-    scores: Float[Tensor, "row column"]
+    scores: Float[Tensor, "_ row"]
     prior: Mapping[int, Float[Tensor, "_ _"]]
     scale: Float[Tensor, " row"]
 
@@ -102,7 +102,7 @@ def rows_of(
         graph: the label graph.
         kinds: the kinds with scores of their own: all for a bipartite head, none for softmax.
         strengths: how strong the priors are.
-        variances: the mean variance of a column of the features; a second number where coarse labels have their own.
+        variances: the mean variance of a column of the features; a second number if coarse labels have their own.
         like: a tensor of the number format, and on the device, to use.
     """
     fine = len(graph)
@@ -160,6 +160,12 @@ def _prior(kinds: list[Kind], starts: NDArray[np.int64], fine: int, strengths: S
             row += [child, parent, child, parent]
             column += [child, parent, parent, child]
             value += [force, force, -force, -force]
+            if kind.ordered:
+                lower = start + np.arange(len(kind.labels) - 1)
+                one = np.full(len(lower), strengths.laplacian)
+                row += [lower, lower + 1, lower, lower + 1]
+                column += [lower, lower + 1, lower + 1, lower]
+                value += [one, one, -one, -one]
     return _Entries(np.concatenate(row), np.concatenate(column), np.concatenate(value))
 
 

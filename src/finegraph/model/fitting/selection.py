@@ -1,11 +1,14 @@
 """Choose strengths by held-out samples: the settings under which their fine labels are most likely.
 
-Every setting of a grid is fitted on each training part, along a path from the strongest prior to the weakest, each fit
+Settings of a grid are fitted on each training part along a path from the strongest prior to the weakest, each fit
 starting where the last one ended. The score of a setting is the mean log probability of the fine label over all
 held-out samples; the first of equal settings wins, and the strongest prior comes first.
 
+Hopeless settings are not gone on with: one that is behind the best so far by far more than chance is not fitted to the
+folds that are left, and a path is left where weaker priors have begun to do so. They have no score there (NaN).
+
 Both heads get the same number of settings (`default_grid`), so that comparing them is fair: softmax spends all of them
-on its one strength.
+on its one strength, and a bipartite head has softmax among its settings.
 
 Folds are dealt class by class in the order of the samples: photos that follow each other are often taken together, and
 so they stay in one fold. A class of one sample can never be held out and is always trained on.
@@ -26,7 +29,7 @@ from torch import Tensor
 
 from finegraph.errors import InputError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.descent import FitSettings, fit_head, graph_of
+from finegraph.model.fitting.descent import SOFTMAX_RATIO, FitSettings, fit_head, graph_of
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED, check_coarse_features
 from finegraph.model.fitting.span import spans_of
 
@@ -40,6 +43,9 @@ FOLDS = 5
 """How many folds cross-validation takes unless told otherwise."""
 _WEAKEST = 0.0001
 """For softmax, which did best with weaker priors than the bipartite head."""
+_HOPELESS = 3.0
+_FEWEST_CLASSES = 8
+"""By how many standard errors a setting is behind that is not gone on with, and how many classes tell such an error."""
 
 
 class LabelledFeatures(NamedTuple):
@@ -57,7 +63,8 @@ class Search:
 
     Attributes:
         settings: every setting that was tried.
-        scores: (setting, fold) the mean log probability of the held-out fine labels.
+        scores: (setting, fold) the mean log probability of the held-out fine labels; NaN where a hopeless setting was
+            not tried.
         sizes: (fold) the summed weight of the held-out samples.
         best: the number of the best setting.
     """
@@ -69,7 +76,7 @@ class Search:
 
     @property
     def mean_scores(self) -> Float[NDArray[np.float64], " row"]:
-        """(setting) the mean over all held-out samples."""
+        """(setting) the mean over all held-out samples; NaN for settings that were given up."""
         mean: NDArray[np.float64] = self.scores @ self.sizes / self.sizes.sum()
         return mean
 
@@ -77,17 +84,27 @@ class Search:
 def default_grid(head: str, graph: LabelGraph) -> dict[str, Sequence[float]]:
     """The strengths to choose from for a head and a graph: 28 settings for either head.
 
+    A quarter of those of a bipartite head are softmax (`SOFTMAX_RATIO`): a graph that does not help is found out.
+
     The Laplacian prior is not among them: on photo features it was never chosen over plain L2 with its own strength for
     coarse labels. Name it in a grid of your own to have it tried.
     """
     kinds = len(graph.kinds)
     if head == "softmax" or not kinds:
         return {"l2": tuple(float(l2) for l2 in np.geomspace(_L2[0], _WEAKEST, 4 * len(_L2)))}
-    return {"l2": _L2, "coarse_ratio": (kinds / 32, kinds / 8), "kind_weight": (0.2 / kinds, 1.0 / kinds)}
+    return {
+        "l2": _L2,
+        "coarse_ratio": (kinds / 16, SOFTMAX_RATIO),
+        "kind_weight": (0.1 / kinds, 0.3 / kinds, 1.0 / kinds),
+    }
 
 
 def grid_settings(base: FitSettings, grid: Grid) -> list[FitSettings]:
-    """All settings of a grid, those that differ only in `l2` next to each other and the strongest first."""
+    """All settings of a grid, those that differ only in `l2` next to each other and the strongest first.
+
+    Where the ratio of coarse strengths is `SOFTMAX_RATIO`, kinds have no weight whatever the grid says, so that these
+    settings are softmax; each of them comes once. With a Laplacian prior, which softmax cannot have, there are none.
+    """
     for name, values in grid.items():
         if name not in GRID_NAMES:
             raise unknown_name("strength", name, GRID_NAMES, "in the grid")
@@ -98,15 +115,25 @@ def grid_settings(base: FitSettings, grid: Grid) -> list[FitSettings]:
     others: list[dict[str, Any]] = [
         dict(zip(names, values, strict=True)) for values in product(*(grid[name] for name in names))
     ]
-    return [replace(base, l2=l2, **other) for other in others for l2 in path]
+    for other in others:
+        if other.get("coarse_ratio") == SOFTMAX_RATIO:
+            other["kind_weight"] = 0.0
+    if len(grid.get("coarse_ratio", ())) > 1:
+        others = [
+            other
+            for other in others
+            if other["coarse_ratio"] != SOFTMAX_RATIO or not other.get("laplacian", base.laplacian)
+        ]
+    different = [other for place, other in enumerate(others) if other not in others[:place]]
+    return [replace(base, l2=l2, **other) for other in different for l2 in path]
 
 
 def deal_folds(targets: Int[NDArray[np.int64], " batch"], count: int) -> list[Fold]:
-    """Cut samples into folds, class by class; empty where no class has two samples.
+    """Cut samples into folds, class by class; empty if no class has two samples.
 
     Args:
         targets: the fine label of each sample; samples of which it was not observed are always trained on.
-        count: how many folds; fewer come back where the classes are too small for that many.
+        count: how many folds; fewer come back if the classes are too small for that many.
     """
     if count < 2:
         raise InputError(f"cross-validation needs at least 2 folds, got {count}")
@@ -188,16 +215,20 @@ def search(
         check_coarse_features(coarse_features, features)
     spans = spans_of(matrices, weight / weight.sum(), tied=any(setting.laplacian > 0 for setting in settings))
     inside = [span.inside(matrix) for span, matrix in zip(spans, matrices, strict=True)]
-    scores, sizes = np.zeros((len(settings), len(folds))), np.zeros(len(folds))
-    for number, (train, held) in enumerate(folds):
+    race = _Race(len(settings), targets, weight.double())
+    for train, held in folds:
         chosen, held_out = torch.from_numpy(train), torch.from_numpy(held)
-        held_out = held_out[targets[held_out] != NOT_OBSERVED]
-        share = weight[held_out].double()
-        sizes[number] = float(share.sum())
+        race.next_fold(held_out[targets[held_out] != NOT_OBSERVED])
         own = {name: labels[chosen] for name, labels in (kind_targets or {}).items()}
-        fit = None
+        last: FitSettings | None = None
+        fit, left = None, False
         for index, setting in enumerate(settings):
-            on_path = fit is not None and setting.l2 <= settings[index - 1].l2
+            left &= _on_path(settings[index - 1], setting)
+            # Softmax learns from fine labels alone.
+            if left or (setting.is_softmax and not bool((targets[chosen] != NOT_OBSERVED).any())):
+                race.give_up(index)
+            if not race.is_running(index):
+                continue
             fit = fit_head(
                 inside[0][chosen],
                 targets[chosen],
@@ -206,14 +237,90 @@ def search(
                 coarse_features=inside[1][chosen] if len(inside) == 2 else None,
                 kind_targets=own or None,
                 sample_weight=weight[chosen],
-                start=fit.head if fit is not None and on_path else None,
+                start=None if fit is None or last is None or last.l2 < setting.l2 else fit.head,
                 spans=tuple(span.of_inside() for span in spans),
             )
-            scores[index, number] = float(
-                share @ _log_likelihood(fit.head, [x[held_out] for x in inside], targets[held_out])
+            race.note(index, _log_likelihood(fit.head, [x[race.held] for x in inside], targets[race.held]))
+            left = (
+                index > 0
+                and last is settings[index - 1]
+                and _on_path(last, setting)
+                and race.is_behind(index, index - 1)
             )
-    scores /= np.where(sizes > 0, sizes, 1.0)
-    return Search(settings=tuple(settings), scores=scores, sizes=sizes, best=int(np.argmax(scores @ sizes)))
+            last = setting
+    return Search(settings=tuple(settings), scores=race.scores(), sizes=race.sizes(), best=race.best())
+
+
+def _on_path(last: FitSettings, setting: FitSettings) -> bool:
+    """Whether a setting differs from the last one in a weaker prior alone."""
+    return setting.l2 <= last.l2 and replace(last, l2=setting.l2) == setting
+
+
+class _Race:
+    """Scores of settings, sample by sample, and which of the settings are worth going on with."""
+
+    def __init__(self, count: int, targets: Int[Tensor, " batch"], weight: Float[Tensor, " batch"]) -> None:
+        self._targets, self._weight = targets, weight
+        self._running = [True] * count
+        self._held: list[Tensor] = []
+        self._found: list[list[Tensor]] = [[] for _ in range(count)]
+
+    @property
+    def held(self) -> Int[Tensor, " sample"]:
+        """The held-out samples of the present fold."""
+        return self._held[-1]
+
+    def next_fold(self, held: Int[Tensor, " sample"]) -> None:
+        """Begin a fold, without the settings that are behind the best by far more than chance."""
+        if self._held:
+            best = self.best()
+            self._running = [running and not self.is_behind(index, best) for index, running in enumerate(self._running)]
+        self._held.append(held)
+
+    def is_running(self, index: int) -> bool:
+        """Whether a setting is worth going on with."""
+        return self._running[index]
+
+    def give_up(self, index: int) -> None:
+        """Leave a setting out."""
+        self._running[index] = False
+
+    def note(self, index: int, log_likelihood: Float[Tensor, " sample"]) -> None:
+        """The log probabilities of the fine labels of the samples held out in this fold."""
+        self._found[index].append(log_likelihood)
+
+    def best(self) -> int:
+        """The setting with the highest mean score, of those that were tried on all folds so far."""
+        return max((one for one, own in enumerate(self._found) if len(own) == len(self._held)), key=self._mean)
+
+    def scores(self) -> NDArray[np.float64]:
+        """(setting, fold) the mean scores."""
+        found = np.full((len(self._found), len(self._held)), np.nan)
+        for index, own in enumerate(self._found):
+            for fold, (log_likelihood, held) in enumerate(zip(own, self._held, strict=False)):
+                weight = self._weight[held]
+                found[index, fold] = float(weight @ log_likelihood) / (float(weight.sum()) or 1.0)
+        return found
+
+    def sizes(self) -> NDArray[np.float64]:
+        """(fold) the summed weight of the held-out samples."""
+        return np.array([float(self._weight[held].sum()) for held in self._held])
+
+    def _mean(self, index: int) -> float:
+        weight = torch.cat([self._weight[held] for held in self._held[: len(self._found[index])]])
+        return float(weight @ torch.cat(self._found[index])) / (float(weight.sum()) or 1.0)
+
+    def is_behind(self, index: int, other: int) -> bool:
+        """Whether a setting is behind another one by far more than chance; the chance is in the classes."""
+        held = torch.cat(self._held)
+        classes, place = torch.unique(self._targets[held], return_inverse=True)
+        if len(classes) < _FEWEST_CLASSES:
+            return False
+        behind = torch.cat(self._found[other]) - torch.cat(self._found[index])
+        share = self._weight[held] / self._weight[held].sum()
+        lag = float(share @ behind)
+        by_class = behind.new_zeros(len(classes)).index_add_(0, place, share * (behind - lag))
+        return lag > _HOPELESS * float(by_class.norm())
 
 
 def _log_likelihood(head: torch.nn.Module, features: Sequence[Tensor], targets: Tensor) -> Float[Tensor, " batch"]:

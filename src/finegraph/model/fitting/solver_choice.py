@@ -1,8 +1,8 @@
-"""Which way to fit a head: the closed form, or descent where held-out samples say so.
+"""Which way to fit a head: the closed form, or descent if held-out samples say so.
 
 Both are fitted to the same folds, in which samples that look alike are held out together, and the one under which the
 held-out fine labels are more likely is taken. Descent tries the strengths of its prior from strong to weak, with the
-label graph and without it: without, it is plain softmax, so where the graph does not help nothing is lost.
+label graph and without it: without, it is plain softmax, so if the graph does not help, nothing is lost.
 
 To stay quick the contest is held on at most 64 fine labels, whole families of them, and it ends after the first fold
 where the closed form is ahead by more than chance, which with few photos of each class is the rule. Descent has to be
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.alike_folds import TensorFold, alike_folds
-from finegraph.model.fitting.descent import FitSettings, fit_head
+from finegraph.model.fitting.descent import SOFTMAX_RATIO, FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.labelled_samples import LabelledSamples, standardised, usable_samples, without_copies
 from finegraph.model.fitting.prototype_strengths import (
@@ -35,8 +35,6 @@ Solver = Literal["prototypes", "descent"]
 MAX_CONTEST_LABELS = 64
 MAX_CONTEST_SAMPLES = 1024
 L2_PATH = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
-SOFTMAX_RATIO = 1e6
-"""A `coarse_ratio` under which coarse weights stay at 0: with kind weights of 0 as well, that is softmax."""
 _TOLERANCE = 1e-2
 _CLEAR = 2.0
 """How many standard errors are more than chance."""
@@ -49,8 +47,8 @@ class SolverChoice:
     Attributes:
         solver: the one to take.
         reason: why, in a sentence.
-        settings: the settings of descent that did best; None where it was not tried.
-        log_likelihoods: by solver the mean log probability of held-out fine labels; empty where none were held out.
+        settings: the settings of descent that did best; None if it was not tried.
+        log_likelihoods: by solver the mean log probability of held-out fine labels; empty if none were held out.
     """
 
     solver: Solver
@@ -68,6 +66,7 @@ def choose_solver(
     *,
     sample_weight: Float[Tensor, " batch"] | None = None,
     block_sizes: Sequence[int] | None = None,
+    views: Float[Tensor, "batch view feature"] | None = None,
 ) -> SolverChoice:
     """Let the closed form and descent answer for held-out samples.
 
@@ -79,9 +78,10 @@ def choose_solver(
         base: the settings of descent, but for its strengths.
         sample_weight: how much each sample counts.
         block_sizes: as for `fit_prototypes`.
+        views: the same.
     """
     sizes = (features.shape[1],) if block_sizes is None else tuple(block_sizes)
-    samples, _, _ = standardised(without_copies(usable_samples(features, targets, graph, sample_weight, sizes)))
+    samples, _, _ = standardised(without_copies(usable_samples(features, targets, graph, sample_weight, sizes, views)))
     samples, graph = select_samples(samples, graph, max_labels=MAX_CONTEST_LABELS, max_samples=MAX_CONTEST_SAMPLES)
     folds = alike_folds(samples.features, samples.targets, FOLDS)
     if not folds:
@@ -90,7 +90,8 @@ def choose_solver(
         )
     ours = held_out_log_probs(samples, graph, strengths, folds)
     scale = FeatureScales.of(samples.features, None).fine
-    scaled = replace(samples, features=(samples.features / scale).float())
+    asked = None if samples.views is None else (samples.views[:, :1] / scale).float()
+    scaled = replace(samples, features=(samples.features / scale).float(), views=asked)
     tried = _settings(base, graph)
     # The first fold tells which settings are worth a second look, and mostly who wins.
     first = [_log_probs(fit, scaled, folds[0]) for fit in _along_path(scaled, folds[0], graph, tried)]
@@ -119,14 +120,14 @@ def _settings(base: FitSettings, graph: LabelGraph) -> list[FitSettings]:
     base = replace(base, tolerance=max(base.tolerance, _TOLERANCE))
     paths = [base]
     if base.head == "bipartite" and graph.kinds:
-        paths.append(replace(base, coarse_ratio=SOFTMAX_RATIO, kind_weight=0.0))
+        paths.append(replace(base, coarse_ratio=SOFTMAX_RATIO, kind_weight=None))
     return [replace(one, l2=l2) for one in paths for l2 in L2_PATH]
 
 
 def _along_path(
     samples: LabelledSamples, fold: TensorFold, graph: LabelGraph, settings: Sequence[FitSettings]
 ) -> list[torch.nn.Module]:
-    """The heads of settings on the samples that stay, each starting from the last where its prior is weaker."""
+    """The heads of settings on the samples that stay, each starting from the last if its prior is weaker."""
     heads: list[torch.nn.Module] = []
     fit = None
     for number, setting in enumerate(settings):
@@ -147,7 +148,7 @@ def _weight(samples: LabelledSamples, fold: TensorFold) -> Tensor:
 @torch.no_grad()
 def _log_probs(head: torch.nn.Module, samples: LabelledSamples, fold: TensorFold) -> Float[Tensor, " sample"]:
     """The log probabilities of the fine labels of held-out samples."""
-    log_probs: Tensor = head(samples.features[fold[1]]).log_probs()
+    log_probs: Tensor = head(samples.asked[fold[1]]).log_probs()
     return log_probs.gather(1, samples.targets[fold[1], None])[:, 0].double()
 
 

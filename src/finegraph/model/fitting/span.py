@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 _FEW = 0.75
-"""With fewer samples than this share of the features, rotating pays."""
+"""With fewer samples than this share of the features, rotating takes less time."""
 _WIDEST = 1 / 16
 
 
@@ -30,7 +30,7 @@ class Span:
 
     Attributes:
         mean: the mean of the features.
-        basis: orthonormal columns that span the centred samples; None where features are not rotated.
+        basis: orthonormal columns that span the centred samples; None if features are not rotated.
         constant: the number in the column of the bias.
     """
 
@@ -77,7 +77,7 @@ def span_of(
     Args:
         features: one row per sample.
         sample_weight: the weight of each sample; they sum to 1.
-        rotate: whether features may be rotated where that pays.
+        rotate: whether features may be rotated if that takes less time.
     """
     weight = sample_weight.to(features.dtype)
     mean = weight @ features
@@ -94,7 +94,7 @@ def spans_of(
     """The span of each matrix of features.
 
     Args:
-        matrices: the features, and those of the coarse labels where they have their own.
+        matrices: the features, and those of the coarse labels if they have their own.
         sample_weight: the weight of each sample; they sum to 1.
         tied: whether a prior compares weights on the first with weights on the second; then both keep their axes.
     """

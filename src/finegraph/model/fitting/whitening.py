@@ -57,7 +57,7 @@ class Axes:
         return Coordinates(along, rest)
 
     def floor(self, shrinkage: float) -> float:
-        """What shrinkage adds to each variance; 1 where nothing varies."""
+        """What shrinkage adds to each variance; 1 if nothing varies."""
         return shrinkage * float(self.values.sum()) / self.feature_count or 1.0
 
     def white(self, places: Coordinates, shrinkage: float) -> Float[Tensor, "batch axis"]:

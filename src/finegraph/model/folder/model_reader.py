@@ -40,6 +40,7 @@ from finegraph.errors import FinegraphError, InputError, MissingExtraError, Mode
 from finegraph.files.checked_file import damage_of
 from finegraph.graph import LabelGraph
 from finegraph.graph.graph_files import graph_from_json
+from finegraph.graph.kind_worth import KindWorth, kind_worth
 from finegraph.model.answering.unknown import UnknownRule
 from finegraph.model.folder.find_model import CONFIG, MODEL_FORMAT, find_model
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -91,6 +92,16 @@ def read_model_graph(folder: str | os.PathLike[str]) -> LabelGraph:
     if STATISTICS_ENTRY not in config:
         return graph
     return taught_graph(path, graph, config["files"][STATISTICS]["sha256"])
+
+
+def read_kind_worth(folder: str | os.PathLike[str]) -> KindWorth | None:
+    """What each kind is worth to a model; None where its head was not fitted in closed form. No weights are read.
+
+    Raises:
+        ModelFolderError: there is no model, or its config is damaged.
+    """
+    facts = _read_config(find_model(folder) / CONFIG).get(STATISTICS_ENTRY)
+    return None if facts is None else kind_worth(read_model_graph(folder), facts["kinds"], facts["own"])
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelParts:

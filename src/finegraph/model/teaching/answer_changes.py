@@ -21,8 +21,8 @@ class AnswerChange:
         photo: its name.
         before: the most probable fine labels before the lesson.
         after: the same after it.
-        label_before: how probable the label of the lesson was; 0 where it was not known.
-        label_after: how probable it is now; 0 where it is known no more.
+        label_before: how probable the label of the lesson was; 0 if it was not known.
+        label_after: how probable it is now; 0 if it is known no more.
     """
 
     photo: str

@@ -14,12 +14,14 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from finegraph.data.photo_parts import MAX_VIEWS
 from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, score_factors, solve_effects
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.prototypes import PrototypeFit
 from finegraph.nn import BipartiteHead, SoftmaxHead
+from finegraph.nn.number_layer import NumberLayer
 
 _CHUNK = 4096
 
@@ -34,6 +36,7 @@ class ClassStatistics:
         variances: how far class means are spread by each kind, by their own, and by noise.
         strength: what scores are multiplied by.
         head: which head the fit made.
+        views: how many views of each photo counted as one; photos that are taught are looked at alike.
     """
 
     counts: Float[Tensor, " fine"]
@@ -41,6 +44,7 @@ class ClassStatistics:
     variances: Variances
     strength: float
     head: Literal["bipartite", "softmax"] = "bipartite"
+    views: int = 1
 
     @classmethod
     def of_fit(
@@ -50,6 +54,7 @@ class ClassStatistics:
         targets: Int[Tensor, " batch"],
         *,
         sample_weight: Float[Tensor, " batch"] | None = None,
+        views: int = 1,
     ) -> ClassStatistics:
         """The statistics of a fit and of the samples that it was made from."""
         graph = fit.head.graph
@@ -66,6 +71,7 @@ class ClassStatistics:
             variances=fit.variances,
             strength=1.0 / (fit.temperature * fit.variances.noise),
             head="bipartite" if isinstance(fit.head, BipartiteHead) else "softmax",
+            views=views,
         )
 
     @property
@@ -104,6 +110,10 @@ class ClassStatistics:
                 if kind in plain and kind in effects.coarse:
                     rows[columns] = (self.strength * effects.coarse[kind]).float()
             weights |= {"coarse.weight": rows, "coarse.bias": torch.zeros(len(rows))}
+            if graph.numbers:
+                layer = NumberLayer(self.sums.shape[1], len(graph.numbers))
+                layer.silence()
+                weights |= {f"numbers.{name}": value for name, value in layer.state_dict().items()}
         head.load_state_dict(weights, assign=True)
         return head.requires_grad_(True)
 
@@ -144,6 +154,7 @@ class ClassStatistics:
             "own": self.variances.own,
             "kinds": dict(self.variances.kinds),
             "noise": self.variances.noise,
+            **({} if self.views == 1 else {"views": self.views}),
         }
         return {"counts": self.counts, "sums": self.sums}, facts
 
@@ -160,7 +171,7 @@ class ClassStatistics:
             counts, sums = tensors["counts"], tensors["sums"]
             kinds = {graph.kind(str(name)).name: float(value) for name, value in facts["kinds"].items()}
             variances = Variances(own=float(facts["own"]), kinds=kinds, noise=float(facts["noise"]))
-            strength, head = float(facts["strength"]), facts["head"]
+            strength, head, views = float(facts["strength"]), facts["head"], facts.get("views", 1)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"expected the statistics of a fit, got something else ({error})") from error
         good = (
@@ -173,7 +184,9 @@ class ClassStatistics:
             and 0.0 < variances.noise < float("inf")
             and 0.0 < strength < float("inf")
             and head in ("bipartite", "softmax")
+            and type(views) is int
+            and 1 <= views <= MAX_VIEWS
         )
         if not good:
             raise InputError(f"expected the statistics of {len(graph)} fine labels, finite numbers in float64")
-        return cls(counts=counts, sums=sums, variances=variances, strength=strength, head=head)
+        return cls(counts=counts, sums=sums, variances=variances, strength=strength, head=head, views=views)

@@ -44,7 +44,7 @@ class TaughtPhoto:
 
     name: str
     sha256: str
-    features: Float[NDArray[np.float32], " ..."]
+    features: Float[NDArray[np.float32], " feature"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,7 +56,7 @@ class Lesson:
         at: when, in UTC.
         person: who taught it; may be empty.
         label: the fine label.
-        parents: its coarse labels, where the model was fitted without this label; else None.
+        parents: its coarse labels, if the model was fitted without this label; else None.
         photos: what shows it; may be none.
         forgotten: whether it was taken back.
     """

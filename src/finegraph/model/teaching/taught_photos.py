@@ -1,4 +1,7 @@
-"""Photos to what a lesson keeps of them: a name, a digest, and scaled features of the centre of the photo."""
+"""Photos to what a lesson keeps of them: a name, a digest, and scaled features.
+
+These are of the middle of the photo, or of the mean over several views of it if the model was fitted to such.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,69 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from finegraph.data.photo_decoding import convert_picture, decode_photo, open_photo
+from finegraph.data.photo_parts import part_of, whole
+from finegraph.data.samples import Box
 from finegraph.errors import PhotoFileError
 from finegraph.files.durable import reason_of
 from finegraph.inference.numerics import whole_tiles
 from finegraph.model.answering.pipeline import PhotoPipeline
-from finegraph.model.features.photos import Photo, photo_inputs
+from finegraph.model.features.photos import Photo, PhotoInput, photo_inputs
 from finegraph.model.teaching.lesson import MAX_NAME, TaughtPhoto
 from finegraph.nn.network import Network
 
 _AT_ONCE = 32
+_SMALL = (8, 8)
+"""Pixels that are decoded of a large JPEG to learn its size."""
 
 
-def taught_photos(pipeline: PhotoPipeline, photos: Sequence[Photo]) -> list[TaughtPhoto]:
+def taught_photos(pipeline: PhotoPipeline, photos: Sequence[Photo], views: int = 1) -> list[TaughtPhoto]:
     """What lessons keep of photos.
 
     Args:
         pipeline: of a network with a scaling.
         photos: paths, pictures or arrays.
+        views: how many views of a photo count as one.
 
     Raises:
         PhotoFileError: a photo that cannot be read.
     """
     items = photo_inputs(photos, None)
-    rows: list[np.ndarray] = []
-    for batch in pipeline.extractor.batches(items, _AT_ONCE):
-        rows.extend(scaled_features(pipeline.network, batch.fine[:, 0]))
-    return [TaughtPhoto(photo_name(item.name), _digest(item.photo), row) for item, row in zip(items, rows, strict=True)]
+    seen = [_features(pipeline, items)]
+    if views > 1 and items:
+        frames = [_frame(item) for item in items]
+        for view in range(2, views + 1):
+            parts = [item._replace(box=part_of(frame, view)) for item, frame in zip(items, frames, strict=True)]
+            seen.append(_features(pipeline, parts))
+    rows = scaled_features(pipeline.network, mean_view(seen)) if items else ()
+    return [
+        TaughtPhoto(photo_name(item.name), photo_digest(item.photo), row) for item, row in zip(items, rows, strict=True)
+    ]
+
+
+def _features(pipeline: PhotoPipeline, items: Sequence[PhotoInput]) -> Float[torch.Tensor, "batch feature"]:
+    """The features of photos, or of the boxes in them."""
+    found = [batch.fine[:, 0] for batch in pipeline.extractor.batches(items, _AT_ONCE)]
+    return torch.cat(found) if found else torch.zeros(0, pipeline.network.head.features)
+
+
+def mean_view(views: Sequence[Float[torch.Tensor, "batch feature"]]) -> Float[torch.Tensor, "batch feature"]:
+    """The features of photos from those of their views."""
+    total = views[0]
+    for one in views[1:]:
+        total = total + one
+    return total / len(views) if len(views) > 1 else total
+
+
+def _frame(item: PhotoInput) -> Box:
+    """The whole of a photo, in pixels of the upright picture."""
+    if isinstance(item.photo, str | os.PathLike):
+        with open_photo(item.photo) as file:
+            photo = decode_photo(file, item.photo, at_least=_SMALL)
+        return whole((photo.width, photo.height))
+    if isinstance(item.photo, np.ndarray):
+        return whole((item.photo.shape[1], item.photo.shape[0]))
+    return whole(convert_picture(item.photo, item.name).size)
 
 
 def scaled_features(
@@ -56,7 +96,7 @@ def photo_name(path: str) -> str:
     return name[:MAX_NAME] or "photo"
 
 
-def _digest(photo: Photo) -> str:
+def photo_digest(photo: Photo) -> str:
     """The SHA-256 of a file, or of the pixels of a picture."""
     if isinstance(photo, str | os.PathLike):
         try:

@@ -65,7 +65,7 @@ class Teaching:
         lessons: all lessons in their order, those that were forgotten among them.
         graph: the label graph with the labels that were taught.
         head: the head that follows.
-        revision: tells states apart: empty where no lesson holds.
+        revision: tells states apart: empty if no lesson holds.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class Teaching:
     def _changed(
         self, rows: tuple[tuple[str, str], ...], photos: Mapping[int, tuple[str, ...]], now: ClassStatistics
     ) -> torch.Tensor | None:
-        """The fine labels that changed since the start; None where it is no start for these statistics."""
+        """The fine labels that changed since the start; None if it is no start for these statistics."""
         start = self._start
         if start is None or rows[: len(start.rows)] != start.rows:
             return None
@@ -335,7 +335,7 @@ def _counted_photos(holding: Sequence[Lesson], targets: Sequence[int]) -> dict[i
 
 
 def kept_lessons(folder: Path) -> list[str]:
-    """The ids of the lessons in a folder, forgotten or not; none where nothing can be told of them."""
+    """The ids of the lessons in a folder, forgotten or not; none if nothing can be told of them."""
     found = []
     with contextlib.suppress(OSError, ValueError):
         for line in (folder / f"{LOG}.jsonl").read_bytes().splitlines(keepends=True):

@@ -126,7 +126,7 @@ def _explanation(run: RunResults, row: int) -> dict[str, Any] | None:
         return None
     labels = run.arrays["top_labels"][row]
     one, two = run.graph.fine[int(labels[0])], run.graph.fine[int(labels[1])]
-    sources = ("fine label", *run.graph.kinds)
+    sources = ("fine label", *run.sources[1:])
     rows = [("all other kinds" if source == REST else sources[source], value) for source, value in largest_parts(parts)]
     total = float(parts.sum())
     words = "; ".join(f"{name} {value:+.2f}" for name, value in rows)

@@ -22,7 +22,9 @@ function unpackRun(run) {
     kinds: run.kinds.map((kind) => kind && {
       predicted: unpack(kind.predicted), probability: unpack(kind.probability), right: unpack(kind.right),
     }),
-    sure: { level: unpack(run.sure.level), label: unpack(run.sure.label), probability: unpack(run.sure.probability) },
+    sure: {
+      level: unpack(run.sure.level), label: unpack(run.sure.label), probability: unpack(run.sure.probability), ranges: run.sure.ranges,
+    },
   };
 }
 

@@ -16,7 +16,7 @@ from finegraph.reports.page.page_data import shared_folder
 from finegraph.reports.run_results import RunResults
 
 ADDRESS = "http://127.0.0.1:8377/"
-"""Where `finegraph label` serves its page unless told otherwise."""
+"""The default address of `finegraph label`."""
 _COPY = "labels.json"
 
 
@@ -65,4 +65,4 @@ def _advice(source: str | None) -> str:
         where = f"change the row of this photo in {source}"
     elif source is not None and source.partition(":")[0] in LAYOUTS:
         where = "correct the lists of the data set"
-    return f"Where the class itself is wrong, {where}, then train and evaluate again:"
+    return f"If the class itself is wrong, {where}, then train and evaluate again:"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def _run(run: RunResults, first: RunResults, kinds: Sequence[str]) -> dict[str, 
     return {
         "name": run.name,
         "head": run.head,
-        "sources": ["fine", *run.graph.kinds],
+        "sources": ["fine", *run.graph.kinds, *run.graph.numbers],
         "predicted": packed(arrays["predicted"]),
         "logProb": packed(arrays["log_prob"].astype(np.float32)),
         "rank": packed(arrays["rank"]),
@@ -113,9 +113,18 @@ def _run(run: RunResults, first: RunResults, kinds: Sequence[str]) -> dict[str, 
             "level": packed(arrays["sure_level"]),
             "label": packed(arrays["sure_label"]),
             "probability": packed_shares(np.nan_to_num(arrays["sure_probability"])),
+            "ranges": _ranges(arrays),
         },
         "explained": _explained(run),
     }
+
+
+def _ranges(arrays: Mapping[str, Array]) -> dict[str, list[float]]:
+    """The ends of the sure answers that are ranges, by row; evaluations of earlier versions have none."""
+    low, high = (arrays.get(f"sure_{end}") for end in ("low", "high"))
+    if low is None or high is None:
+        return {}
+    return {str(row): [float(low[row]), float(high[row])] for row in np.flatnonzero(~np.isnan(low)).tolist()}
 
 
 def _explained(run: RunResults) -> dict[str, Any]:
@@ -129,9 +138,9 @@ def _explained(run: RunResults) -> dict[str, Any]:
 
 
 def largest_parts(parts: Shaped[Array, " item"], max_parts: int = MAX_PARTS) -> list[tuple[int, float]]:
-    """The parts with the largest values, and `REST` with the sum of the others where there are more.
+    """The parts with the largest values, and `REST` with the sum of the others if there are more.
 
-    Parts that would be shown as 0.00 count to the rest; where all of that is 0.00 too, it is left out.
+    Parts that would be shown as 0.00 count to the rest; if all of that is 0.00 too, it is left out.
     """
     order = np.argsort(-np.abs(parts), kind="stable").tolist()
     shown = max(1, min(max_parts, int((np.abs(parts) >= _SHOWN).sum())))

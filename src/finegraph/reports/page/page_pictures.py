@@ -1,6 +1,6 @@
 """The pictures that stand in a page: of each photo one, and training photos of classes that are taken for each other.
 
-A photo answered wrongly is shown close where the evaluation kept such a picture and the page has room for it, those of
+A photo answered wrongly is shown close if the evaluation kept such a picture and the page has room for it, those of
 the run that is looked at first; every other photo is shown small. Cost: linear in the photos.
 """
 

@@ -98,9 +98,12 @@ function runDetail(run, photo) {
   }
   const level = run.sure.level[photo];
   const kind = page.kinds.find((one, place) => one.name === run.sources[level] && run.kinds[place]);
+  const ends = run.sure.ranges[photo];
+  const stated = () => (ends ? ends.map((end) => kind.labels[end]).join(" to ") : kind.labels[run.sure.label[photo]]);
   const sure = level < 0 ? "nothing is sure enough"
     : level === 0 ? page.fine[run.sure.label[photo]]
-      : kind ? `${kind.name}: ${kind.labels[run.sure.label[photo]]}` : `the ${run.sources[level]}`;
+      : kind ? `${kind.name}: ${stated()}`
+        : ends ? `${run.sources[level]}: ${ends.map((end) => Number(end.toPrecision(4))).join(" to ")}` : `the ${run.sources[level]}`;
   return el("section", null,
     el("h3", null, name_(run.name), " ",
       truth < 0 ? null : el("small", null, run.rank[photo] === 1 ? "right" : `the right label is number ${run.rank[photo]}`)),

@@ -39,10 +39,10 @@ class Series:
     Attributes:
         name: what the legend calls it.
         points: x and y, both in the units of the axes.
-        colour: the number of its colour, mark and, where it is dashed, kind of dashes.
+        colour: the number of its colour, mark and, if it is dashed, kind of dashes.
         dashed: whether the line is dashed.
         marks: whether the points are marked.
-        errors: below and above each point, where the chance is drawn.
+        errors: below and above each point, if the chance is drawn.
     """
 
     name: str
@@ -221,7 +221,7 @@ def odds_bars(rows: Sequence[tuple[str, float]], alt: str) -> str:
 
 
 def interval_rows(rows: Sequence[tuple[str, float, float, float]], alt: str) -> str:
-    """Differences with their intervals, one below the other, around a line at 0; hollow where the interval holds 0."""
+    """Differences with their intervals, one below the other, around a line at 0; hollow if the interval holds 0."""
     line, names, wide = 22.0, _room([(name, 0.0) for name, *_ in rows], 118.0, 168.0), WIDTH
     ends = [end for _, middle, low, high in rows for end in (middle, low, high)]
     axis = Axis(min([*ends, 0.0]), max([*ends, 0.0, 1e-9]), "", "{:+g}")

@@ -150,7 +150,7 @@ def _answers(axis: Any, run: RunResults, row: int, true: int) -> None:
 
 
 def _similar(sheet: _Sheet, left: float, top: float, runs: Sequence[RunResults], row: int, true: int) -> None:
-    """Four similar training photos, each below its label; a check mark where that is the true one."""
+    """Four similar training photos, each below its label; a check mark if that is the true one."""
     wide, high, name_high = (WIDTHS["similar"] - 0.1) / 2, (_ROW - 0.14) / 2, 0.1
     photos = similar_photos(runs, row, true)
     for place, one in enumerate(photos[:4]):

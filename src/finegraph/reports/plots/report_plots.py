@@ -109,7 +109,7 @@ def _study_row(text: dict[str, str], numbers: dict[str, float | None]) -> dict[s
 
 
 def _label_ticks(axis: Any, names: Sequence[str], columns: int) -> None:
-    """Names below an axis: in lines where there are few of them, upright where there are more, else none.
+    """Names below an axis: in lines if there are few of them, upright if there are more, else none.
 
     Args:
         axis: of 0, 1, 2 and so on.

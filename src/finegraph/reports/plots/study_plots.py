@@ -6,7 +6,7 @@
     time                what a fit, and a step of 128 photos, takes at the largest amount: the last layer and the loss
 
 Heads differ in colour (a palette that colour-blind people can tell apart), in marker, in line and in lightness, so the
-plots can be read in grey. Where a split was measured in several ways (ten views, box) each has a plot of its own.
+plots can be read in grey. If a split was measured in several ways (ten views, box) each has a plot of its own.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ LOOKS = {
     "bipartite": Look("#d55e00", "s", "-", ""),
     "bipartite-two": Look("#0072b2", "^", "-", "///"),
     "ensemble": Look("#e69f00", "P", "--", "---"),
+    "prototypes": Look("#009e73", "X", "-", "\\\\"),
+    "prototypes-without-graph": Look("#009e73", "x", ":", "++"),
+    "auto": Look("#cc79a7", "*", "-", "oo"),
+    "sklearn-logistic": Look("#666666", "<", "--", "||"),
+    "sklearn-discriminant": Look("#666666", ">", ":", "**"),
 }
 _OTHER = Look("#009e73", "*", "-", "")
 _STYLE: Any = {
@@ -65,7 +70,7 @@ def draw_study(
         rows: of its summary, by column.
         folder: where the files go; it exists. Files of the same names are replaced.
         title: what stands over each figure.
-        note: is told what is odd: characters that no font has.
+        note: called with warnings, such as characters that no font has.
 
     Returns:
         The names of the files.
@@ -170,7 +175,7 @@ def _line(
 
 
 def _differences(rows: Sequence[Row], title: str) -> Any:
-    """A panel per amount, a bar per head and set of kinds; a bar is full where its interval leaves 0 out."""
+    """A panel per amount, a bar per head and set of kinds; a bar is full if its interval leaves 0 out."""
     from matplotlib.figure import Figure
 
     compared = [row for row in rows if row["difference"] is not None]

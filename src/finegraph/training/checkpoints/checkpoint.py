@@ -5,7 +5,7 @@
 
 A checkpoint is a folder that appears in one step and never changes; the number in front counts the saves. When `save`
 returns, the checkpoint is on the disk. Until the next one is, nothing is removed, so a kill, a full disk or a loss of
-power at any moment leaves the last acknowledged one or a newer one. Reading checks every byte; where something is cut,
+power at any moment leaves the last acknowledged one or a newer one. Reading checks every byte; if something is cut,
 altered or lost, the one before it is taken and the notes say why. No code is ever loaded from a file.
 
 Cost: saving reads each tensor once and copies none that is contiguous in main memory; the disk holds the last and the

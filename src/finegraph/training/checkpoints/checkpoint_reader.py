@@ -3,7 +3,7 @@
     000007-step-350-best
 
 A name says the number of the save, the step and whether it is a best one. Numbers count the saves and order them; steps
-need not grow, where a run fell back to an earlier checkpoint.
+need not grow, if a run fell back to an earlier checkpoint.
 
 First the record `state.json`, which carries its own checksum, then the tensors against the size and the checksum that
 the record gives. Cost: one read of both files, one buffer for all tensors.
@@ -176,7 +176,7 @@ def _damage(path: Path, what: str) -> CheckpointError:
 
 
 def _unreadable(path: Path, error: OSError) -> CheckpointError:
-    """Lost files are damage; files that may not be read are there, and the user can help."""
+    """The error for a file: a lost file is damage; one without read permission is not, and the user can help."""
     if error.errno in _LOST:
         return _damage(path, reason_of(error))
     return CheckpointError(f"{path}: cannot be read: {reason_of(error)}; make it readable and try again")

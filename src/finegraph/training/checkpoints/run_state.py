@@ -68,6 +68,8 @@ def _list_digest(samples: Iterable[Sample]) -> str:
     for sample in samples:
         place = "/".join(sample.path.parts[-2:])
         digest.update(repr((place, sample.label, sample.box, sorted(sample.kinds.items()))).encode())
+        if sample.values:  # lists without values have the digest that they always had
+            digest.update(repr(sorted(sample.values.items())).encode())
     return digest.hexdigest()
 
 
@@ -87,7 +89,7 @@ def restore(
     state: Mapping[str, Any],
     data: Mapping[str, str],
 ) -> Progress:
-    """Put a checkpoint back; returns how far the run was.
+    """Restore a checkpoint; returns how far the run was.
 
     Raises:
         SettingsError: the photos or the graph are not those of the run.
@@ -109,7 +111,7 @@ def restore(
 
 
 def load_network(network: Network, tensors: Mapping[str, Shaped[Tensor, " ..."]], state: Mapping[str, Any]) -> None:
-    """Take the weights of a checkpoint into a network.
+    """Load the weights of a checkpoint into a network.
 
     Args:
         network: the network, as it was built; a scaling that was fitted since is added.

@@ -116,7 +116,7 @@ def _check_tensor(name: object, tensor: object) -> None:
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor, where they lie if they lie together."""
+    """The bytes of a tensor; not copied if they are contiguous."""
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     return plain.reshape(-1).view(torch.uint8).numpy().data
 

@@ -114,11 +114,11 @@ class MetricLog:
         self._event("note", step, epoch, {"text": text})
 
     def rewind(self, step: int, epochs: int | None = None) -> int:
-        """Drop everything from after a step: to be done whenever a run goes on, with 0 where it has no checkpoint.
+        """Drop everything from after a step: to be done whenever a run goes on, with 0 if it has no checkpoint.
 
         Args:
             step: how many steps were taken.
-            epochs: how many epochs ended, where the last step of an epoch does not tell.
+            epochs: how many epochs ended, if the last step of an epoch does not tell.
 
         Returns:
             How many lines were dropped from both files together.
@@ -221,7 +221,7 @@ def _count(row: Mapping[str, float | None], name: str) -> int:
 
 
 def _judge(line: bytes, step: int | None, epochs: int | None = None) -> Line:
-    """Where a line of the log lies."""
+    """Whether a line of the log comes before or after the end of a step."""
     try:
         own = json.loads(line)
         ended = own["event"] == "epoch" and epochs is not None and own["epoch"] > epochs

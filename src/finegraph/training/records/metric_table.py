@@ -135,7 +135,7 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _judge(line: bytes, step: int | None, epochs: int | None = None) -> Line:
-    """Where a row lies; the header lies before all."""
+    """Whether a row comes before or after the end of a step; the header comes before all."""
     if line.startswith(b",".join(name.encode() for name in OWN_COLUMNS)):
         return Line.BEFORE
     cells = line.split(b",", 2)

@@ -2,13 +2,13 @@
 
     runs/NAME/config.toml      the resolved settings, written once
               starts.jsonl     versions and commits, a line for each time it was started or resumed
-              labels.json      what was read from a label store, where the run was trained from one
-              photos.json      which photos are trained on and which are held out, where the run chose them
+              labels.json      what was read from a label store, if the run was trained from one
+              photos.json      which photos are trained on and which are held out, if the run chose them
               log.jsonl        what happened, line by line
               metrics.csv      a row per epoch
               checkpoints/     what is needed to go on
               evaluations/     results, one folder each
-              features/        of the training photos, where the whole network was trained; may be deleted
+              features/        of the training photos, if the whole network was trained; may be deleted
               model/           the trained model
 
 A folder with a `config.toml` is a run. Things are added to it and nothing is overwritten. Nothing here needs torch.
@@ -155,7 +155,7 @@ class RunFolder:
 
     @property
     def tensorboard(self) -> Path:
-        """The folder of TensorBoard's files, where they are asked for."""
+        """The folder of TensorBoard's files, if they are asked for."""
         return self.path / "tensorboard"
 
     def checkpoint_folder(self, keep: int = 1) -> CheckpointFolder:
@@ -203,7 +203,7 @@ class RunFolder:
         """Write the settings as `config.toml`, once.
 
         Args:
-            settings: values by name, in tables where they are nested. TOML has no null: what is None is left out.
+            settings: values by name, in tables if they are nested. TOML has no null: what is None is left out.
 
         Raises:
             RunFolderError: there are settings already, or these cannot be written.

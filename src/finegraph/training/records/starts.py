@@ -4,7 +4,7 @@
                               `python`, `torch` (versions), and `commits`, which may be empty
 
 A commit is that of the Git repository which holds the working folder, or the photos. `changed` says whether tracked
-files differ from it. Where there is no Git or no commit, there is no entry. Cost: two calls of git per folder.
+files differ from it. If there is no Git or no commit, there is no entry. Cost: two calls of git per folder.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Start:
         finegraph: the version of finegraph.
         python: the version of Python.
         torch: the version of torch.
-        commits: of the working folder and of the photos, where they are in Git repositories.
+        commits: of the working folder and of the photos, if they are in Git repositories.
     """
 
     time: str

@@ -2,7 +2,7 @@
 
     RUN/evaluations/NAME/result.json        the metrics; docs/evaluation.md has every name
                          samples.csv        what was answered to each photo
-                         calibration.json   what was fitted, where something was
+                         calibration.json   what was fitted, if something was
                          graph.json, details.json, *.safetensors   what a report needs; see report_details.py
 
 It is written when it is complete, in one step, and never replaces another.
@@ -69,14 +69,14 @@ def write_evaluation(
     """Write an evaluation under a temporary name, then give it its own.
 
     Args:
-        evaluations: the folder of all evaluations of a run; made where it is not there.
-        name: what the evaluation is called; None for `stem`, with a number where that is taken.
+        evaluations: the folder of all evaluations of a run; made if it is not there.
+        name: what the evaluation is called; None for `stem`, with a number if that is taken.
         stem: the default name.
         found: what it found.
         samples: the photos.
         classifier: what was evaluated.
-        fit: what was fitted, where something was.
-        details: what a report needs, where it is wanted.
+        fit: what was fitted, if something was.
+        details: what a report needs, if it is wanted.
 
     Returns:
         Its folder.

@@ -99,7 +99,7 @@ def _confused_in_turns(results: SampleResults) -> list[int]:
 
 
 def _turns(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Of each place, how many places before it are of the same group."""
+    """For each place, how many places before it belong to the same group."""
     order = np.argsort(groups, kind="stable")
     sizes = np.unique(groups, return_counts=True)[1]
     turns = np.empty(len(groups), dtype=np.int64)

@@ -22,12 +22,12 @@ def judged_retrieval(classifier: PhotoClassifier, samples: Samples, options: Pho
 
     Args:
         classifier: its network computes them.
-        samples: the photos; those without a fine label, and those that cannot be read where that is no error, take no
+        samples: the photos; those without a fine label, and those that cannot be read if that is no error, take no
             part.
         options: how photos are looked at, as for the evaluation; of several views, the centre.
 
     Raises:
-        PhotoFileError: a photo that cannot be read, where that is an error.
+        PhotoFileError: a photo that cannot be read, if that is an error.
     """
     box = options.get("box")
     features = extract_features(

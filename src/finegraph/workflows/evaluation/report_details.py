@@ -118,7 +118,7 @@ def gather_details(
     elif train is not None and features is not None:
         try:
             similar = similar_of_photos(classifier, samples, gallery, train, box=box, notes=notes, settings=features)
-        except KeyboardInterrupt:  # it may take long, and everything else is there already
+        except KeyboardInterrupt:  # Ctrl-C: this may take long, and everything else is done
             notes.append("Similar training photos are left out: looking for them was stopped.")
     used: list[int] = []
     if similar is not None:
@@ -142,6 +142,7 @@ def gather_details(
             "head": design.head,
             "temperature": classifier.temperature,
         },
+        **_variances(classifier),
         "versions": _versions(),
         "training": None if train is None else _training_counts(train, classifier.graph, notes),
         "source_folder": None if source is None else os.fspath(source_folder(source).absolute()),
@@ -152,6 +153,14 @@ def gather_details(
         "notes": notes,
     }
     return FoundDetails(about=about, arrays=arrays, pictures=pictures)
+
+
+def _variances(classifier: PhotoClassifier) -> dict[str, Any]:
+    """By how much class means differ along each kind, and by themselves; nothing of heads that have no class means."""
+    if classifier.statistics is None:
+        return {}
+    found = classifier.statistics.variances
+    return {"variances": {"kinds": dict(found.kinds), "own": found.own}}
 
 
 def write_details(folder: Path, found: FoundDetails, graph: LabelGraph) -> None:
@@ -173,7 +182,7 @@ def write_details(folder: Path, found: FoundDetails, graph: LabelGraph) -> None:
 
 
 def _versions() -> dict[str, str]:
-    """What it was computed with."""
+    """The versions of the packages that computed it."""
     names = ("torch", "numpy", "pillow")
     return {
         "finegraph": __version__,
@@ -187,7 +196,7 @@ def _named(sample: Sample) -> dict[str, str | None]:
 
 
 def _training_photos(settings: TrainSettings | None, run: Path | None, notes: list[str]) -> TrainingData | None:
-    """The photos that the run was trained with; None, and a note, where they are not known any more."""
+    """The photos that the run was trained with; None, and a note, if they are not known any more."""
     if settings is None or not settings.data:
         notes.append("The model is in no run folder, so it is not known which photos it was trained with.")
         return None
@@ -197,7 +206,7 @@ def _training_photos(settings: TrainSettings | None, run: Path | None, notes: li
             stored = labels_of_run(run, settings.graph)
         return read_training_data(settings, stored, parts_of_run(run))
     except (FinegraphError, OSError) as error:
-        notes.append(f"The list of the training photos cannot be read any more: {error}")
+        notes.append(f"The list of training photos can no longer be read: {error}")
         return None
 
 
@@ -213,7 +222,7 @@ def _changed(about: Mapping[str, Any], train: Samples) -> list[str]:
 
 
 def _chosen_by(settings: TrainSettings, about: Mapping[str, Any], samples: Samples, val: Samples) -> list[str]:
-    """A note where the evaluated photos had a say in what the model is."""
+    """A note if the evaluated photos took part in choosing or calibrating the model."""
     what = ""
     if settings.tune == "all" and settings.numbers().epochs > 1:
         what = "the best epoch"
@@ -238,7 +247,7 @@ def _chosen_by(settings: TrainSettings, about: Mapping[str, Any], samples: Sampl
 
 
 def _training_counts(train: Samples, graph: LabelGraph, notes: list[str]) -> dict[str, Any] | None:
-    """How many training photos each label has; where a fine label has several parents, each gets its share."""
+    """How many training photos each label has; if a fine label has several parents, each gets its share."""
     try:
         fine, seen = targets_of(train, graph)
     except FinegraphError as error:

@@ -63,12 +63,12 @@ def roots_of(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
 
 
 def identity_of(sample: Sample, boxes: bool) -> Identity:
-    """What an index knows a photo by: its absolute path, and its box where the model looks at boxes."""
+    """The identity of a photo in an index: its absolute path, and its box if the model uses boxes."""
     return os.path.abspath(sample.path), sample.box if boxes else None
 
 
 def _put(found: dict[Identity, Sample], sample: Sample, boxes: bool) -> None:
-    """Take a photo; of one that was named before, the label that is known counts."""
+    """Add a photo; if it was named before, a known label replaces an unknown one."""
     identity = identity_of(sample, boxes)
     before = found.get(identity)
     if before is None or before.label is None:
@@ -89,7 +89,7 @@ def _of_source(source: str) -> Iterable[Sample]:
     if not os.path.lexists(path):  # opening a broken link raises the error
         if os.sep in source or path.suffix:
             raise PhotoFileError(source, "there is no such file")
-        return read_samples(source)  # whose error says what a source may be
+        return read_samples(source)  # its error says what a source may be
     return [Sample(path)]
 
 

@@ -39,7 +39,7 @@ class IndexFacts:
         dimensions: the size of the stored vectors.
         projection_recall: the share of the ten nearest photos that the projection keeps; None without one.
         method: what was asked for: auto, exact or approximate.
-        lists: how many lists the approximate search has; 0 where the search is exact.
+        lists: how many lists the approximate search has; 0 if the search is exact.
         probes: how many of them it looks through.
         approximate_recall: the share of the ten nearest photos that it finds; None if the search is exact.
         outside_lists: how many photos came after the lists were made; merging makes new ones.
@@ -103,7 +103,7 @@ def remove_photos(
     Args:
         folder: the index.
         photos: paths of photos, or of folders: all photos below.
-        labels: fine labels, all photos of which go.
+        labels: fine labels whose photos are all removed.
         missing: whether photos go whose file is not there any more.
         force: whether they go even if that is more than half of the photos, as when a disk is not mounted.
 
@@ -141,7 +141,7 @@ def remove_photos(
 
 
 def compact_index(folder: str | os.PathLike[str]) -> IndexFacts:
-    """Write the photos that are left to as few files as possible, and make new lists; what the index is then.
+    """Write the remaining photos to as few files as possible and make new lists; returns the facts afterwards.
 
     Raises:
         IndexFolderError: there is no index, it is damaged, or cannot be written.

@@ -49,7 +49,7 @@ def search_page(result: SearchResult) -> str:
 
 
 def _about(result: SearchResult) -> str:
-    """What was asked, in words."""
+    """The query in words."""
     parts = [f"{result.photos:,} photos in {result.index}, {result.method} search"]
     parts += [f"the same {kind}" for kind in result.same]
     parts += [f"another {kind}" for kind in result.other]
@@ -70,7 +70,7 @@ def _query(query: PhotoHits) -> dict[str, Any]:
 
 
 def in_index_words(photo: StoredPhoto) -> str:
-    """That the photo of a query is in the index."""
+    """A sentence that the photo of a query is in the index."""
     return "this photo is in the index" + ("" if photo.label is None else f" as {photo.label}")
 
 

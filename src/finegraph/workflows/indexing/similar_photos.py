@@ -33,8 +33,8 @@ Matrix = NDArray[np.float32]
 class Similar(NamedTuple):
     """For each photo the numbers of the nearest training photos, -1 for none, and how far they are."""
 
-    numbers: Int[NDArray[np.int32], " ..."]
-    distances: Float[Matrix, " ..."]
+    numbers: Int[NDArray[np.int32], "photo place"]
+    distances: Float[Matrix, "photo place"]
 
 
 class TrainingFeatures(NamedTuple):
@@ -43,7 +43,7 @@ class TrainingFeatures(NamedTuple):
     Attributes:
         trained: the features of the photos that were trained on, divided by `scale`.
         judged: those of the photos to validate on, as they are.
-        scale: by what the features were divided to fit the head.
+        scale: the number that the features were divided by to fit the head.
     """
 
     trained: Features
@@ -53,7 +53,7 @@ class TrainingFeatures(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSettings:
-    """Where the features of training photos are stored, and how those are computed that are not.
+    """Where the features of training photos are stored, and how missing ones are computed.
 
     Attributes:
         cache: the folder; None for that of the user.
@@ -69,7 +69,7 @@ class FeatureSettings:
 
 
 def place_of_features(settings: TrainSettings, run: Path) -> str | None:
-    """Where the features of training photos are stored: with the run where its network was trained, as no other has it.
+    """The folder of the features of training photos: that of the run if its whole network was trained, else the cache.
 
     Args:
         settings: of the run.
@@ -157,14 +157,14 @@ def similar_of_photos(
 
 
 def _none(count: int) -> tuple[Matrix, NDArray[np.int32]]:
-    """No photo found yet, endlessly far."""
+    """The result before any photo is found: number -1, infinitely far."""
     return np.full((count, SIMILAR), np.inf, dtype=np.float32), np.full((count, SIMILAR), -1, dtype=np.int32)
 
 
 def _nearest(
     best: Matrix, which: NDArray[np.int32], features: Matrix, others: Matrix, numbers: NDArray[np.int32]
 ) -> tuple[Matrix, NDArray[np.int32]]:
-    """The nearest so far, with some more photos looked at; among equals the first."""
+    """The nearest photos so far, updated by some more; the first among equals."""
     squares = _squares(features)[:, None] + _squares(others)
     distance = np.sqrt(np.maximum(squares - 2.0 * (features @ others.T), 0.0)).astype(np.float32)
     all_distances = np.concatenate([best, distance], axis=1)

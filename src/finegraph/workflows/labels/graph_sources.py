@@ -27,6 +27,7 @@ from finegraph.graph import LabelGraph
 from finegraph.graph.formats.json_writer import canonical_json
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
+from finegraph.graph.kind_worth import KindWorth
 from finegraph.graph.photo_labels import count_photo_labels
 from finegraph.training.records.run_folder import RunFolder, read_kept, write_kept
 
@@ -54,7 +55,7 @@ def is_graph_file(place: str | os.PathLike[str]) -> bool:
 
 
 def read_graph_of(place: str | os.PathLike[str]) -> LabelGraph:
-    """The graph of whatever has one; see `read_stored`.
+    """The graph of any source; see `read_stored`.
 
     Raises:
         GraphFileError: the graph file has faults.
@@ -69,7 +70,7 @@ class StoredLabels:
 
     Attributes:
         graph: the labels of the classes.
-        photos: by the key of the photo, then by kind; none where the graph came from a file.
+        photos: by the key of the photo, then by kind; none if the graph came from a file.
         renamed: what former names of classes mean now; photos still have these.
     """
 
@@ -78,7 +79,7 @@ class StoredLabels:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def on(self, samples: Samples, source: str) -> Samples:
-        """The samples under the present names of their classes, with the labels that the store has of single photos."""
+        """The samples under the present names of their classes, with the photo labels of the store."""
         samples = with_present_names(samples, self.renamed)
         if not self.photos:
             return samples
@@ -108,7 +109,7 @@ class StoredLabels:
 
 
 def read_stored(place: str | os.PathLike[str]) -> StoredLabels:
-    """The graph of whatever has one, and what a store knows of single photos.
+    """The graph of any source, and the photo labels of a store.
 
     Args:
         place: a graph file (.csv, .json), a store (.db, `menu.db@120`, a database URL), a source of photos (a folder
@@ -153,9 +154,19 @@ def _has_model(place: str) -> bool:
 
 def _model_graph(place: str) -> LabelGraph:
     """The graph of a model folder or of the model of a run."""
-    from finegraph.model.folder.model_reader import read_model_graph  # which loads torch
+    from finegraph.model.folder.model_reader import read_model_graph  # imported here, since it loads torch
 
     return read_model_graph(place)
+
+
+def worth_of(place: str | os.PathLike[str]) -> KindWorth | None:
+    """What each kind is worth to the model of a model folder or a run folder; None where there is none to say it."""
+    text = os.fspath(place)
+    if is_store(text) or not _has_model(text):
+        return None
+    from finegraph.model.folder.model_reader import read_kind_worth  # which loads torch
+
+    return read_kind_worth(text)
 
 
 def with_present_names(samples: Samples, renamed: Mapping[str, str]) -> Samples:
@@ -170,7 +181,7 @@ def with_present_names(samples: Samples, renamed: Mapping[str, str]) -> Samples:
 
 
 def split_version(place: str) -> tuple[str, int | None]:
-    """The store that a name means, and the edit, where it names one."""
+    """The store and the edit of a name such as `menu.db@120`; None if it names no edit."""
     at = _VERSION.fullmatch(place)
     return (at[1], int(at[2])) if at else (place, None)
 
@@ -227,7 +238,7 @@ def keep_labels(run: RunFolder, stored: StoredLabels) -> None:
 
 
 def kept_labels(run: RunFolder) -> StoredLabels | None:
-    """What a run was trained from, where it was a store; None if the run has no copy.
+    """What a run was trained from, if it was a store; None if the run has no copy.
 
     Raises:
         RunFolderError: the copy is damaged, or of a later version.
@@ -254,7 +265,7 @@ def source_folder(source: str) -> Path:
 
 
 def photo_key(path: Path, folder: Path) -> str:
-    """What a photo is called in a store: its path within the source where it is there, else its path."""
+    """The key of a photo in a store: its path relative to the source if it lies there, else its whole path."""
     for one, base in ((path, folder), (path.absolute(), folder.absolute())):
         if one.is_relative_to(base):
             return one.relative_to(base).as_posix()

@@ -10,26 +10,30 @@ from typing import Literal
 
 from finegraph.errors import InputError, near_paths
 from finegraph.graph import LabelGraph
+from finegraph.graph.comparisons import is_comparisons
 from finegraph.graph.faults import FaultList
 from finegraph.graph.formats.text_file import decode, read_bytes, write_text
 from finegraph.labelling import Diff, EditResult, LabelStore
 from finegraph.labelling.exchange.diffing import diff_graphs
 from finegraph.labelling.exchange.label_studio import parse_tasks
+from finegraph.labelling.order.kind_answers import Counted
 from finegraph.labelling.store_questions import Format
 from finegraph.workflows.labels.graph_sources import is_store, read_graph_of, split_version
 from finegraph.workflows.labels.label_stores import has_store, new_store, open_store, refuse_two
 
-FileFormat = Literal["graph", "label-studio", "photos"]
+FileFormat = Literal["graph", "label-studio", "photos", "comparisons"]
 
 
 def format_of(path: str | os.PathLike[str]) -> FileFormat:
-    """What a file that is to be imported is: by its content, since Label Studio and graphs both end in .json."""
+    """The format of a file to import, by its content: Label Studio files and graphs both end in .json."""
     text = _text_of(path)
     if os.fspath(path).lower().endswith(".json"):
         try:
             return "label-studio" if isinstance(json.loads(text), list) else "graph"
         except (ValueError, RecursionError):
             return "graph"  # whose reader says what is wrong
+    if is_comparisons(text):
+        return "comparisons"
     return "photos" if text.startswith("path,fine") else "graph"
 
 
@@ -49,11 +53,11 @@ def _text_of(path: str | os.PathLike[str]) -> str:
 def import_into(
     graph: str | os.PathLike[str], path: str | os.PathLike[str], *, person: str, database: str | None = None
 ) -> tuple[EditResult, tuple[str, ...]]:
-    """Take a file over into the store of a graph, which is made where it is not there yet.
+    """Import a file into the store of a graph, which is created if needed.
 
     Args:
         graph: a graph file or a store; see `open_store`.
-        path: the file to take over.
+        path: the file to import.
         person: the name of the person who imports.
         database: the URL of the database to use in place of the file beside the graph.
 
@@ -74,10 +78,10 @@ def import_into(
 def import_file(
     store: LabelStore, path: str | os.PathLike[str], *, person: str, edit_id: str | None = None
 ) -> EditResult:
-    """Take a file over into a store: a graph, a Label Studio export, or photo labels.
+    """Import a file into a store: a graph, a Label Studio export, photo labels, or comparisons.
 
     Args:
-        store: where to.
+        store: the store.
         path: the file.
         person: the name of the person who imports.
         edit_id: what the import is known by when it is repeated.
@@ -95,6 +99,8 @@ def import_file(
     content = _text_of(text)
     if kind == "label-studio":
         return store.import_content(parse_tasks(content, text), person=person, edit_id=number)
+    if kind == "comparisons":
+        return store.import_comparisons(store.parse_comparisons(content, text), person=person, edit_id=number)
     return store.import_photos(store.parse_photos(content, text), person=person, edit_id=number)
 
 
@@ -105,15 +111,17 @@ def export_file(
     *,
     safe: bool = True,
     version: int | None = None,
+    compared: Counted | None = None,
 ) -> Path:
     """Write a store to a file, in one step; a file of that name is replaced.
 
     Args:
         store: what to write.
         path: the file.
-        format: `csv`, `json`, `label-studio` or `photos`; by default as the ending of the name says.
+        format: `csv`, `json`, `label-studio`, `photos` or `comparisons`; by default as the ending of the name says.
         safe: whether CSV cells that a spreadsheet could run are defused.
         version: the edit after which the state was; by default the present one.
+        compared: of graph files, which comparisons give values where there are none; see `LabelStore.graph`.
     """
     target = Path(path)
     if format is None:
@@ -121,7 +129,7 @@ def export_file(
         if target.suffix.lower() not in endings:
             raise InputError(f"{target}: expected a name that ends in .csv or .json, or the format to write")
         format = endings[target.suffix.lower()]
-    write_text(os.fspath(target), store.export_text(format, safe=safe, version=version))
+    write_text(os.fspath(target), store.export_text(format, safe=safe, version=version, compared=compared))
     return target
 
 

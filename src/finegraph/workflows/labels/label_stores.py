@@ -19,7 +19,7 @@ from finegraph.workflows.labels.graph_sources import is_store, shown_place, spli
 
 GRAPH_ENDINGS = (".csv", ".json")
 IMPORTER = "import"
-"""Who the cells of the first import are by."""
+"""The person to whom the first import is attributed."""
 
 
 def store_beside(graph: str | os.PathLike[str]) -> Path:
@@ -30,7 +30,7 @@ def store_beside(graph: str | os.PathLike[str]) -> Path:
 def open_store(
     graph: str | os.PathLike[str], database: str | None = None, *, write: bool = True
 ) -> tuple[LabelStore, tuple[str, ...]]:
-    """The store of a graph, and what to tell about it; it is made where it is not there yet.
+    """The store of a graph, created if needed, and messages about it.
 
     Args:
         graph: a graph file or a store.
@@ -53,7 +53,7 @@ def open_store(
         store = new_store(target, lambda new: _import_first(new, graph_of_file))[0]
         return store, (f"made the store {store.place} from {place}",)
     store, notes = _opened(target, write)
-    if store.version == 0:  # its maker was ended before the import
+    if store.version == 0:  # whoever made it was stopped before the import
         store.close()
         return _filled(target, LabelGraph.read(place)), (f"made the store {store.place} from {place}",)
     if os.path.exists(place):
@@ -69,7 +69,7 @@ def open_store(
 
 
 def _opened(place: str, write: bool) -> tuple[LabelStore, tuple[str, ...]]:
-    """A store that is there, checked where there will be edits, and what to tell about that."""
+    """An existing store, checked if it is opened for edits, and messages about the check."""
     store = LabelStore.open(place, write=write)
     if not write:
         return store, ()
@@ -116,7 +116,7 @@ def _refuse_no_graph(place: str) -> None:
 
 
 def refuse_two(database: str | None) -> None:
-    """Refuse a database beside a store, which is one already."""
+    """Refuse a database together with a store, which is a database already."""
     if database is not None:
         raise InputError("a store and a database were named; name the graph file and the database, or the store alone")
 
@@ -137,7 +137,7 @@ def has_store(target: str) -> bool:
 
 
 def new_store(target: str, fill: Callable[[LabelStore], EditResult]) -> tuple[LabelStore, EditResult]:
-    """A new store, filled; where that fails, no file is left."""
+    """A new store, filled; if that fails, no file is left."""
     store = LabelStore.create(target)
     try:
         return store, fill(store)

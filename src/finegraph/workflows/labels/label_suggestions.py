@@ -24,7 +24,7 @@ from finegraph.labelling import LabelStore
 from finegraph.labelling.store.graph_columns import Column
 from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar
 
-if TYPE_CHECKING:  # without a model there is no need of torch, which takes seconds to load
+if TYPE_CHECKING:  # loaded only with a model, since torch takes seconds to load
     from finegraph.model import PhotoClassifier
     from finegraph.model.features import Features
 
@@ -44,7 +44,7 @@ class SuggestionCounts:
 
 
 def suggest_from_names(store: LabelStore) -> int:
-    """Make the suggestions that names give; how many there are."""
+    """Make the suggestions from names; returns their number."""
     fine, columns = store.columns()
     return store.put_suggestions("name", from_names(fine, columns))
 
@@ -107,7 +107,7 @@ def _means(values: NDArray[np.floating], rows: NDArray[np.int64], photos: NDArra
     """The mean over the photos of each class; NaN if there are none."""
     sums: Floats = np.zeros((len(photos), values.shape[1]))
     np.add.at(sums, rows, values)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, which is what is meant
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, as intended
         sums /= photos[:, None]
     return sums
 

@@ -24,7 +24,7 @@ from finegraph.training.loop import Watcher
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.studies.grid import Cell
-from finegraph.workflows.studies.head_fits import answer_of
+from finegraph.workflows.studies.joint_answers import answer_of
 from finegraph.workflows.studies.measure import PerPhoto, joined, judged
 from finegraph.workflows.studies.photo_sets import Stage, StudyData
 from finegraph.workflows.studies.spec import Study
@@ -54,7 +54,7 @@ def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str
         "seed": cell.seed,
         "box": cell.box,
         "on_bad_file": study.on_bad_file,
-        "val_share": 0.0,  # the study has parted the photos itself
+        "val_share": 0.0,  # the study has split the photos itself
     }
     if cell.head == "softmax-marginal" and "kind_weight" not in study.training:
         own["kind_weight"] = 1.0 / max(len(kinds), 1)
@@ -131,7 +131,7 @@ def _measure(
     stage: Stage,
     bad: dict[str, str],
 ) -> PerPhoto:
-    """What a trained network gets right; photos that cannot be read are put into `bad`."""
+    """The metrics of a trained network; photos that cannot be read are added to `bad`."""
     options = PhotoSettings(
         views=cast(Literal[1, 10], views), on_bad_file=cast(Literal["error", "skip"], study.on_bad_file)
     )

@@ -22,7 +22,7 @@ FREQUENCY_COLUMNS = (
     "head", "kinds", "amount", "split", "views", "box", "photos_from", "photos_to", "classes", "photos", "top1",
 )  # fmt: skip
 _BEGINS = (0, 1, 6, 11, 21, 51, 101)
-"""The least training photos of each band."""
+"""The smallest number of training photos of each band."""
 
 Row = dict[str, Any]
 
@@ -64,5 +64,5 @@ def _bands(values: np.ndarray[Any, Any], samples: Samples, counts: Counter[str |
 
 
 def _band(number: int) -> tuple[int, int | None]:
-    """The band of a number of photos: the least and the most of it; no most of the last one."""
+    """The smallest and largest number of photos of the band of a count; the last band has no largest."""
     return next(((low, high - 1) for low, high in pairwise(_BEGINS) if number < high), (_BEGINS[-1], None))

@@ -2,7 +2,7 @@
 
 A cell is a head, a set of kinds, an amount, a seed, and whether photos are cut to their boxes. Amounts come first, so
 that a study that is stopped early has whole rows; the heads of one draw follow each other, so that what both share is
-at hand. Where nothing is left to chance (all photos, the last layer alone) there is one draw, not one per seed.
+at hand. If nothing is left to chance (all photos, the last layer alone) there is one draw, not one per seed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 from finegraph.workflows.studies.spec import ALL, WITHOUT_KINDS, Study
 
-_COST = {"softmax": 1.0, "softmax-marginal": 1.3, "independent": 1.8, "bipartite": 1.5, "bipartite-two": 2.5}
+_COST = {"softmax": 1.0, "softmax-marginal": 1.3, "independent": 1.8, "bipartite": 1.5, "bipartite-two": 2.5,
+         "prototypes": 0.7, "prototypes-without-graph": 0.6, "auto": 0.2, "sklearn-logistic": 2.0,
+         "sklearn-discriminant": 1.0}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +73,12 @@ def _fits(cell: Cell, table: Mapping[str, tuple[str, ...]]) -> bool:
 
 
 def seeds_of(study: Study, amount: str) -> tuple[int, ...]:
-    """The seeds of an amount: one where no chance is left."""
+    """The seeds of an amount: a single one if nothing is drawn."""
     return study.seeds[:1] if amount == ALL and study.tune == "head" else study.seeds
 
 
 def largest(amounts: Sequence[str]) -> str:
-    """The amount that tables with room for one are about: all photos, or the last one."""
+    """The amount shown in tables with room for one: all photos, or else the last amount."""
     return ALL if ALL in amounts else amounts[-1]
 
 
@@ -92,7 +94,7 @@ def amount_text(amount: str) -> str:
 class Estimate:
     """How long the rest will take: as long as cells of the same head and kinds took, by their photos.
 
-    Where there is none yet, other heads and the table of costs say it.
+    Before there is one, other heads and the table of costs are used.
     """
 
     def __init__(self, cells: Sequence[Cell], photos: Mapping[str, int]) -> None:
@@ -107,7 +109,7 @@ class Estimate:
         self._done: dict[tuple[str, str], list[float]] = {}
 
     def add(self, cell: Cell, seconds: float) -> None:
-        """A cell is done, now or in an earlier run."""
+        """Note that a cell is done, now or in an earlier run."""
         del self._left[cell]
         own = self._done.setdefault((cell.head, cell.kinds), [0.0, 0.0])
         own[0] += seconds

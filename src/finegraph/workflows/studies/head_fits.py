@@ -5,6 +5,8 @@
     bipartite(-two)    N / 4 strengths x 2 strengths of coarse weights x 2 weights of the kinds
     independent        N strengths; each of its layers keeps the one that suits it
     ensemble           N strengths; each of its two heads keeps the one that suits it
+    the closed form    N shrinkages (closed_form_heads.py)
+    scikit-learn's     N strengths, or N / 4 shrinkages x 4 temperatures (sklearn_heads.py)
 
 With N = 28 the grids are those of `finegraph.model.fitting.selection`. The setting under which the validation photos'
 fine labels are most likely wins, then the head is fitted once more from nothing, and only that is timed.
@@ -13,14 +15,11 @@ fine labels are most likely wins, then the head is fitted once more from nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from time import perf_counter
-from typing import Any, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from finegraph.data.dataset import MISSING
@@ -28,60 +27,17 @@ from finegraph.graph import Kind, LabelGraph
 from finegraph.inference import Posterior
 from finegraph.model.fitting import Fit, FitSettings, fit_head
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
-from finegraph.nn import BipartiteHead, SoftmaxHead
+from finegraph.nn import SoftmaxHead
+from finegraph.workflows.studies.closed_form_heads import fit_automatically, fit_closed_form
+from finegraph.workflows.studies.fitted_head import TOLERANCE, Answer, Fitted, middles
+from finegraph.workflows.studies.joint_answers import JointAnswers, likeliest_labels
 from finegraph.workflows.studies.photo_sets import Part
-from finegraph.workflows.studies.timing import batch_of, head_loss, softmax_loss, step_milliseconds
+from finegraph.workflows.studies.sklearn_heads import DISCRIMINANT, LOGISTIC, fit_discriminant, fit_logistic
+from finegraph.workflows.studies.timing import batch_of, softmax_loss, step_milliseconds
 
-_TOLERANCE = 1e-3
-"""As in `finegraph train`: ten times nearer takes twice as long and changes no metric."""
 _USUAL = 28
 _STRONGEST, _WEAKEST = 0.3, 0.0003
 _WEAKEST_SOFTMAX = 0.0001
-
-Answer = tuple[Float[Tensor, "batch fine"], dict[str, Int[Tensor, " batch"]]]
-"""The log probabilities of the fine labels, and per kind the number of the most probable label."""
-
-
-class Model(Protocol):
-    """Something fitted, which answers for photos."""
-
-    def answer(self, features: Float[Tensor, " ..."], coarse: Float[Tensor, " ..."] | None, views: int) -> Answer:
-        """The answer to photos; the rows of the views of a photo follow each other."""
-
-    def step(self, part: Part) -> tuple[float, float]:
-        """The milliseconds of a forward and of a backward pass of a batch; see timing.py."""
-
-
-@dataclass
-class Fitted:
-    """A head of a study after fitting.
-
-    Attributes:
-        model: what answers.
-        seconds: how long the last fit took.
-        tried: how many settings were tried.
-        chosen: the strengths that were chosen, one for each layer that was fitted on its own.
-        iterations: how many steps the last fit took.
-        converged: whether all of them came to a minimum.
-    """
-
-    model: Model
-    tried: int
-    seconds: float = 0.0
-    chosen: list[dict[str, Any]] = field(default_factory=list)
-    iterations: int = 0
-    converged: bool = True
-
-    def note(self, fit: Fit, settings: FitSettings, seconds: float, layer: str) -> None:
-        """Take in how a layer was fitted."""
-        strengths = {name: value for name, value in asdict(settings).items() if name in _NAMED and value is not None}
-        self.chosen.append({"layer": layer, **strengths})
-        self.seconds += seconds
-        self.iterations += fit.iterations
-        self.converged &= fit.converged
-
-
-_NAMED = ("l2", "coarse_ratio", "kind_weight")
 
 
 def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
@@ -106,16 +62,26 @@ def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Pa
         return fitted
     if head == "independent":
         return _independent(graph, kinds, train, val, settings)
+    if head == LOGISTIC:
+        return fit_logistic(graph, train, val, grid_of("softmax", graph, settings)["l2"])
+    if head == DISCRIMINANT:
+        return fit_discriminant(graph, train, val, settings)
+    if head.startswith("prototypes"):
+        return fit_closed_form(head, graph, graph.only(kinds), train, val, settings)
+    if head == "auto":
+        return fit_automatically(graph, graph.only(kinds), train)
     own_graph = graph if head == "softmax" else graph.only(kinds)
     tried = grid_settings(
-        FitSettings(head="softmax" if head.startswith("softmax") else "bipartite", tolerance=_TOLERANCE),
+        FitSettings(head="softmax" if head.startswith("softmax") else "bipartite", tolerance=TOLERANCE),
         grid_of(head, own_graph, settings),
     )
-    model = _Joint(graph, two=head == "bipartite-two", kinds_count=head != "softmax")
-    fitted = Fitted(model, len(tried))
-    coarse = (train.coarse, val.coarse) if model.two else (None, None)
-    model.head = _fit(fitted, head, own_graph, tried, (train.fine, coarse[0]), train.target, (val.fine, coarse[1]),
-                      val.target)  # fmt: skip
+    two = head == "bipartite-two"
+    coarse = (train.coarse, val.coarse) if two else (None, None)
+    fit, best, seconds = _fit(
+        own_graph, tried, (train.fine, coarse[0]), train.target, (val.fine, coarse[1]), val.target
+    )
+    fitted = Fitted(JointAnswers(graph, fit.head, two=two, kinds_count=head != "softmax"), len(tried))
+    fitted.add_descent(head, fit, best, seconds)
     return fitted
 
 
@@ -133,30 +99,26 @@ def grid_of(head: str, graph: LabelGraph, settings: int) -> dict[str, Sequence[f
 
 
 def _path(count: int, weakest: float) -> tuple[float, ...]:
-    """Strengths from strong to weak: the middles of as many equal parts of the range, on a scale of ratios."""
-    ends = np.geomspace(_STRONGEST, weakest, count + 1)
-    return tuple(float(np.sqrt(one * two)) for one, two in pairwise(ends))
+    """Strengths from strong to weak."""
+    return middles(_STRONGEST, weakest, count)
 
 
 def _fit(
-    fitted: Fitted,
-    layer: str,
     graph: LabelGraph,
     tried: Sequence[FitSettings],
     train: tuple[Tensor, Tensor | None],
     target: Int[Tensor, " batch"],
     val: tuple[Tensor, Tensor | None],
-    val_target: Int[Tensor, " batch"],
-) -> BipartiteHead | SoftmaxHead:
-    """Choose among settings on the validation photos, and fit with the best."""
+    val_target: Int[Tensor, " photo"],
+) -> tuple[Fit, FitSettings, float]:
+    """Choose among settings on the validation photos, and fit with the best; how many seconds that took."""
     best = choose_settings(
         tried, graph, LabelledFeatures(train[0], target, train[1]), LabelledFeatures(val[0], val_target, val[1])
     )
     assert best is not None  # there are validation photos
     began = perf_counter()
     fit = fit_head(train[0], target, graph, best, coarse_features=train[1])
-    fitted.note(fit, best, perf_counter() - began, layer)
-    return fit.head.requires_grad_(False)
+    return fit, best, perf_counter() - began
 
 
 def _layer(
@@ -170,14 +132,15 @@ def _layer(
     settings: int,
 ) -> SoftmaxHead:
     """A softmax that is fitted on its own."""
-    tried = grid_settings(FitSettings(head="softmax", tolerance=_TOLERANCE), grid_of("softmax", graph, settings))
-    head = _fit(fitted, name, graph, tried, (train, None), target, (val, None), val_target)
-    assert isinstance(head, SoftmaxHead)
-    return head
+    tried = grid_settings(FitSettings(head="softmax", tolerance=TOLERANCE), grid_of("softmax", graph, settings))
+    fit, best, seconds = _fit(graph, tried, (train, None), target, (val, None), val_target)
+    fitted.add_descent(name, fit, best, seconds)
+    assert isinstance(fit.head, SoftmaxHead)
+    return fit.head.requires_grad_(False)
 
 
 def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part, settings: int) -> Fitted:
-    """One softmax for the fine labels, one for each kind, which know nothing of each other."""
+    """One softmax for the fine labels and one for each kind, independent of each other."""
     model = _Separate(graph)
     fitted = Fitted(model, settings)
     plain = LabelGraph(graph.fine)
@@ -187,7 +150,7 @@ def _independent(graph: LabelGraph, kinds: Sequence[str], train: Part, val: Part
         target, val_target = only_parent(kind, train.target), only_parent(kind, val.target)
         known = target != MISSING
         seen = torch.unique(target[known])
-        if len(seen) < 2:  # one answer is all that can be learnt
+        if len(seen) < 2:  # there is only one answer to learn
             model.kinds[name] = (seen, None)
             continue
         number = torch.full((len(kind.labels) + 1,), MISSING)
@@ -210,27 +173,6 @@ def only_parent(kind: Kind, fine: Int[Tensor, " batch"]) -> Int[Tensor, " batch"
 # ---- what answers ---------------------------------------------------------------------------------------------------
 
 
-class _Joint:
-    """A softmax or bipartite head; kinds that it does not have follow from its fine labels."""
-
-    def __init__(self, graph: LabelGraph, *, two: bool, kinds_count: bool) -> None:
-        self.graph, self.two, self.kinds_count = graph, two, kinds_count
-        self.head: BipartiteHead | SoftmaxHead | None = None
-
-    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
-        assert self.head is not None
-        posterior: Posterior = self.head(features, coarse) if self.two else self.head(features)
-        return answer_of(self.graph, posterior, views)
-
-    def step(self, part: Part) -> tuple[float, float]:
-        assert self.head is not None
-        head, batch = self.head, batch_of(part)
-        if isinstance(head, SoftmaxHead) and not self.kinds_count:
-            return step_milliseconds([head], lambda: softmax_loss(head, batch.fine, batch.target))
-        coarse = batch.coarse if self.two else None
-        return step_milliseconds([head], lambda: head_loss(head, batch.fine, coarse, batch.target))
-
-
 class _Mean:
     """Softmax heads on several networks, whose probabilities are averaged."""
 
@@ -244,7 +186,7 @@ class _Mean:
             head(own).mean_views(views).log_probs() for head, own in zip(self.heads, (features, coarse), strict=True)
         ]
         mean = torch.logsumexp(torch.stack(each), dim=0) - np.log(len(each))
-        return mean, _labels(Posterior(self.graph, mean), mean, self.graph.kinds)
+        return mean, likeliest_labels(Posterior(self.graph, mean), mean, self.graph.kinds)
 
     def step(self, part: Part) -> tuple[float, float]:
         batch = batch_of(part)
@@ -268,7 +210,7 @@ class _Separate:
         assert self.fine is not None
         log_probs = self.fine(features).mean_views(views).log_probs()
         others = [name for name in self.graph.kinds if name not in self.kinds]
-        labels = _labels(Posterior(self.graph, log_probs), log_probs, others)
+        labels = likeliest_labels(Posterior(self.graph, log_probs), log_probs, others)
         for name, (seen, layer) in self.kinds.items():
             if layer is None:
                 labels[name] = seen[:1].repeat(len(log_probs)) if len(seen) else torch.full((len(log_probs),), 0)
@@ -288,18 +230,3 @@ class _Separate:
             [layer for layer, _ in layers],
             lambda: torch.stack([softmax_loss(layer, batch.fine, target) for layer, target in layers]).sum(),
         )
-
-
-def answer_of(graph: LabelGraph, posterior: Posterior, views: int) -> Answer:
-    """The answer of a posterior, also about kinds of a larger graph that it does not have."""
-    posterior = posterior if views == 1 else posterior.mean_views(views)
-    log_probs = posterior.log_probs()
-    own = [name for name in graph.kinds if name in posterior.graph.kinds]
-    labels = _labels(posterior, log_probs, own)
-    others = [name for name in graph.kinds if name not in labels]
-    return log_probs, {**labels, **_labels(Posterior(graph, log_probs), log_probs, others)}
-
-
-def _labels(posterior: Posterior, log_probs: Tensor, kinds: Sequence[str]) -> dict[str, Tensor]:
-    """The most probable label of each kind."""
-    return {name: posterior.kind_log_probs(name, log_probs).argmax(dim=1) for name in kinds}

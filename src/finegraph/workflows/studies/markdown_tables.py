@@ -16,14 +16,14 @@ from finegraph.workflows.studies.spec import HEADS, Study
 from finegraph.workflows.studies.study_summary import BASELINE, Summary
 
 TRAIN = "train"
-"""What times stand with, in place of a split that is measured on."""
+"""Takes the place of the split in rows of times."""
 _TIME_TITLES = {
     "seconds_fit": "Seconds of the last fit",
     "ms_forward": "Milliseconds of the last layer and the loss, forward, 128 photos",
     "ms_backward": "Milliseconds of the same, backward",
 }
 MAX_COLUMNS = 8
-"""How many kinds a table has room for; the files have them all."""
+"""How many kinds a table shows; the files have them all."""
 MAX_BAD = 5
 """How many photos that could not be read are named; results.json has them all."""
 Row = dict[str, Any]
@@ -62,7 +62,7 @@ def tables_text(study: Study, about: dict[str, Any], summary: Summary, frequency
 
 
 def place_text(split: str, views: int, box: bool) -> str:
-    """Where something was measured, as people read it."""
+    """The split and views of a measurement, as people read them."""
     return f"{split}, {views} view{'' if views == 1 else 's'}" + (", with box" if box else "")
 
 
@@ -112,7 +112,7 @@ def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _form(metric: str) -> tuple[float, int]:
-    """What a metric is multiplied by, and its digits."""
+    """The factor of a metric for display, and its digits."""
     return (1.0, 3) if metric in LESS_IS_BETTER else (100.0, 1)
 
 
@@ -237,7 +237,7 @@ def bad_photos_text(bad: Mapping[str, str]) -> str:
 
 
 def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; nothing where it has no rows."""
+    """A table of Markdown; nothing if it has no rows."""
     if not lines:
         return ""
     rule = "|".join(["---", *("---:" for _ in headings[1:])])
@@ -251,5 +251,5 @@ def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) 
 
 
 def _safe(text: str) -> str:
-    """Text that does not end a cell."""
+    """Text in which nothing ends a cell of the table."""
     return text.replace("|", "\\|").replace("\n", " ")

@@ -1,8 +1,8 @@
 """The metrics of a cell: one value per photo first, so that means, intervals and pairs all come from the same numbers.
 
-top1, top5      1 where the true fine label is the first, or among the first five, else 0
+top1, top5      1 if the true fine label is the first, or among the first five, else 0
 nll             minus the log probability of the true fine label
-kind:NAME       1 where the label of the kind is right; of a group of kinds, the share of its members that are right
+kind:NAME       1 if the label of the kind is right; of a group of kinds, the share of its members that are right
 
 Photos are taken some at a time, so that memory does not grow with photos x labels.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 from finegraph.evaluation.judgements import UNJUDGED, judge_kind
 from finegraph.evaluation.metrics import truth_rank
 from finegraph.graph import LabelGraph
-from finegraph.workflows.studies.head_fits import Answer, Model
+from finegraph.workflows.studies.fitted_head import Answer, Model
 from finegraph.workflows.studies.photo_sets import Part, kind_groups
 
 KIND = "kind:"
@@ -29,11 +29,11 @@ LESS_IS_BETTER = ("nll", *TIMES)
 _ROWS = 2048
 
 PerPhoto = dict[str, Float[NDArray[np.float64], " _"]]
-"""By metric, a value for each photo; NaN where it cannot be judged."""
+"""By metric, a value for each photo; NaN if it cannot be judged."""
 
 
 def measure(model: Model, part: Part, graph: LabelGraph, views: int) -> PerPhoto:
-    """What a model gets right on photos."""
+    """The metrics of a model on each photo."""
     found = []
     step = max(1, _ROWS // views)
     with torch.inference_mode():
@@ -46,7 +46,7 @@ def measure(model: Model, part: Part, graph: LabelGraph, views: int) -> PerPhoto
 
 
 def judged(answer: Answer, target: Int[Tensor, " batch"], graph: LabelGraph) -> PerPhoto:
-    """What of an answer is right."""
+    """The metrics of an answer to each photo."""
     log_probs, labels = answer
     rank = truth_rank(log_probs, target).numpy()
     truth = log_probs.gather(1, target[:, None])[:, 0].double().numpy()
@@ -76,7 +76,7 @@ def _rows(features: Tensor, views: int) -> Tensor:
 
 
 def _mean_of(columns: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The mean over columns, of those that are known; NaN where none is."""
+    """The mean over columns, of those that are known; NaN if none is."""
     stacked = np.stack(columns)
     count = (~np.isnan(stacked)).sum(axis=0)
     mean: NDArray[np.float64] = np.where(count > 0, np.nansum(stacked, axis=0) / np.maximum(count, 1), np.nan)

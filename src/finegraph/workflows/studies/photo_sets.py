@@ -2,7 +2,7 @@
 
 Draws depend on the seed and the names of photos alone, and a larger draw contains the smaller ones
 (`finegraph.data.splits`). Labels of kinds are those of the graph; photo labels are not used. Features
-come from the stored ones where they are there: a second study on the same photos starts at once.
+come from the stored ones if they are there: a second study on the same photos starts at once.
 """
 
 from __future__ import annotations
@@ -49,23 +49,26 @@ class Part:
         fine: the features of the first network, a row per photo; with ten views (photo, view, feature).
         coarse: those of the second network if there is one.
         target: the number of the fine label of each photo.
+        block_sizes: how many features each of the first network's members has; None for one network.
     """
 
     fine: Float[Tensor, "batch *view feature"]
     coarse: Float[Tensor, "batch *view coarse_feature"] | None
     target: Int[Tensor, " batch"]
+    block_sizes: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.target)
 
     def at(self, places: list[int]) -> Part:
         """Some of the photos."""
-        return Part(self.fine[places], None if self.coarse is None else self.coarse[places], self.target[places])
+        coarse = None if self.coarse is None else self.coarse[places]
+        return replace(self, fine=self.fine[places], coarse=coarse, target=self.target[places])
 
     def divided(self, scales: FeatureScales) -> Part:
         """The same with the features divided by one number for each network."""
         coarse = None if self.coarse is None else self.coarse / scales.coarse
-        return Part(self.fine / scales.fine, coarse, self.target)
+        return replace(self, fine=self.fine / scales.fine, coarse=coarse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +189,7 @@ def _check_networks(study: Study) -> None:
 
 
 def _with_test(samples: Samples, study: Study) -> Samples:
-    """The photos with some of those to train on held out as `test`, where that is asked for and there is none."""
+    """The photos with some of those to train on held out as `test`, if that is asked for and there is none."""
     if not study.test_share or TEST in samples.splits:
         return samples
     training = samples.split(study.train_split) if samples.splits else samples
@@ -289,7 +292,7 @@ def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> St
         notes.extend(found.notes)
         bad.update((error.path, error.reason) for error in found.bad)
         target, _ = targets_of(found.samples, data.graph)
-        return Part(found.fine, found.coarse, target), found.samples
+        return Part(found.fine, found.coarse, target, network.backbone.block_sizes), found.samples
 
     train, read = part(data.train, 1, "training photos")
     scales = FeatureScales.of(train.fine, train.coarse)

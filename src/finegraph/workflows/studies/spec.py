@@ -30,9 +30,14 @@ HEADS = {
     "bipartite": "fine and coarse scores joined by the graph, on one feature",
     "bipartite-two": "the same; coarse scores on the features of the second network",
     "ensemble": "the mean of two softmax heads, one on each network",
+    "prototypes": "class means in closed form, held together by the graph",
+    "prototypes-without-graph": "the same without the graph: a shrunk discriminant",
+    "auto": "what `finegraph train` fits as it comes, to one view; it looks at no validation photos",
+    "sklearn-logistic": "scikit-learn's LogisticRegression",
+    "sklearn-discriminant": "scikit-learn's LinearDiscriminantAnalysis, shrunk, with a temperature",
 }
 """Every head that can be compared, with what it is."""
-WITHOUT_KINDS = ("softmax", "ensemble")
+WITHOUT_KINDS = ("softmax", "ensemble", "prototypes-without-graph", "sklearn-logistic", "sklearn-discriminant")
 """Heads that learn nothing from kinds; they run once, not once per set."""
 TWO_NETWORKS = ("bipartite-two", "ensemble")
 FINE_TUNED = ("softmax", "softmax-marginal", "bipartite", "bipartite-two")

@@ -63,7 +63,7 @@ class CellResult:
     chosen: list[dict[str, Any]]
     photos: int
     seconds: float
-    per_photo: dict[tuple[str, int, str], Float[NDArray[np.float64], " ..."]] = field(default_factory=dict)
+    per_photo: dict[tuple[str, int, str], Float[NDArray[np.float64], " photo"]] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
 
 

@@ -26,6 +26,7 @@ from finegraph.evaluation.intervals import (
     verdict,
 )
 from finegraph.workflows.studies.measure import LESS_IS_BETTER
+from finegraph.workflows.studies.spec import WITHOUT_KINDS
 from finegraph.workflows.studies.study_folder import CellResult
 
 SUMMARY_COLUMNS = (
@@ -33,8 +34,15 @@ SUMMARY_COLUMNS = (
     "difference", "difference_low", "difference_high", "verdict",
 )  # fmt: skip
 BASELINE = "softmax"
-RIVALS = {"bipartite-two": "ensemble", "bipartite": "softmax-marginal"}
-"""Heads with the one they must beat for the joint scores to matter: the same networks, or the same loss."""
+RIVALS = {
+    "bipartite-two": "ensemble",
+    "bipartite": "softmax-marginal",
+    "prototypes": "prototypes-without-graph",
+    "prototypes-without-graph": "sklearn-discriminant",
+    "auto": "sklearn-logistic",
+}
+"""Heads with the one they must beat to matter: the same networks, the same loss, the same fit without the graph, and
+what another library gives."""
 _SAME = 1e-9
 """Draws that differ by less are the same but for rounding."""
 _KEY = ("head", "kinds", "amount", "split", "views", "box", "metric")
@@ -76,7 +84,7 @@ def summarise(results: Sequence[CellResult]) -> Summary:
     rivals = []
     for key, own in values.items():
         against = RIVALS.get(key[0])
-        other = None if against is None else values.get((against, "" if against == "ensemble" else key[1], *key[2:]))
+        other = None if against is None else values.get((against, "" if against in WITHOUT_KINDS else key[1], *key[2:]))
         if other is not None:
             rivals.append({**dict(zip(_KEY, key, strict=True)), "against": against, **_difference(key, own, other)})
     return Summary(rows, rivals)
@@ -103,7 +111,7 @@ _DIFFERENCE = ("difference", "difference_low", "difference_high", "verdict")
 
 
 def _difference(key: Key, own: _Values, other: _Values) -> dict[str, Any]:
-    """The paired difference of two heads; without an interval where nothing says how sure it is."""
+    """The paired difference of two heads; without an interval if nothing says how sure it is."""
     seeds = [seed for seed in own.by_seed if seed in other.by_seed]
     if not seeds:
         return dict.fromkeys(_DIFFERENCE)

@@ -52,7 +52,7 @@ def step_milliseconds(heads: Sequence[nn.Module], loss: Loss) -> tuple[float, fl
 
 
 def batch_of(part: Part) -> Part:
-    """A batch of photos, the same again and again where there are fewer."""
+    """A batch of photos, repeated if there are too few."""
     return part.at([number % len(part) for number in range(BATCH)])
 
 

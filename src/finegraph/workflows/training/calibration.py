@@ -1,7 +1,7 @@
 """Calibrating a model at the end of its training, on the photos that it was validated on.
 
-So probabilities, and the rule for photos of none of the classes, are right without a further command. Cost: where the
-head alone was tuned all features are there already, and it takes a moment; where the whole network was trained, the
+So probabilities, and the rule for photos of none of the classes, are right without a further command. Cost: if the
+head alone was tuned all features are there already, and it takes a moment; if the whole network was trained, the
 network once more on the validation photos, whose features the report then takes.
 """
 
@@ -25,9 +25,9 @@ class CalibratedModel:
     """A model at the end of its training.
 
     Attributes:
-        classifier: the model, calibrated where that could be done.
+        classifier: the model, calibrated if that could be done.
         fit: what was fitted; None if nothing was.
-        fault: why nothing could be fitted, where there are validation photos.
+        fault: why nothing could be fitted, if there are validation photos.
         judged: the features of the validation photos, as they are; None if there are no such photos.
     """
 
@@ -45,6 +45,7 @@ def calibrate_trained(
     judged: Features | None,
     device: torch.device,
     stage: Stage,
+    held_out: int = 0,
 ) -> CalibratedModel:
     """Fit a temperature and a threshold for unknown photos on the validation photos.
 
@@ -53,12 +54,13 @@ def calibrate_trained(
         data: the photos.
         settings: of the training.
         split: what the validation photos are called; None if there are none.
-        judged: their features, where they are known.
+        judged: their features, if they are known.
         device: where the network computes.
         stage: called with the number of photos done and the total, by the name of the stage.
+        held_out: as for `calibrate_photos`.
 
     Raises:
-        PhotoFileError: a validation photo cannot be read any more, where that is an error.
+        PhotoFileError: a validation photo cannot be read any more, if that is an error.
     """
     if split is None or data.val is None or not len(data.val):
         return CalibratedModel(classifier=classifier)
@@ -74,7 +76,7 @@ def calibrate_trained(
             progress=stage(f"photos of {split}"),
         )
     try:
-        fit = calibrate_photos(classifier, data.val, known=judged)
+        fit = calibrate_photos(classifier, data.val, known=judged, held_out=held_out)
     except InputError as error:  # none of them has a fine label, or one that the model holds for impossible
         return CalibratedModel(classifier=classifier, fault=str(error), judged=judged)
     return CalibratedModel(classifier=calibrated(classifier, fit, split), fit=fit, judged=judged)

@@ -1,6 +1,6 @@
 """Which photos a run is trained on, and which it is validated on.
 
-A source may say so by its splits. Where it has none, some photos are held out of those to train on, stratified by
+A source may say so by its splits. If it has none, some photos are held out of those to train on, stratified by
 class, and photos that are the same stay on one side. Both lists are then kept in the run: whatever is added to the
 source later is in neither, and what was trained on never comes to be judged.
 

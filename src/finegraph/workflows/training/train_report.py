@@ -1,8 +1,8 @@
 """The report that training ends with: the new model on its validation photos, never on test photos.
 
 The photos are judged as `evaluate_run` does it, and the evaluation is kept with the run. But nothing is read or
-computed twice: the list of photos, the network and, where the head alone was tuned, the features of all photos are
-still there. Cost: the small pictures, and a second for the rest; where the whole network was trained also the network
+computed twice: the list of photos, the network and, if the head alone was tuned, the features of all photos are
+still there. Cost: the small pictures, and a second for the rest; if the whole network was trained also the network
 on the training photos, to find similar ones.
 """
 
@@ -41,8 +41,8 @@ class Trained:
         classifier: the model, where this training made it; None if it was there already when the run was resumed.
         data: the photos.
         split: what the validation photos are called.
-        known: the features of the photos, where the head alone was tuned.
-        judged: those of the validation photos, as they are, where the model is new.
+        known: the features of the photos, if the head alone was tuned.
+        judged: those of the validation photos, as they are, if the model is new.
     """
 
     folder: RunFolder

@@ -48,7 +48,7 @@ def read_training_data(
 
     Args:
         settings: what to read.
-        stored: what was read from a label store, where the settings name one; by default it is read now.
+        stored: what was read from a label store, if the settings name one; by default it is read now.
         choose: which photos are trained on and which are validated on; by default those of a new run.
 
     Raises:
@@ -135,7 +135,8 @@ def make_network(settings: TrainSettings, graph: LabelGraph) -> Network:
         weights=_weights(settings.weights),
         coarse_weights=_weights(settings.coarse_weights),
         dropout=settings.dropout,
-        auxiliary=settings.tune == "all" and settings.auxiliary,
+        # With a fitted head new layers are not trained, and untrained auxiliary heads would only disturb.
+        auxiliary=settings.tune == "all" and settings.auxiliary and settings.numbers().start == "new",
     )
 
 

@@ -1,7 +1,4 @@
-"""Several views of each training photo that count as one photo.
-
-    view 1      the middle of the photo, which is what a model sees when it is asked
-    views 2-5   the middle of its upper left, lower right, upper right and lower left part
+"""Several views of each training photo that count as one photo: its middle, and parts of it (data/photo_parts.py).
 
 A photo shows its object in one place and one size. The mean of the features of several views depends less on both, so
 that few photos say more about their class. A part is the photo with a box: it is read, cut and stored like any photo.
@@ -17,14 +14,10 @@ from dataclasses import replace
 import torch
 
 from finegraph.data.photo_decoding import decode_photo, open_photo
+from finegraph.data.photo_parts import part_of, whole
 from finegraph.data.samples import Box, Sample, Samples
 from finegraph.model.features import Features
 
-CORNERS = ((0.0, 0.0), (1.0, 1.0), (1.0, 0.0), (0.0, 1.0))
-"""Where parts lie, from 0 for left or top to 1 for right or bottom, in the order in which they are taken."""
-MAX_VIEWS = 1 + len(CORNERS)
-SIDE = 0.75
-"""The width of a part as a share of that of the photo; the height alike."""
 _SMALL = (8, 8)
 """Pixels that are decoded of a large JPEG to learn its size."""
 
@@ -41,22 +34,26 @@ def parts_of(samples: Samples, views: int, *, box: bool) -> list[dict[Sample, in
         return []
     frames = [_frame(one, box) for one in samples]
     return [
-        {replace(one, box=_part(frames[number], corner)): number for number, one in enumerate(samples)}
-        for corner in CORNERS[: views - 1]
+        {replace(one, box=part_of(frames[number], view)): number for number, one in enumerate(samples)}
+        for view in range(2, views + 1)
     ]
 
 
 def mean_of_views(first: Features, parts: Sequence[tuple[dict[Sample, int], Features]]) -> Features:
-    """The features of photos, averaged over their views.
+    """The features of photos, averaged over their views, and those of each view.
 
     Args:
         first: the features of the first view.
         parts: for each other view what `parts_of` gives, and the features of those that could be read.
     """
+    if not parts:
+        return first
     fine, coarse = first.fine.clone(), None if first.coarse is None else first.coarse.clone()
+    views = fine[:, None].repeat(1, len(parts) + 1, 1)  # the photo itself stands for a part that could not be read
     seen = torch.ones(len(fine), 1, dtype=fine.dtype)
-    for number_of, found in parts:
+    for number, (number_of, found) in enumerate(parts, start=1):
         rows = torch.tensor([number_of[sample] for sample in found.samples], dtype=torch.int64)
+        views[rows, number] = found.fine
         fine.index_add_(0, rows, found.fine)
         seen.index_add_(0, rows, torch.ones(len(rows), 1, dtype=seen.dtype))
         if coarse is not None and found.coarse is not None:
@@ -67,6 +64,7 @@ def mean_of_views(first: Features, parts: Sequence[tuple[dict[Sample, int], Feat
         fine=fine / seen,
         coarse=None if coarse is None else coarse / seen,
         notes=tuple(dict.fromkeys(notes)),
+        views=views,
     )
 
 
@@ -75,14 +73,8 @@ def _frame(sample: Sample, box: bool) -> Box:
     with open_photo(sample.path) as file:
         photo = decode_photo(file, sample.path, at_least=_SMALL)
     if not box or sample.box is None:
-        return Box(0.0, 0.0, float(photo.width), float(photo.height))
+        return whole((photo.width, photo.height))
     own = sample.box
     left, top = max(0.0, own.x), max(0.0, own.y)
     right, bottom = min(photo.width, own.x + own.width), min(photo.height, own.y + own.height)
     return Box(left, top, right - left, bottom - top)
-
-
-def _part(frame: Box, corner: tuple[float, float]) -> Box:
-    width, height = SIDE * frame.width, SIDE * frame.height
-    left = frame.x + corner[0] * (frame.width - width)
-    return Box(left, frame.y + corner[1] * (frame.height - height), width, height)

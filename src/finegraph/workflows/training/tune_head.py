@@ -20,8 +20,10 @@ from finegraph.errors import DataError, PhotoFileError, SettingsError
 from finegraph.graph import LabelGraph
 from finegraph.model.answering.pipeline import known_posteriors
 from finegraph.model.features import Features, extract_features
+from finegraph.model.features.extract import Cache
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
+from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
 from finegraph.model.fitting.solver_choice import choose_solver
@@ -34,6 +36,8 @@ from finegraph.workflows.training.training_data import TrainingData
 from finegraph.workflows.training.training_views import mean_of_views, parts_of
 from finegraph.workflows.training.validation import Tally
 
+Chosen = FitSettings | PrototypeStrengths
+"""What a head was fitted with: by descent, or in closed form."""
 Stage = Callable[[str], Callable[[int, int], None]]
 """Given the name of a stage, such as "features", its progress callback."""
 _TOLERANCE = 1e-3
@@ -50,9 +54,10 @@ class TunedHead:
         iterations: how many steps the fit took.
         converged: whether it came to a minimum.
         bad: the photos that could not be read.
-        notes: what was odd on the way.
+        notes: what was unusual, such as damaged features.
         known: the features of all photos; None if there are no validation photos.
         statistics: of a fit in closed form, which lessons can be added to.
+        chosen: what the head was fitted with, so that another one can be fitted alike.
     """
 
     strengths: dict[str, Any]
@@ -63,6 +68,7 @@ class TunedHead:
     notes: tuple[str, ...]
     known: TrainingFeatures | None = None
     statistics: ClassStatistics | None = None
+    chosen: Chosen | None = None
 
 
 def tune_head(
@@ -78,34 +84,23 @@ def tune_head(
     In a job of several processes each computes the features of its share, and the first fits the head; the others get
     None.
     """
+    cache = None if settings.cache is None else Path(settings.cache)
 
-    def features_of(samples: Samples, cut: ViewSettings = views, stage: str = "features") -> Features:
-        return extract_features(
-            network,
-            samples,
-            cut,
-            cache=None if settings.cache is None else Path(settings.cache),
-            threads=settings.workers,
-            on_bad_file=settings.on_bad_file,
-            progress=progress(stage),
-        )
+    def features_of(samples: Samples) -> Features:
+        return _features(network, samples, views, settings, cache, progress("features"))
 
-    def training_features(samples: Samples) -> Features:
-        first, of_parts, parts = features_of(samples), replace(views, box=True), []
-        for number, part in enumerate(parts_of(first.samples, settings.train_views, box=views.box), start=2):
-            stage = f"features of view {number} of {settings.train_views}"
-            parts.append((part, features_of(Samples(part, samples.source), of_parts, stage)))
-        return mean_of_views(first, parts)
+    def features_of_training(samples: Samples) -> Features:
+        return training_features(network, samples, views, settings, cache, progress)
 
     if ranks.size > 1:
-        for part, compute in ((data.train, training_features), (data.val, features_of)):
+        for part, compute in ((data.train, features_of_training), (data.val, features_of)):
             own = None if part is None else Samples([part[number] for number in ranks.share(range(len(part)))])
             if own:
                 compute(own)
         ranks.wait()
         if not ranks.first:
             return None
-    train = training_features(data.train)
+    train = features_of_training(data.train)
     val = None if data.val is None else features_of(data.val)
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
@@ -120,6 +115,53 @@ def tune_head(
         notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
         known=None if val is None else TrainingFeatures(scaled(train, scales), val, scales.fine),
         statistics=fitted.statistics,
+        chosen=fitted.chosen,
+    )
+
+
+def training_features(
+    network: Network, samples: Samples, views: ViewSettings, settings: TrainSettings, cache: Cache, progress: Stage
+) -> Features:
+    """The features that a head is fitted to: of each photo the mean over the views that the settings ask for.
+
+    Args:
+        network: its backbones are used.
+        samples: the photos.
+        views: how photos are cut.
+        settings: how many views, and how they are computed.
+        cache: where features are stored; False for nowhere.
+        progress: called after each view.
+    """
+    first, of_parts, parts = (
+        _features(network, samples, views, settings, cache, progress("features")),
+        replace(views, box=True),
+        [],
+    )
+    count = settings.train_views
+    for number, part in enumerate(parts_of(first.samples, count, box=views.box), start=2):
+        stage = progress(f"features of view {number} of {count}")
+        own = Samples(part, samples.source)
+        parts.append((part, _features(network, own, of_parts, settings, cache, stage)))
+    return mean_of_views(first, parts)
+
+
+def _features(
+    network: Network,
+    samples: Samples,
+    views: ViewSettings,
+    settings: TrainSettings,
+    cache: Cache,
+    progress: Callable[[int, int], None],
+) -> Features:
+    """The features of one view of each photo."""
+    return extract_features(
+        network,
+        samples,
+        views,
+        cache=cache,
+        threads=settings.workers,
+        on_bad_file=settings.on_bad_file,
+        progress=progress,
     )
 
 
@@ -130,14 +172,29 @@ class FittedHead(NamedTuple):
     iterations: int
     converged: bool
     statistics: ClassStatistics | None = None
+    chosen: Chosen | None = None
 
     def because(self, reason: str) -> FittedHead:
         """The same with the reason why it was fitted so."""
         return self._replace(strengths={**self.strengths, "reason": reason})
 
 
-def fit_to(network: Network, train: Features, val: Features | None, settings: TrainSettings) -> FittedHead:
-    """Fit the head of a network to features, as the settings say; it is put into the network."""
+def fit_to(
+    network: Network, train: Features, val: Features | None, settings: TrainSettings, chosen: Chosen | None = None
+) -> FittedHead:
+    """Fit the head of a network to features; it is put into the network.
+
+    Args:
+        network: gets the head.
+        train: what it is fitted to.
+        val: what strengths are chosen on, where the settings ask for that.
+        settings: how it is fitted.
+        chosen: what an earlier head was fitted with, so that this one is fitted alike; by default the settings say.
+    """
+    if isinstance(chosen, PrototypeStrengths):
+        return _put_prototypes(network, train, _prototypes(network, train, settings, chosen))
+    if chosen is not None:
+        return _fit_by_descent(network, train, val, settings, chosen)
     if settings.fit == "auto":
         return _fit_automatically(network, train, val, settings)
     if settings.fit == "prototypes":
@@ -153,14 +210,16 @@ def _fit_automatically(network: Network, train: Features, val: Features | None, 
     found = _prototypes(network, train, settings)
     fine, _ = training_targets(train.samples, network.graph)
     sizes = network.backbone.block_sizes
-    choice = choose_solver(train.fine, fine, network.graph, found.strengths, fit_settings(settings), block_sizes=sizes)
+    choice = choose_solver(
+        train.fine, fine, network.graph, found.strengths, fit_settings(settings), block_sizes=sizes, views=train.views
+    )
     if choice.solver == "descent":
         return _fit_by_descent(network, train, val, settings, choice.settings).because(choice.reason)
     return _put_prototypes(network, train, found).because(choice.reason)
 
 
 def _needs_descent(network: Network, train: Features, settings: TrainSettings) -> str | None:
-    """Why the closed form cannot be meant; None where it can."""
+    """Why the closed form cannot be used with these settings; None if it can."""
     given = [name for name in ("l2", "coarse_ratio", "kind_weight") if getattr(settings, name) is not None]
     given += [name for name in ("laplacian", "choose") if getattr(settings, name)]
     if settings.head == "softmax" and "kind_weight" in given:
@@ -191,7 +250,9 @@ def _fit_by_descent(
     scales.undo(fit.head)
     network.put_head(fit.head)
     strengths = {**asdict(chosen), "kind_weight": chosen.kind_weights(network.graph)}
-    return FittedHead(strengths, fit.iterations, fit.converged)
+    if chosen.is_softmax:
+        strengths["coarse_ratio"] = None  # JSON has no infinity, and that no kind has a weight says it
+    return FittedHead(strengths, fit.iterations, fit.converged, chosen=chosen)
 
 
 def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> FittedHead:
@@ -205,10 +266,14 @@ def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) 
     return _put_prototypes(network, train, _prototypes(network, train, settings))
 
 
-def _prototypes(network: Network, train: Features, settings: TrainSettings) -> PrototypeFit:
+def _prototypes(
+    network: Network, train: Features, settings: TrainSettings, strengths: PrototypeStrengths | None = None
+) -> PrototypeFit:
     fine, _ = training_targets(train.samples, network.graph)
     chosen, sizes = PrototypeSettings(head=settings.head), network.backbone.block_sizes
-    return fit_prototypes(train.fine, fine, network.graph, chosen, block_sizes=sizes)
+    return fit_prototypes(
+        train.fine, fine, network.graph, chosen, block_sizes=sizes, strengths=strengths, views=train.views
+    )
 
 
 def _put_prototypes(network: Network, train: Features, fit: PrototypeFit) -> FittedHead:
@@ -219,9 +284,13 @@ def _put_prototypes(network: Network, train: Features, fit: PrototypeFit) -> Fit
         "shrinkage": fit.shrinkage,
         "variances": asdict(fit.variances),
         "temperature": fit.temperature,
+        # Whole classes that were held out, where each has one photo, say less than photos do.
+        "held_out": fit.held_out if fit.covariance == "within" else 0,
     }
     fine, _ = training_targets(train.samples, network.graph)
-    return FittedHead(strengths, 1, True, ClassStatistics.of_fit(fit, train.fine, fine))
+    views = 1 if train.views is None else train.views.shape[1]
+    statistics = ClassStatistics.of_fit(fit, train.fine, fine, views=views)
+    return FittedHead(strengths, 1, True, statistics, fit.strengths)
 
 
 def scaled(features: Features, scales: FeatureScales) -> Features:

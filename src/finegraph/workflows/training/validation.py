@@ -6,19 +6,21 @@ can be measured belongs to evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from finegraph.data.dataset import MISSING, PhotoDataset
+from finegraph.data.dataset import MISSING, targets_of
+from finegraph.data.samples import Samples
+from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, PhotoFileError
 from finegraph.evaluation.judgements import judge_kind
 from finegraph.inference import Posterior
+from finegraph.model.answering.pipeline import PhotoPipeline
+from finegraph.model.features.photos import OnBadFile, PhotoInput, read_views, sample_inputs
 from finegraph.nn import Network
-from finegraph.training.batches import read_batches
 from finegraph.training.distributed import Ranks
 from finegraph.training.guard import first_bad_layer
 from finegraph.training.loop import Judgement
@@ -38,6 +40,7 @@ class Tally:
     ) -> None:
         """Count the answers to a batch; labels that are not known are left out."""
         log_probs = posterior.log_probs()
+        fine = fine.to(log_probs.device)
         known = fine != MISSING
         self._count(0, (log_probs.argmax(dim=1) == fine)[known])
         self._count(1, -log_probs[known].gather(1, fine[known].unsqueeze(1)).squeeze(1))
@@ -59,42 +62,58 @@ class Tally:
 
 
 def validate(
-    network: Network, dataset: PhotoDataset, ranks: Ranks, workers: int, stop: Callable[[], bool] = lambda: False
+    network: Network,
+    samples: Samples,
+    views: ViewSettings,
+    ranks: Ranks,
+    *,
+    threads: int = 1,
+    on_bad_file: OnBadFile = "error",
+    stop: Callable[[], bool] = lambda: False,
 ) -> Judgement | None:
-    """Judge a network on photos; each is looked at once, by one of the processes.
+    """Judge a network on photos as it will answer them; each is looked at once, by one of the processes.
 
     Args:
         network: the network; it is left in evaluation mode.
-        dataset: the photos, with one view each.
+        samples: the photos.
+        views: how they are cut.
         ranks: this process among the others.
-        workers: how many threads decode.
+        threads: how many photos are worked on at the same time.
+        on_bad_file: "error" raises on a photo that cannot be read, "skip" goes on without it.
         stop: asked after each batch; all processes get the same answer. With a yes nothing is judged.
 
     Raises:
         DataError: none of the photos can be read.
+        PhotoFileError: one of them cannot be read, where that is an error.
     """
     network.eval()
+    pipeline = PhotoPipeline(network, views, cache=False, threads=threads)
+    fine, kinds = targets_of(samples, network.graph)
+    inputs = sample_inputs(samples, box=views.box)
     tally = Tally(network.graph.kinds)
-    device = network.head.fine.weight.device
-    places = range(0, len(dataset), _BATCH)
-    numbers = ((0, list(range(start, min(start + _BATCH, len(dataset))))) for start in places)
     bad: list[PhotoFileError] = []
     odd: tuple[str | None, list[str]] | None = None
-    with torch.no_grad(), closing(read_batches(dataset, numbers, ranks, workers)) as batches:
-        for batch in batches:
-            bad.extend(batch.bad)
-            if len(batch.sample):
-                pixels = batch.images.to(device, memory_format=torch.channels_last)
-                kinds = {name: labels.to(device) for name, labels in batch.kinds.items()}
-                tally.add(network(pixels), batch.fine.to(device), kinds)
-                if odd is None and not bool(tally.numbers.isfinite().all()):
-                    photos = [str(dataset.samples[int(number)].path) for number in batch.sample]
-                    odd = first_bad_layer(network, pixels), photos
-            if stop():
-                return None
+    for start in range(0, len(samples), _BATCH):  # as many turns in all processes, or some would wait for ever
+        own = ranks.share(range(start, min(start + _BATCH, len(samples))))
+        for batch in pipeline.posteriors([inputs[number] for number in own], on_bad_file=on_bad_file):
+            bad.extend(batch.bad.values())
+            read = [own[number] for number in batch.numbers]
+            tally.add(batch.posterior, fine[read], {name: labels[read] for name, labels in kinds.items()})
+            if odd is None and not bool(tally.numbers.isfinite().all()):
+                odd = _odd_layer(network, views, [inputs[number] for number in read])
+        if stop():
+            return None
     found = ranks.gather((bad, odd))
     errors = tuple(error for part, _ in found for error in part)
-    if len(errors) == len(dataset):
-        raise DataError(f"none of the {len(dataset):,} validation photos can be read; the first: {errors[0]}")
+    if len(errors) == len(samples):
+        raise DataError(f"none of the {len(samples):,} validation photos can be read; the first: {errors[0]}")
     layer, photos = next((one for _, one in found if one is not None), (None, []))
     return Judgement(tally.metrics(ranks), errors, layer, tuple(photos))
+
+
+def _odd_layer(network: Network, views: ViewSettings, photos: Sequence[PhotoInput]) -> tuple[str | None, list[str]]:
+    """The first layer that makes numbers of these photos that are not finite, and their files."""
+    weight = network.head.fine.weight
+    pixels = torch.cat([read_views(photo, views) for photo in photos]).to(weight.device)
+    with torch.no_grad():
+        return first_bad_layer(network, pixels), [photo.name for photo in photos]

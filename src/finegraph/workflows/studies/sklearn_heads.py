@@ -1,0 +1,150 @@
+"""Classifiers of scikit-learn as heads of a study: rivals from outside, tuned on the same photos as often.
+
+    sklearn-logistic        LogisticRegression; the N strengths of softmax
+    sklearn-discriminant    LinearDiscriminantAnalysis with a shrunk covariance; N / 4 shrinkages x 4 temperatures
+
+Discriminant analysis takes directions of features for independent, so that it is far too sure. Chosen by likelihood as
+it is, it would be held back by that alone; scores divided by a temperature make it a fair rival.
+
+Both know the classes that have photos. Other fine labels get a tiny probability, so that likelihoods stay finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import product
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.errors import MissingExtraError, SettingsError
+from finegraph.graph import LabelGraph
+from finegraph.inference import Posterior
+from finegraph.workflows.studies.closed_form_heads import shrinkages
+from finegraph.workflows.studies.fitted_head import Answer, Fitted
+from finegraph.workflows.studies.joint_answers import likeliest_labels
+from finegraph.workflows.studies.photo_sets import Part
+
+LOGISTIC, DISCRIMINANT = "sklearn-logistic", "sklearn-discriminant"
+TEMPERATURES = (1.0, 4.0, 16.0, 64.0)
+LEAST_LOG_PROB = -30.0
+"""The log probability of fine labels without a photo, and of all that scikit-learn rounds to 0."""
+
+Estimator = Any
+"""A classifier of scikit-learn, which has no types."""
+
+
+def check_installed(heads: Sequence[str]) -> None:
+    """Refuse heads of scikit-learn where it is not installed."""
+    wanted = [head for head in heads if head in (LOGISTIC, DISCRIMINANT)]
+    if wanted and find_spec("sklearn") is None:
+        raise MissingExtraError(
+            f"heads: {', '.join(wanted)} need{'s' if len(wanted) == 1 else ''} scikit-learn, which is not installed; "
+            'install it with `pip install "finegraph[sklearn]"`, or leave such heads out'
+        )
+
+
+def check_photos(head: str, amount: str, photos: int, labels: int) -> None:
+    """Refuse what discriminant analysis cannot be fitted to."""
+    if head == DISCRIMINANT and photos <= labels:
+        raise SettingsError(
+            f"heads: {head} measures how photos of a class differ, and with amounts = {amount!r} every class has one; "
+            f'leave these cells out with skip = [{{heads = ["{head}"], amounts = ["{amount}"]}}]'
+        )
+
+
+def fit_logistic(graph: LabelGraph, train: Part, val: Part, strengths: Sequence[float]) -> Fitted:
+    """Logistic regression with the strength under which the validation photos are most likely.
+
+    Args:
+        graph: with all kinds that are measured.
+        train: what to fit.
+        val: what to choose on.
+        strengths: of the prior on a mean loss, as softmax tries them.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    def made(l2: float, **other: object) -> Estimator:
+        return LogisticRegression(C=1.0 / (l2 * len(train)), max_iter=1000, **other)
+
+    path = made(strengths[0], warm_start=True)  # each strength starts where the last one ended
+    best, likelihood = strengths[0], -np.inf
+    for l2 in strengths:
+        path.C = 1.0 / (l2 * len(train))
+        found = _likelihood(_Classes(graph, path.fit(*_arrays(train))), val)
+        if found > likelihood:
+            best, likelihood = l2, found
+    began = perf_counter()
+    fit = made(best).fit(*_arrays(train))
+    fitted = Fitted(_Classes(graph, fit), len(strengths))
+    steps = int(np.max(fit.n_iter_))
+    seconds = perf_counter() - began
+    fitted.add(LOGISTIC, {"l2": best}, seconds, iterations=steps, converged=steps < fit.max_iter)
+    return fitted
+
+
+def fit_discriminant(graph: LabelGraph, train: Part, val: Part, count: int) -> Fitted:
+    """Shrunk discriminant analysis, with what makes the validation photos most likely.
+
+    Args:
+        graph: with all kinds that are measured.
+        train: what to fit.
+        val: what to choose on.
+        count: how many pairs of shrinkage and temperature to try.
+    """
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    def made(shrinkage: float) -> Estimator:
+        # scikit-learn's is the share of the mean eigenvalue; ours is its ratio to the rest.
+        return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage / (1.0 + shrinkage)).fit(*_arrays(train))
+
+    fits = {one: made(one) for one in shrinkages(count // len(TEMPERATURES))}
+    tried = list(product(fits, TEMPERATURES))
+    scores = [_likelihood(_Classes(graph, fits[one], temperature), val) for one, temperature in tried]
+    shrinkage, temperature = tried[int(np.argmax(scores))]
+    began = perf_counter()
+    fitted = Fitted(_Classes(graph, made(shrinkage), temperature), len(tried))
+    fitted.add(DISCRIMINANT, {"shrinkage": shrinkage, "temperature": temperature}, perf_counter() - began)
+    return fitted
+
+
+class _Classes:
+    """A classifier of scikit-learn; kinds follow from its fine labels."""
+
+    def __init__(self, graph: LabelGraph, estimator: Estimator, temperature: float = 1.0) -> None:
+        self.graph, self.estimator, self.temperature = graph, estimator, temperature
+
+    def log_probs(self, features: Tensor) -> Float[Tensor, "batch fine"]:
+        scores = _scores(self.estimator.decision_function(features.numpy()))
+        own = torch.log_softmax(torch.from_numpy(scores) / self.temperature, dim=1).clamp_min(LEAST_LOG_PROB)
+        found = torch.full((len(own), len(self.graph)), LEAST_LOG_PROB, dtype=torch.float64)
+        found[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = own
+        return torch.log_softmax(found, dim=1)
+
+    def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
+        log_probs = Posterior(self.graph, self.log_probs(features)).mean_views(views).log_probs()
+        return log_probs, likeliest_labels(Posterior(self.graph, log_probs), log_probs, self.graph.kinds)
+
+    def step(self, part: Part) -> tuple[float, float] | None:
+        return None  # not ours to time
+
+
+def _scores(found: NDArray[np.floating[Any]]) -> Float[NDArray[np.float64], "batch fine"]:
+    """A column of scores per class; scikit-learn gives two classes one column, the difference of their scores."""
+    scores = found if found.ndim == 2 else np.stack([np.zeros_like(found), found], axis=1)
+    return scores.astype(np.float64)
+
+
+def _likelihood(model: _Classes, val: Part) -> float:
+    """The mean log probability of the fine labels of validation photos."""
+    return float(model.log_probs(val.fine).gather(1, val.target[:, None]).mean())
+
+
+def _arrays(part: Part) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    return part.fine.numpy(), part.target.numpy()
