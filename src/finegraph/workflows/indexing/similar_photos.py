@@ -41,14 +41,12 @@ class TrainingFeatures(NamedTuple):
     """What training has computed.
 
     Attributes:
-        trained: the features of the photos that were trained on, divided by `scale`.
-        judged: those of the photos to validate on, as they are.
-        scale: the number that the features were divided by to fit the head.
+        trained: the features of the photos that were trained on.
+        judged: those of the photos to validate on.
     """
 
     trained: Features
     judged: Features
-    scale: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +83,13 @@ def similar_of_training(known: TrainingFeatures, rows: list[int]) -> Similar:
         known: the features.
         rows: which of the judged photos are asked about.
     """
-    asked: Matrix = known.judged.fine[rows].div(known.scale).numpy()
+    asked: Matrix = known.judged.fine[rows].numpy()
     best, which = _none(len(rows))
     others = known.trained.fine.numpy()
     for start in range(0, len(others), _ROWS):
         part = others[start : start + _ROWS]
         best, which = _nearest(best, which, asked, part, np.arange(start, start + len(part), dtype=np.int32))
-    return Similar(which, np.where(which < 0, np.float32(np.nan), best * np.float32(known.scale)))
+    return Similar(which, np.where(which < 0, np.float32(np.nan), best))
 
 
 def similar_of_photos(

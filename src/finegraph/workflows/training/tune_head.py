@@ -104,7 +104,6 @@ def tune_head(
     val = None if data.val is None else features_of(data.val)
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
-    scales = FeatureScales.of(train.fine, train.coarse)
     fitted = fit_to(network, train, val, settings)
     return TunedHead(
         strengths=fitted.strengths,
@@ -113,10 +112,16 @@ def tune_head(
         converged=fitted.converged,
         bad=(*train.bad, *(() if val is None else val.bad)),
         notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
-        known=None if val is None else TrainingFeatures(scaled(train, scales), val, scales.fine),
+        known=None if val is None else _known(train, val),
         statistics=fitted.statistics,
         chosen=fitted.chosen,
     )
+
+
+def _known(train: Features, val: Features) -> TrainingFeatures:
+    """What the report compares photos by: their first view, as an evaluation does later."""
+    first = train if train.views is None else replace(train, fine=train.views[:, 0], views=None)
+    return TrainingFeatures(first, val)
 
 
 def training_features(
