@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 # package anew, and pytest rewrites the assertions of all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two processes, each with whole files where it can be: files share browsers, servers and trained models.
-SPREAD := -n 2 --dist worksteal
+# Three processes for two cores, as servers, browsers and databases are waited for; each with whole files where it can
+# be: files share browsers, servers and trained models.
+SPREAD := -n 3 --dist worksteal
 # One thread each: two that wait for each other on a busy core take longer than one. `make test-cpu` says its own.
 test test-fast test-all test-oldest: export OMP_NUM_THREADS := 1
 test test-fast test-all test-oldest: export OPENBLAS_NUM_THREADS := 1

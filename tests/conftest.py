@@ -41,19 +41,21 @@ DRILLS = {
 
 
 PAGES = ("page", "phone")
-"""Fixtures that tests ask for by a parameter."""
+DATABASE = "postgres"
+"""Fixtures that tests also ask for by a parameter."""
 
 
 def pytest_collection_modifyitems(items):
     """Mark what `make test-fast` leaves out.
 
-    Browsers are known by fixtures or by parameters that name one, database servers by fixtures, drills by their files.
+    Browsers and database servers are known by fixtures or by parameters that name one, drills by their files.
     """
     for item in items:
-        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if "browser" in item.fixturenames or any(isinstance(value, str) and value in PAGES for value in values):
+        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        asked = {*item.fixturenames, *(value for value in params if isinstance(value, str))}
+        if "browser" in asked or asked.intersection(PAGES):
             item.add_marker(pytest.mark.browser)
-        if "postgres" in item.fixturenames:
+        if DATABASE in asked:
             item.add_marker(pytest.mark.database)
         if item.path.stem.removeprefix("test_") in DRILLS.get(item.path.parent.name, ()):
             item.add_marker(pytest.mark.drill)

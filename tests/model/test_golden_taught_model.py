@@ -43,6 +43,7 @@ def same_answer(found, before):
     return said(found, before) == near(before)
 
 
+@pytest.mark.deep
 def test_answers_and_lessons(unpacked, expected):
     model = fg.load(unpacked)
     for name, question in QUESTIONS.items():

@@ -57,6 +57,7 @@ def test_there_is_a_figure_for_each_question(drawn):
             assert edges.min() > 200  # and nothing is cut off at an edge
 
 
+@pytest.mark.deep
 def test_the_same_rows_give_the_same_file(drawn, tmp_path):
     folder, _ = drawn
     draw_study(ROWS, tmp_path, title="A menu")

@@ -38,6 +38,7 @@ def told(answer):
     return body["type"].rpartition(":")[2], answer.status_code, body["detail"]
 
 
+@pytest.mark.deep
 def test_a_full_disk_is_not_busy(session):
     with serving(session) as server, httpx.Client(base_url=server.url) as client:
         with session.store._database.writers.connect() as connection:

@@ -32,6 +32,7 @@ def outside(tmp_path):
     return Outside(tmp_path)
 
 
+@pytest.mark.deep
 def test_a_sample_that_is_a_link_to_a_file_outside_is_not_offered(outside, caplog):
     (outside.photos / "01.png").symlink_to(outside.folder / "secret.png")
     (outside.photos / "b").symlink_to(outside.elsewhere)
@@ -45,6 +46,7 @@ def test_a_sample_that_is_a_link_to_a_file_outside_is_not_offered(outside, caplo
         assert (len(contents), any(map(leaks, contents))) == (8, False)
 
 
+@pytest.mark.deep
 def test_a_sample_that_becomes_a_link_while_it_is_served_is_refused(outside):
     with running(tiny.classifier(), samples=outside.photos) as server:
         assert server.client.get("/v1/samples/1").status_code == 200
@@ -68,6 +70,7 @@ def test_only_what_can_be_decoded_is_sent(outside):
         assert server.client.get("/v1/samples/2").content == (outside.photos / "a" / "2.png").read_bytes()
 
 
+@pytest.mark.deep
 def test_photos_of_an_index_that_are_links_out_of_it_are_refused(outside, tmp_path):
     model = tiny.classifier()
     model.save(tmp_path / "model")

@@ -59,6 +59,7 @@ def test_as_many_close_pictures_as_fit(samples, monkeypatch):
     assert {number % 4 for number in kept} == {0, 1, 2, 3}  # each confusion has one
 
 
+@pytest.mark.deep
 def test_training_photos_are_of_confused_classes(samples):
     found = results([0, 0, 1], [1, 0, 1])  # a is taken for b; c and d have no part in it
     numbers, pack = training_pictures(samples, GRAPH, found, False, 1)

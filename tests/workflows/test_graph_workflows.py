@@ -152,6 +152,7 @@ def test_a_password_is_not_shown(tmp_path, monkeypatch):
     assert "secret" not in show_graph("postgresql://ann:secret@127.0.0.1/menu").file
 
 
+@pytest.mark.deep
 def test_a_model_in_closed_form_says_what_each_kind_is_worth(places, tmp_path):
     model = taught_classifier.fitted()
     model.save(tmp_path / "fitted" / "model")

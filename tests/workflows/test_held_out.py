@@ -87,6 +87,7 @@ def test_what_is_held_out(photos, tmp_path):
     assert evaluate_run(tmp_path / "run", split="all").trained_on == 20
 
 
+@pytest.mark.deep
 def test_photos_that_are_added_or_removed_later(photos, tmp_path):
     train_run(settings(photos), Silent(), run=tmp_path / "run")
     train, held = lists(tmp_path / "run")
@@ -175,6 +176,7 @@ def test_fewer_photos_per_class(photos, tmp_path):
     assert evaluate_run(tmp_path / "run", split="all").trained_on == 9
 
 
+@pytest.mark.deep
 def test_going_on_takes_the_photos_it_began_with(photos, tmp_path):
     whole = settings(photos, tune="all", epochs=3, batch_size=8)
     plain = train_run(whole, Silent(), run=tmp_path / "plain")

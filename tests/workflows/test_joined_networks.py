@@ -64,6 +64,7 @@ def answers(model, photos):
     return torch.tensor([[answer.probability for answer in one.top] for one in model.predict(photos, top=99)])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "more", [{}, {"fit": "prototypes"}, {"tune": "all", "epochs": 1, "batch_size": 16}], ids=["descent", "means", "all"]
 )
@@ -84,6 +85,7 @@ def test_the_closed_form_whitens_each_network(fitted):
     assert network.scaling.sizes == [12, 12]
 
 
+@pytest.mark.deep
 def test_an_interrupted_run_goes_on_to_the_same_model(manifest, tmp_path):
     whole = settings(manifest, tune="all", epochs=2, batch_size=8, workers=1)
     train_run(whole, Silent(), run=tmp_path / "straight")
@@ -93,6 +95,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(manifest, tmp_path):
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.deep
 def test_exported_files_answer_as_the_model(fitted, manifest, tmp_path):
     for name in ("model.onnx", "model.pt2"):
         found = export_model(fitted, tmp_path / name)  # which compares it with the model
@@ -137,6 +140,7 @@ def test_networks_that_cannot_be_joined_leave_no_run(manifest, tmp_path, network
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.deep
 def test_a_drawn_menu_from_the_command_line(tmp_path, monkeypatch, capsys):
     few = Size(dishes=16, shared={2: 2}, pantry=SIZES["small"].pantry, train=50, val=6, test=6, wild=5, offset=30)
     monkeypatch.setitem(SIZES, "tiny", few)

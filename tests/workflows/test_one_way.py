@@ -114,6 +114,7 @@ def test_an_index_stores_what_predict_says(run, predicted, tmp_path, monkeypatch
         assert probs[: len(guesses)].tolist() == [float(np.float32(answer.probability)) for answer in guesses]
 
 
+@pytest.mark.deep
 def test_the_server_answers_what_predict_says(run, predicted):
     engine, expected = predicted
     model = fg.load(run)

@@ -98,6 +98,7 @@ def test_the_former_name_of_plots_still_works(two, tmp_path):
     assert all(path.startswith(str(tmp_path / "drawn")) for path in written.plots)
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("_coarse_plots")
 def test_the_same_files_give_the_same_plots(two, tmp_path):
     for name in ("a", "b"):
@@ -197,6 +198,7 @@ class TestStudy:
         with pytest.raises(RunFolderError, match="the settings of the study cannot be read"):
             write_report([folder])
 
+    @pytest.mark.deep
     def test_its_plots_have_its_title(self, tmp_path):
         folder = self.make(tmp_path / "s")
         (folder / "study.toml").write_text('title = "Menu in spring"\n')
@@ -231,6 +233,7 @@ class TestStudy:
         written = write_report([*two, self.make(tmp_path / "amounts")], tmp_path / "r.html")
         assert (written.runs, written.studies) == (("softmax", "bipartite"), ("amounts",))
 
+    @pytest.mark.deep
     def test_its_plots(self, tmp_path):
         written = write_report([self.make(tmp_path / "amounts")], plots=tmp_path / "plots")
         assert (tmp_path / "plots/accuracy-test.svg").exists()

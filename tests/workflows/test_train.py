@@ -114,6 +114,7 @@ def test_tuning_all_keeps_the_best_epoch(manifest, tmp_path):
     assert fg.load(tmp_path / "run").predict(manifest.parent / "grey-0.png").top
 
 
+@pytest.mark.deep
 def test_an_interrupted_run_goes_on_to_the_same_model(manifest, tmp_path):
     whole = settings(manifest, tune="all", epochs=3, batch_size=8, lr=0.05, workers=2)
     straight = train_run(whole, Silent(), run=tmp_path / "straight")
@@ -211,6 +212,7 @@ def test_a_setting_without_effect_is_refused():
     check_used({"tune": "all", "lr": 0.1, "kind_weight": 1.0})
 
 
+@pytest.mark.deep
 def test_resuming_a_finished_run_keeps_its_calibration(manifest, tmp_path):
     for tune in ("head", "all"):
         own = settings(manifest, tune=tune, **({"epochs": 1, "batch_size": 16} if tune == "all" else {}))

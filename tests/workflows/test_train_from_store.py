@@ -139,6 +139,7 @@ def test_a_run_is_evaluated_and_used_when_the_store_is_gone(folder, tmp_path):
         evaluate_run(tmp_path / "run", split="val")
 
 
+@pytest.mark.deep
 def test_a_run_goes_on_with_the_labels_it_began_with(folder, tmp_path):
     place = make_store(tmp_path / "menu.db", folder)
     label_photos(place)

@@ -93,6 +93,7 @@ def test_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path):
     assert (found.arrays["similar"] >= 0).all()
 
 
+@pytest.mark.deep
 def test_similar_photos_of_a_network_that_was_trained_as_a_whole(manifest, tmp_path, monkeypatch):
     """Those that are nearest by the features of the trained network itself, computed once for all evaluations."""
     own = settings(manifest, tune="all", epochs=1, batch_size=16)
@@ -150,6 +151,7 @@ def test_bad_photos_are_left_out_and_named(tmp_path):
     assert read_run(tmp_path / "run", "run", again.folder.name).about == found.about
 
 
+@pytest.mark.deep
 def test_bad_photos_of_a_network_that_was_trained_as_a_whole(tmp_path):
     tiny.register()
     manifest = tiny.make_photos(tmp_path / "photos")
@@ -164,6 +166,7 @@ def test_bad_photos_of_a_network_that_was_trained_as_a_whole(tmp_path):
         assert not any("grey-0.png" in one["path"] for one in about["similar"])
 
 
+@pytest.mark.deep
 def test_photos_that_were_added_since(tmp_path):
     """A run knows its photos; without its lists, as before there were any, it cannot be told which were held out."""
     tiny.register()
@@ -183,6 +186,7 @@ def test_photos_that_were_added_since(tmp_path):
     assert notes[0].startswith("The list of training photos has changed: the model was trained with 25, and 26")
 
 
+@pytest.mark.deep
 def test_similar_photos_that_are_not_waited_for(manifest, tmp_path, monkeypatch):
     own = settings(manifest, tune="all", epochs=1, batch_size=16)
 
