@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 from finegraph import LabelGraph
 from finegraph.data.checks.label_check import label_findings
+from finegraph.data.dataset import Item, collate, training_targets
 from finegraph.data.layouts.manifest import read_manifest
 from finegraph.data.measured_values import measured_values
 from finegraph.errors import DataError, DataFileError
@@ -39,6 +41,21 @@ def test_a_column_named_like_a_number_of_the_graph_holds_values(manifest):
     assert list(found) == ["price"]
     assert found["price"].tolist() == pytest.approx([12.5, np.nan, 10], nan_ok=True)
     assert not [one for one in label_findings(samples, {}, GRAPH) if one.rule in ("unknown-kind", "bad-value")]
+
+
+def test_targets_of_training_hold_them(manifest):
+    text = "path,label,dish,price,mass\n1.jpg,mapo,tofu,12.5,\n2.jpg,ramen,,,\n"
+    fine, targets = training_targets(read_manifest(manifest(text)), GRAPH)
+    assert fine.tolist() == [0, 1]
+    assert targets.keys() == {"dish", "price"}  # of a number that was never measured there is nothing to say
+    assert targets["price"].tolist() == pytest.approx([12.5, np.nan], nan_ok=True)
+    items = [
+        Item(torch.zeros(3, 2, 2), 0, {"dish": 0, "price": 12.5}, 0),
+        Item(torch.zeros(3, 2, 2), 1, {"dish": 1, "price": np.nan}, 1),
+    ]
+    batch = collate(items)
+    assert batch.kinds["price"].dtype == torch.float64
+    assert batch.kinds["dish"].dtype == torch.int64
 
 
 def test_faults_with_lines(manifest):

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from finegraph.data.dataset import MISSING, Batch
 from finegraph.errors import NonFiniteError, PhotoFileError
-from finegraph.graph import LabelGraph
+from finegraph.graph import LabelGraph, Number
 from finegraph.inference import Posterior, joint_loss
 from finegraph.nn import NetworkDesign, build_network, laplacian_prior
 from finegraph.training.distributed import Ranks
@@ -232,3 +232,15 @@ def test_a_rate_means_the_same_for_every_head_and_graph():
     assert plain[0] == pytest.approx(1.0)
     assert plain[1] > 3
     assert plain[2] > 3 * plain[1], plain
+
+
+def test_values_measured_on_photos_are_in_the_loss():
+    graph = GRAPH.with_number(Number.from_values("mass", [100.0, 200.0, None, 50.0], 10.0))
+    stepper = make_stepper(graph)
+    batch = make_batch((0, MISSING, MISSING, 3), mass=[120.0, 90.0, math.nan, math.nan])
+    batch = batch._replace(kinds={"mass": batch.kinds["mass"].double()})
+    assert observed(batch).tolist() == [True, True, False, True]
+    posterior = Posterior(graph, torch.randn(4, 4))
+    expected = joint_loss(posterior, batch.fine, batch.kinds, 1 / 3, "sum")
+    torch.testing.assert_close(summed_loss(posterior, batch.fine, batch.kinds, PLAIN), expected)
+    assert stepper(0, batch, StopRequest()).count == 3

@@ -12,11 +12,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from finegraph.data.measured_values import measured_values
 from finegraph.data.photo_decoding import MAX_PIXELS, read_picture
 from finegraph.data.samples import Sample, Samples
 from finegraph.data.transforms import View, ViewSettings, make_view, random_part, sample_random
@@ -36,7 +37,7 @@ class Item(NamedTuple):
 
     image: UInt8[Tensor, "*view channel height width"]
     fine: int
-    kinds: dict[str, int]
+    kinds: dict[str, int | float]
     sample: int
 
 
@@ -45,7 +46,7 @@ class Batch(NamedTuple):
 
     images: UInt8[Tensor, "batch *view channel height width"]
     fine: Int[Tensor, " batch"]
-    kinds: dict[str, Int[Tensor, " batch"]]
+    kinds: dict[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
     sample: Int[Tensor, " batch"]
     bad: tuple[PhotoFileError, ...]
 
@@ -53,8 +54,9 @@ class Batch(NamedTuple):
 class PhotoDataset(Dataset[Item | PhotoFileError]):
     """Views of photos and their targets, as numbers of labels in a graph.
 
-    An item has the target of every kind of the graph that any of the samples has labels of; see `training_targets`.
-    Kinds that the graph does not have are left out; checking the data reports them.
+    An item has the target of every kind of the graph that any of the samples has labels of, and the value of every
+    number that was measured on any of them; see `training_targets`. Kinds that the graph does not have are left out;
+    checking the data reports them.
 
     Args:
         samples: the photos.
@@ -120,7 +122,7 @@ class PhotoDataset(Dataset[Item | PhotoFileError]):
             image = random_part(picture, self.settings, self.view_share, random)
         else:
             image = make_view(picture, self.settings, self.view, random)
-        kinds = {kind: int(numbers[index]) for kind, numbers in self.kinds.items()}
+        kinds = {kind: targets[index].item() for kind, targets in self.kinds.items()}
         return Item(image, int(self.fine[index]), kinds, index)
 
     def _read(self, sample: Sample) -> Image.Image:
@@ -176,19 +178,24 @@ def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch
 
 def training_targets(
     samples: Samples, graph: LabelGraph
-) -> tuple[Int[Tensor, " batch"], dict[str, Int[Tensor, " batch"]]]:
+) -> tuple[Int[Tensor, " batch"], dict[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]]:
     """The same for the loss: a photo without a label of its own has what the graph says of its class.
+
+    For each number that was measured on any photo there are the values in the user's unit, NaN where there is none.
 
     Raises:
         UnknownNameError: labels that the graph does not have, all of them at once.
+        DataError: a value that its number cannot have.
     """
-    fine, kinds = targets_of(samples, graph)
-    for name in kinds:
+    fine, labels = targets_of(samples, graph)
+    kinds: dict[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] = {**labels}
+    for name in labels:
         number_of = {label: number for number, label in enumerate(graph.labels(name))}
         own = torch.tensor([number_of.get(sample.kinds.get(name, ""), MISSING) for sample in samples])
         from_fine = torch.where(fine == MISSING, MISSING, FROM_FINE)
         kinds[name] = torch.where(own == MISSING, from_fine, own)
-    return fine, kinds
+    values = measured_values(samples, graph)
+    return fine, kinds | {name: torch.from_numpy(own) for name, own in values.items() if not np.isnan(own).all()}
 
 
 def _only_parents(kind: Kind, fine: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
@@ -219,11 +226,16 @@ def collate(items: Sequence[Item | PhotoFileError]) -> Batch:
     """
     good = [item for item in items if isinstance(item, Item)]
     bad = tuple(item for item in items if isinstance(item, PhotoFileError))
-    kinds: Mapping[str, int] = good[0].kinds if good else {}
+    kinds: Mapping[str, int | float] = good[0].kinds if good else {}
     return Batch(
         torch.stack([item.image for item in good]) if good else torch.empty(0, dtype=torch.uint8),
         torch.tensor([item.fine for item in good], dtype=torch.int64),
-        {kind: torch.tensor([item.kinds[kind] for item in good], dtype=torch.int64) for kind in kinds},
+        {kind: _column([item.kinds[kind] for item in good]) for kind in kinds},
         torch.tensor([item.sample for item in good], dtype=torch.int64),
         bad,
     )
+
+
+def _column(targets: Sequence[int | float]) -> Int[Tensor, " batch"] | Float[Tensor, " batch"]:
+    """The labels of a kind, or the values of a number, as a tensor."""
+    return torch.tensor(targets, dtype=torch.float64 if isinstance(targets[0], float) else torch.int64)

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 
 from finegraph.data.dataset import targets_of
+from finegraph.data.measured_values import measured_values
 from finegraph.data.samples import Samples
 from finegraph.errors import DataError
 from finegraph.evaluation.asking import QuestionCollector, photos_to_ask
@@ -91,7 +92,9 @@ def evaluate_photos(
     """
     settings = PhotoSettings(**options)
     fine, kinds = targets_of(samples, classifier.graph)
-    if not any(sample.label is not None or sample.kinds for sample in samples):
+    measured = measured_values(samples, classifier.graph)
+    kinds |= {name: torch.from_numpy(values) for name, values in measured.items()}
+    if not any(sample.label is not None or sample.kinds or sample.values for sample in samples):
         raise DataError(f"expected photos with labels to compare answers with, got {len(samples)} without any")
     if foreign is not None:
         refuse_known(foreign, classifier)

@@ -6,7 +6,8 @@ Two classes differ along a kind if their labels do. So the worth of a kind is th
     variance * (mean over classes of |row|^2 - |mean row|^2)        row: the weights of the labels of a class
 
 which is variance * (1 - sum of squared shares of labels) if classes have one label each. A kind whose labels look alike
-adds nothing, nor does one that is nearly the same for all classes.
+adds nothing, nor does one that is nearly the same for all classes. That of a number is variance * the variance of its
+values on the inner scale, spreads not counted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class KindWorth:
     """How much of what tells classes apart is told by what; shares add up to 1.
 
     Attributes:
-        kinds: the share of each kind, and of each group of kinds such as ingredients; the largest first.
+        kinds: the share of each kind and number, and of each group of kinds such as ingredients; the largest first.
         own: the share that only the classes themselves tell.
     """
 
@@ -54,13 +55,16 @@ class KindWorth:
         return f"{text} {few} {'adds' if len(silent) == 1 else 'add'} nothing."
 
 
-def kind_worth(graph: LabelGraph, kinds: Mapping[str, float], own: float) -> KindWorth:
+def kind_worth(
+    graph: LabelGraph, kinds: Mapping[str, float], own: float, numbers: Mapping[str, float] | None = None
+) -> KindWorth:
     """What kinds are worth.
 
     Args:
         graph: the label graph.
         kinds: the variance of the labels of each kind.
         own: that of classes beyond all kinds.
+        numbers: that which a value of variance 1 of each number makes.
 
     Example:
         >>> graph = LabelGraph.from_table({"a": {"dish": "x", "year": "1"}, "b": {"dish": "y", "year": "2"}})
@@ -72,6 +76,10 @@ def kind_worth(graph: LabelGraph, kinds: Mapping[str, float], own: float) -> Kin
         name, mark, _ = kind.partition(GROUP_SEPARATOR)
         name = name if mark and name not in kinds else kind
         groups[name] = groups.get(name, 0.0) + variance * _spread(graph, kind)
+    for name, variance in (numbers or {}).items():
+        number = graph.number(name)
+        values = number.standardised[0][number.known]
+        groups[name] = variance * (float(np.var(values)) if len(values) else 0.0)
     own *= 1.0 - 1.0 / len(graph)
     total = sum(groups.values()) + own
     if not total > 0.0:  # all classes look alike

@@ -25,6 +25,7 @@ from finegraph.inference import Posterior
 from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.label_indices import Classes, classes_of_graph, classes_of_values, kind_target_indices
 from finegraph.model.fitting.prototypes import PrototypeSettings, fit_prototypes
+from finegraph.model.fitting.rows import exact_numbers
 from finegraph.model.fitting.selection import (
     FOLDS,
     Fold,
@@ -172,8 +173,8 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: (samples, features).
             y: the class of each sample; with a graph the name of a fine label, or None if it was not observed.
             sample_weight: how much each sample counts.
-            kind_targets: with a graph, for some kinds the label seen on each sample, None if none was. By default,
-                and for the other kinds, labels are those of the fine label.
+            kind_targets: with a graph, for some kinds the label seen on each sample, and for some numbers the value
+                measured on it, None if none was. By default, and for the other kinds, they are those of the fine label.
         """
         features, classes = self._checked(X, y)
         weight = _check_sample_weight(sample_weight, features, ensure_non_negative=True)
@@ -185,7 +186,7 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.scale_: NDArray[np.float64] | None = None
         if self.solver != "prototypes":
             self._learn_scale(features, weight)
-        self.solver_, chosen = self._choose_solver(features, classes, weight, labels_seen=bool(seen))
+        self.solver_, chosen = self._choose_solver(features, classes, weight, seen)
         if self.solver_ == "prototypes":
             return self
         arguments: dict[str, Any] = {
@@ -212,18 +213,24 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features: NDArray[np.floating[Any]],
         classes: Classes,
         weight: NDArray[np.floating[Any]],
-        *,
-        labels_seen: bool,
+        seen: Mapping[str, NDArray[Any]],
     ) -> tuple[str, FitSettings | None]:
         """The solver, with the closed form fitted where it is that, and the settings of descent where it won."""
         if self.solver == "descent":
             return "descent", None
+        # How samples differ in a value from their class, if they can; nothing else that was seen on them.
+        labels = [name for name in seen if exact_numbers(classes.graph).get(name, True)]
         if self.solver == "auto":
             given = [name for name, value in _OF_DESCENT.items() if not _is_default(getattr(self, name), value)]
-            if given or labels_seen:
+            if given or labels:
                 self.solver_reason_ = f"the closed form has no {', '.join(given) or 'kind_targets'}"
                 return "descent", None
-        self._fit_prototypes(features, classes, weight, labels_seen=labels_seen)
+        if labels:
+            raise InputError(
+                "kind_targets: labels seen on samples, and values of numbers that are exact for all classes, say "
+                f"nothing about class means; leave out {', '.join(labels)}, or use solver='descent'"
+            )
+        self._fit_prototypes(features, classes, weight, seen)
         if self.solver == "prototypes":
             return "prototypes", None
         choice = choose_solver(
@@ -246,18 +253,19 @@ class BipartiteClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features: NDArray[np.floating[Any]],
         classes: Classes,
         weight: NDArray[np.floating[Any]],
-        *,
-        labels_seen: bool,
+        measured: Mapping[str, NDArray[np.float64]],
     ) -> None:
         """Fit class means in closed form."""
-        if labels_seen:
-            raise InputError(
-                "kind_targets: labels seen on single samples say nothing about class means; leave them out, or use "
-                "solver='descent'"
-            )
         settings = PrototypeSettings(head=self.head)
         targets, counts = torch.from_numpy(classes.targets), torch.from_numpy(weight)
-        found = fit_prototypes(self._tensor(features), targets, self.graph_, settings, sample_weight=counts)
+        found = fit_prototypes(
+            self._tensor(features),
+            targets,
+            self.graph_,
+            settings,
+            sample_weight=counts,
+            measured={name: torch.from_numpy(values) for name, values in measured.items()},
+        )
         self.prototypes_, self.head_ = found, found.head.requires_grad_(False)
         self.n_iter_, self.converged_ = 1, True
 

@@ -25,7 +25,7 @@ from finegraph.inference.numbers.number_tensors import NumberTable
 from finegraph.inference.numbers.potential import number_terms
 from finegraph.inference.numerics import CPU, at_least_float32
 
-_SILENT = -100.0
+SILENT = -100.0
 """Before softplus: a precision that float32 holds as good as 0."""
 
 
@@ -70,7 +70,7 @@ class NumberLayer(nn.Linear):
             raise InputError("a layer of numbers without a bias cannot be silent: its precisions start at log 2")
         with torch.no_grad():
             self.weight.zero_()
-            self.bias.copy_(torch.tensor([0.0, _SILENT]).repeat(len(self.scale)))
+            self.bias.copy_(torch.tensor([0.0, SILENT]).repeat(len(self.scale)))
 
     def constant_precisions(self) -> list[bool]:
         """For each number whether its precision is the same for all photos."""
@@ -100,6 +100,32 @@ class NumberLayer(nn.Linear):
         outputs = self.weight.new_zeros(len(self.weight)) if self.bias is None else self.bias.detach()
         pull, raw = outputs.double().reshape(-1, 2).unbind(1)
         return pull, softplus(raw)
+
+    def scale_to(self, place: int, before: Number, after: Number) -> tuple[float, float]:
+        """The factor and the shift from inner values of another scale to those that one number was trained with.
+
+        Args:
+            place: which number.
+            before: the number of the graph of this layer.
+            after: the same number, whose values have another inner scale.
+        """
+        factor, shift = self.scale[place].double().tolist()
+        shift += factor * (after.centre - before.centre) / before.width
+        return factor * after.width / before.width, shift
+
+    def on_scale(self, place: int, before: Number, after: Number) -> tuple[Float[Tensor, " _"], float, float]:
+        """The weights and the bias of the pull of one number, and its precision without features, on another scale.
+
+        Args:
+            place: which number.
+            before: the number of the graph of this layer.
+            after: the same number, whose values have another inner scale.
+        """
+        factor, shift = self.scale_to(place, before, after)
+        pulls, precisions = self._without_features()
+        pull, precision = float(pulls[place]), float(precisions[place])
+        weight = factor * self.weight.detach()[2 * place].double()
+        return weight, factor * (pull - precision * shift), factor * factor * precision
 
     def take(self, other: NumberLayer, before: Sequence[Number], after: Sequence[Number]) -> None:
         """Take over the weights of a layer, for numbers whose inner scale has changed.
@@ -132,3 +158,8 @@ def _rescaled(
     """Scores for the values of the graph from those for the values of the layer."""
     factor, shift = scale[:, 0], scale[:, 1]
     return torch.stack([factor * (pull - precision * shift), factor * factor * precision], dim=-1)
+
+
+def before_softplus(precision: float) -> float:
+    """The number whose softplus this is; a precision of 0 is what a silent layer has."""
+    return SILENT if precision <= 0.0 else max(precision + math.log(-math.expm1(-precision)), SILENT)

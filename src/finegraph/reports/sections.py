@@ -274,7 +274,7 @@ def _worth_panels(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
         variances = run.about.get("variances")
         if not variances or not variances["kinds"]:
             continue
-        worth = kind_worth(run.graph, variances["kinds"], variances["own"])
+        worth = kind_worth(run.graph, variances["kinds"], variances["own"], variances.get("numbers"))
         rows = [*list(worth.kinds.items())[:MAX_NAMED], ("the class itself", worth.own)]
         percents = [(name, 100 * share) for name, share in rows]
         chart = named_bars(percents, f"What tells classes apart, {run.name}: {worth.words}", "{:.0f} %")

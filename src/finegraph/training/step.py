@@ -177,12 +177,15 @@ def observed(batch: Batch) -> Bool[Tensor, " batch"]:
     """Which samples of a batch have any label."""
     known = batch.fine != MISSING
     for labels in batch.kinds.values():
-        known = known | (labels != MISSING)
+        known = known | (~labels.isnan() if labels.is_floating_point() else labels != MISSING)
     return known
 
 
 def summed_loss(
-    posterior: Posterior, fine: Int[Tensor, " batch"], kinds: dict[str, Int[Tensor, " batch"]], recipe: Recipe
+    posterior: Posterior,
+    fine: Int[Tensor, " batch"],
+    kinds: dict[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]],
+    recipe: Recipe,
 ) -> Float[Tensor, ""]:
     """The joint loss of a batch, summed; label smoothing spreads a share of the fine target evenly over all labels."""
     count = len(posterior.graph.kinds) + len(posterior.graph.numbers)

@@ -160,7 +160,7 @@ def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatis
     moved = replace(statistics, counts=counts, sums=sums)
     if seen > MAX_DENSE_LABELS:
         kinds = {kind: statistics.variances.kinds.get(kind, 0.0) for kind in graph.kinds}
-        return replace(moved, variances=replace(statistics.variances, kinds=kinds))
+        return replace(moved, variances=replace(statistics.variances, kinds=kinds, numbers={}))
     variances = fit_variances(
         Links(graph, graph.kinds), counts, moved.means, noise=statistics.variances.noise, features=sums.shape[1]
     )

@@ -229,7 +229,8 @@ def _train(
             if trained.fitted is not None:
                 result["strengths"], statistics = trained.fitted.strengths, trained.fitted.statistics
     if statistics is not None:
-        result["worth"] = kind_worth(network.graph, statistics.variances.kinds, statistics.variances.own)
+        own = statistics.variances
+        result["worth"] = kind_worth(network.graph, own.kinds, own.own, own.numbers)
     result["model"] = str(folder.model) if result["finished"] else None
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
         # A model that is there already may have been calibrated since.

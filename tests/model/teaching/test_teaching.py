@@ -6,6 +6,7 @@ import torch
 import finegraph as fg
 import tiny_classifier as tiny
 from finegraph.errors import GraphError, InputError, LessonError, ModelFolderError, PhotoFileError, UnknownNameError
+from finegraph.graph import Number
 from finegraph.model.photo_classifier import PhotoClassifier
 from taught_classifier import fitted, photo_of
 
@@ -256,3 +257,17 @@ def test_taught_labels_are_in_the_graph_that_is_read_alone(folder):
     model = fg.load(folder)
     model.teach("mapo tofu @ C", parents={"dish": "mapo tofu"})
     assert read_model_graph(folder) == model.graph
+
+
+def test_values_of_a_new_label_are_kept(tmp_path):
+    graph = fitted().graph.with_number(Number.from_values("price", range(5, 5 + len(fitted().graph)), unit="EUR"))
+    model = fitted(graph)
+    model.save(tmp_path / "model")
+    row = {"dish": fitted().graph.labels("dish")[0], "price": (31.5, 1.5)}
+    fg.load(tmp_path / "model").teach("new", photo_of(7, 1), parents=row)
+    again = fg.load(tmp_path / "model")
+    number = again.graph.number("price")
+    assert (number.values[-1], number.spreads[-1]) == (31.5, 1.5)
+    again.teach("new", photo_of(7, 2), parents={"price": "31.5 +- 1.5"})
+    with pytest.raises(InputError, match=r"the model knows it with another price, 31.5 \+- 1.5"):
+        again.teach("new", photo_of(7, 3), parents={"price": 30})

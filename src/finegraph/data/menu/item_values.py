@@ -46,22 +46,27 @@ _COSTS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Weight:
-    """What is on a plate, in grams: the mean over days, and how much it differs from day to day."""
+    """What is on a plate, in grams: the median over days, and how much it differs from day to day.
+
+    As on every log scale, the spread is that of the logarithm times the value; the mean is a little above the median.
+    """
 
     grams: float
     spread: float
 
 
 def weight_of(item: Item) -> Weight:
-    """What an item weighs on an average day."""
+    """What an item weighs on a usual day."""
     usual = np.array([_grams(item.serving, portion) for portion in item.serving.portions])
     # Amounts are multiplied by log-normal noise for each ingredient, sizes by even noise for the whole plate.
     grams = float(usual.sum()) * math.exp(AMOUNT_NOISE**2 / 2)
     shares = usual / usual.sum()
     amount_variance = math.expm1(AMOUNT_NOISE**2) * float((shares**2).sum())
     size_variance = SIZE_NOISE**2 / 3
-    spread = grams * math.sqrt((1 + amount_variance) * (1 + size_variance) - 1)
-    return Weight(grams, spread)
+    # The log-normal distribution with this mean and variance.
+    ratio = (1 + amount_variance) * (1 + size_variance)
+    median = grams / math.sqrt(ratio)
+    return Weight(median, median * math.sqrt(math.log(ratio)))
 
 
 def served_grams(serving: Serving, eaten: float = 0.0) -> float:

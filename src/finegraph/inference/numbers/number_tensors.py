@@ -7,7 +7,7 @@ spreads and unknown values has *points* alone; what it adds to the joint scores 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -93,6 +93,9 @@ class NumberTable(Constants):
         numbers: in the order of the graph.
         fine_count: how many fine labels there are.
         points: those that have points alone.
+        spread: those that have not.
+        largest_value: the largest size of an inner value.
+        largest_variance: the largest variance of one.
         largest: how large what numbers add to a joint score can be, for scores of at most 1.
         known: 1 for each fine label and number whose value is known, else 0.
         design: what a point v multiplies the two scores of its number by, v and - v^2 / 2, number after number.
@@ -110,6 +113,12 @@ class NumberTable(Constants):
         known = [np.zeros((len(graph), 0)), *(one.number.known[:, None] for one in self.numbers)]
         self.store_arrays({"design": np.concatenate(design), "known": np.concatenate(known, axis=1)})
         self.largest = float(np.abs(self.design.numpy()).sum(axis=0).max(initial=0.0))
+        self.spread = [one.place for one in self.numbers if not one.points]
+        around = [one.number.standardised for one in self.numbers]
+        self.largest_value, self.largest_variance = (
+            max((float(np.abs(pair[part]).max(initial=0.0)) for pair in around), default=0.0) for part in (0, 1)
+        )
+        self.largest_variance **= 2
         self._formats: dict[tuple[str, torch.dtype], Tensor] = {}
 
     def __len__(self) -> int:
@@ -129,6 +138,18 @@ class NumberTable(Constants):
     def design_of(self, dtype: torch.dtype) -> Float[Tensor, "row fine"]:
         """`design` in a number format."""
         return self._kept("design", dtype, lambda: self.design)
+
+    def values_of(
+        self, dtype: torch.dtype, places: Sequence[int]
+    ) -> tuple[Float[Tensor, "number fine"], Float[Tensor, "number fine"]]:
+        """The inner values of all fine labels, and their variances, for some numbers in a number format."""
+        both = self._kept("values", dtype, self._values)
+        chosen = both if len(places) == len(self) else both[list(places)]
+        return chosen[:, 0], chosen[:, 1]
+
+    def _values(self) -> Float[Tensor, "number 2 fine"]:
+        pairs = [torch.stack([one.value[one.component], one.variance[one.component]]) for one in self.numbers]
+        return torch.stack(pairs)
 
     def reading_table(self, dtype: torch.dtype) -> Float[Tensor, "fine column"]:
         """For each fine label, the likelihoods (n3) of reading its exact values given all fine labels.

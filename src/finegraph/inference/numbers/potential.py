@@ -162,14 +162,61 @@ def evidence_log_likelihood(
 
 
 def _float32_suffices(fine: Tensor, scores: Tensor, table: NumberTable) -> bool:
-    """Whether a plain float32 sum of exact values is exact enough, and rows do not depend on how many there are."""
-    if torch.compiler.is_compiling() or not fine.dtype == scores.dtype == torch.float32 or len(fine) % TILE:
+    """Whether a plain float32 sum is exact enough, and rows do not depend on how many there are."""
+    if torch.compiler.is_compiling() or not fine.dtype == scores.dtype == torch.float32:
+        return False
+    if table.points and len(fine) % TILE:
         return False
     if not fine.numel():
         return True
     low, high = torch.aminmax(fine)
-    largest = max(float(scores.abs().amax()) * table.largest, -low.item(), high.item())
-    return largest * torch.finfo(torch.float32).eps <= _MAX_ERROR
+    size = scores.abs()
+    largest = float(size.amax()) * table.largest if table.points else 0.0
+    if table.spread:
+        pull, precision = size[:, table.spread].unbind(dim=2)
+        value, variance = table.largest_value, table.largest_variance
+        around = (0.5 * pull * pull).mul_(variance / (1.0 + precision * variance))
+        terms = around.add_(pull, alpha=value).add_(precision, alpha=0.5 * value * value)
+        largest += float(terms.sum(dim=1).amax())
+    return max(largest, -low.item(), high.item()) * torch.finfo(torch.float32).eps <= _MAX_ERROR
+
+
+def _quick_terms(
+    table: NumberTable, fine: Float[Tensor, "batch fine"], scores: NumberScores
+) -> Float[Tensor, "batch fine"]:
+    """Fine scores with what all numbers add to them, in float32, without evidence."""
+    if table.points:
+        own = scores if table.linear else scores[:, table.points]
+        fine = torch.addmm(fine, own.flatten(start_dim=1), table.design_of(torch.float32))
+    if table.spread:
+        value, variance = table.values_of(torch.float32, table.spread)
+        pull, precision = (part.unsqueeze(2) for part in scores[:, table.spread].unbind(dim=2))
+        gain = (precision * variance).add_(1.0)
+        terms = torch.addcmul(value, 0.5 * pull, variance).mul_(pull)
+        terms.sub_(precision * (0.5 * value * value)).div_(gain)
+        terms.sub_(gain.log_().mul_(0.5))
+        fine = terms.sum(dim=1).add_(fine)
+    return fine
+
+
+def _quick_score_gradient(
+    table: NumberTable, scores: NumberScores, grad: Float[Tensor, "batch fine"]
+) -> Float[Tensor, "batch number 2"]:
+    """The gradient for the scores of numbers, in float32, without evidence."""
+    if table.linear:
+        return (grad @ table.design_of(torch.float32).t()).view_as(scores)
+    own = torch.empty_like(scores)
+    if table.points:
+        own[:, table.points] = (grad @ table.design_of(torch.float32).t()).view(len(grad), -1, 2)
+    value, variance = table.values_of(torch.float32, table.spread)
+    pull, precision = (part.unsqueeze(2) for part in scores[:, table.spread].unbind(dim=2))
+    less = (precision * variance).add_(1.0).reciprocal_()
+    mean = torch.addcmul(value, pull, variance).mul_(less)
+    row = grad.unsqueeze(1)
+    first = torch.linalg.vecdot(mean, row)
+    square = torch.linalg.vecdot(torch.addcmul(mean.square_(), less, variance), row)
+    own[:, table.spread] = torch.stack([first, -0.5 * square], dim=2)
+    return own
 
 
 class _NumberTerms(torch.autograd.Function):
@@ -185,8 +232,9 @@ class _NumberTerms(torch.autograd.Function):
     ) -> Float[Tensor, "batch fine"]:
         ctx.table = table
         ctx.save_for_backward(scores, evidence)
-        if evidence is None and table.linear and _float32_suffices(fine, scores, table):
-            return torch.addmm(fine, scores.flatten(start_dim=1), table.design_of(torch.float32))
+        ctx.quick = evidence is None and _float32_suffices(fine, scores, table)
+        if ctx.quick:
+            return _quick_terms(table, fine, scores)
         terms = number_terms(table, scores, evidence)
         if fine.dtype == torch.float64:
             return fine + terms
@@ -200,8 +248,9 @@ class _NumberTerms(torch.autograd.Function):
         (scores, evidence), table = ctx.saved_tensors, ctx.table
         if not ctx.needs_input_grad[1]:
             return grads[0], None, None, None
-        if evidence is None and table.linear and grads[0].dtype == scores.dtype == torch.float32:
-            return grads[0], (grads[0] @ table.design_of(torch.float32).t()).view_as(scores), None, None
+        linear = evidence is None and table.linear
+        if (ctx.quick or linear) and grads[0].dtype == scores.dtype == torch.float32:
+            return grads[0], _quick_score_gradient(table, scores, grads[0]), None, None
         grad, own = grads[0].double(), torch.zeros_like(scores, dtype=torch.float64)
         points = table.points if evidence is None else []
         if points:

@@ -1,14 +1,18 @@
 """Class means as sums of effects of the label graph: a linear mixed model, solved in closed form.
 
-    mean_i = mu_0 + sum_j sum_c g^j_ic u^j_c + e_i          u^j_c ~ N(0, kind_j I),   e_i ~ N(0, own I)
+    mean_i = mu_0 + sum_j sum_c g^j_ic u^j_c + sum_n v^n_i w^n + e_i
+    u^j_c ~ N(0, kind_j I),   w^n ~ N(0, number_n I),   e_i ~ N(0, own I)
     M_i    = mean_i + noise of variance (noise / n_i)       what n_i samples show
 
-With K = own I + sum_j kind_j G_j G_j' and V = K + noise diag(1 / n), the posterior means of the effects are
+With D_j = G_j, or the column v^n of a number, K = own I + sum_j kind_j D_j D_j' and V = K + noise diag(1 / n), the
+posterior means of the effects are
 
-    B = V^-1 (M - mu_0),     e = own B,     u^j = kind_j G_j' B
+    B = V^-1 (M - mu_0),     e = own B,     u^j = kind_j D_j' B
 
-so a fine label without a sample has the mean that its parents give. An unknown parent counts as a label of its own,
-which no other fine label has: its variance joins that of e_i.
+so a fine label without a sample has the mean that its parents and values give. An unknown parent counts as a label of
+its own, which no other fine label has: its variance joins that of e_i. So does that of a value with a spread t, which
+is t^2 number_n, with t = 1 if the value is unknown. The labels of an ordered kind are a walk: the effect of each is
+that of the one below and a step, u = A steps and D = G A, so that neighbours are more alike than others.
 
 The variances are those under which M is most likely, all directions of the features being alike (`fit_variances`). They
 say what each kind is worth. Cost: one (fine x fine) system, or conjugate gradients over the edges if there are many
@@ -17,8 +21,8 @@ fine labels: linear in fine labels, edges and features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -43,11 +47,17 @@ class Variances:
         own: by what is special about a fine label.
         kinds: by each kind of the graph.
         noise: of a single sample around the mean of its class.
+        numbers: by each number, for values of variance 1.
     """
 
     own: float
     kinds: dict[str, float]
     noise: float
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def of(self, name: str) -> float:
+        """That of a kind or a number."""
+        return self.kinds[name] if name in self.kinds else self.numbers[name]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +67,7 @@ class Effects:
     Attributes:
         centre: mu_0.
         fine: e, zero for fine labels without a sample.
-        coarse: u of each kind.
+        coarse: u of each kind, of an ordered kind its steps, and w of each number as one row.
     """
 
     centre: Float[Tensor, " feature"]
@@ -66,40 +76,85 @@ class Effects:
 
 
 class Links:
-    """The links of a graph as matrices for sums over parents and over children."""
+    """The links and values of a graph as matrices for sums over parents and over children.
 
-    def __init__(self, graph: LabelGraph, kinds: Sequence[str]) -> None:
-        """Keep the links of some kinds.
+    Attributes:
+        kinds: the kinds that class means depend on.
+        numbers: the numbers that they depend on.
+        names: both.
+        matrices: per kind the weights of its links, (fine, label).
+        designs: per kind and number the matrix D, whose columns have an effect each.
+        unknown: per kind 1 where the parent is unknown, else 0; per number the variance of the value.
+        scales: per number what is 0 and what is 1 among its values, after the logarithm if there is one.
+    """
+
+    def __init__(
+        self,
+        graph: LabelGraph,
+        kinds: Sequence[str],
+        numbers: Sequence[str] = (),
+        scales: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        """Keep the links of some kinds and the values of some numbers.
 
         Args:
             graph: the label graph.
             kinds: the kinds that class means depend on.
+            numbers: the numbers that they depend on.
+            scales: those of an earlier graph, so that its values stay what they were; by default those of the graph.
         """
-        self.kinds = tuple(kinds)
+        self.kinds, self.numbers = tuple(kinds), tuple(numbers)
+        self.names = (*self.kinds, *self.numbers)
         self.fine_count = len(graph)
         self.matrices: dict[str, Tensor] = {}
+        self.designs: dict[str, Tensor] = {}
         self.unknown: dict[str, Float[Tensor, " fine"]] = {}
+        self.scales: dict[str, tuple[float, float]] = {}
+        self._steps: dict[str, Float[Tensor, "label step"]] = {}
         for kind in self.kinds:
             fine, coarse, weight = graph.edges(kind)
             shape = (len(graph), len(graph.labels(kind)))
             places = torch.from_numpy(np.stack([fine, coarse]))
             matrix = torch.sparse_coo_tensor(places, torch.from_numpy(weight), shape, check_invariants=True)
-            self.matrices[kind] = matrix.coalesce().double()
+            self.matrices[kind] = self.designs[kind] = matrix.coalesce().double()
             known = torch.zeros(len(graph), dtype=torch.float64)
             known[torch.from_numpy(fine)] = 1.0
             self.unknown[kind] = 1.0 - known
+            if graph.kind(kind).ordered and shape[1] > 2:
+                self._steps[kind] = _steps(shape[1])
+                self.designs[kind] = torch.sparse.mm(self.matrices[kind], self._steps[kind]).to_sparse()
+        for name in self.numbers:
+            number = graph.number(name)
+            centre, width = (scales or {}).get(name, (number.centre, number.width))
+            values, spreads = number.standardised
+            moved = np.where(number.known, (values * number.width + number.centre - centre) / width, 0.0)
+            around = np.where(number.known, spreads * number.width / width, 1.0)
+            self.scales[name] = (centre, width)
+            self.designs[name] = torch.from_numpy(moved)[:, None].to_sparse().coalesce()
+            self.unknown[name] = torch.from_numpy(around**2)
 
-    def down(self, coarse: dict[str, Float[Tensor, "_ feature"]]) -> Float[Tensor, "fine feature"]:
-        """The sum over kinds of what the parents of each fine label have."""
-        parts = [torch.sparse.mm(self.matrices[kind], coarse[kind]) for kind in self.kinds]
+    def down(self, coarse: Mapping[str, Float[Tensor, "_ feature"]]) -> Float[Tensor, "fine feature"]:
+        """The sum over kinds and numbers of what the parents and the values of each fine label say."""
+        parts = [torch.sparse.mm(self.designs[name], coarse[name]) for name in self.names]
         return torch.stack(parts).sum(dim=0)
 
+    def of_labels(self, kind: str, effects: Float[Tensor, "_ feature"]) -> Float[Tensor, "label feature"]:
+        """The effect of each label of a kind: those of an ordered kind are sums of steps."""
+        return self._steps[kind] @ effects if kind in self._steps else effects
+
     def own_variance(self, variances: Variances) -> Float[Tensor, " fine"]:
-        """The variance of e_i: its own, and that of every parent that is unknown."""
+        """The variance of e_i: its own, and that of every parent and value as far as it is unknown."""
         own = torch.full((self.fine_count,), variances.own, dtype=torch.float64)
-        for kind in self.kinds:
-            own += variances.kinds[kind] * self.unknown[kind]
+        for name in self.names:
+            own += variances.of(name) * self.unknown[name]
         return own
+
+
+def _steps(count: int) -> Float[Tensor, "label step"]:
+    """A: the labels of an ordered kind as a walk around 0 that spreads them as far as effects of their own would."""
+    walk = torch.ones(count, count - 1, dtype=torch.float64).tril(-1)
+    walk = walk - walk.mean(dim=0)
+    return walk * ((count - 1) / walk.square().sum()).sqrt()
 
 
 def solve_effects(
@@ -121,21 +176,22 @@ def solve_effects(
     own = links.own_variance(variances)
     diagonal = own[seen] + variances.noise / counts[seen]
     shown = means[seen] - centre
-    matrices = {kind: _rows(links.matrices[kind], seen) for kind in links.kinds}
+    matrices = {name: _rows(links.designs[name], seen) for name in links.names}
+    strengths = {name: variances.of(name) for name in links.names}
     if int(seen.sum()) <= MAX_DENSE_LABELS:
-        force = torch.linalg.solve(_covariance(matrices, variances.kinds, diagonal), shown)
+        force = torch.linalg.solve(_covariance(matrices, strengths, diagonal), shown)
     else:
-        force = _conjugate_gradients(matrices, variances.kinds, diagonal, shown)
+        force = _conjugate_gradients(matrices, strengths, diagonal, shown)
     fine = torch.zeros_like(means)
     fine[seen] = own[seen, None] * force
-    coarse = {kind: variances.kinds[kind] * torch.sparse.mm(matrices[kind].t(), force) for kind in links.kinds}
+    coarse = {name: strengths[name] * torch.sparse.mm(matrices[name].t(), force) for name in links.names}
     return Effects(centre=centre, fine=fine, coarse=coarse)
 
 
 def class_means(links: Links, effects: Effects) -> Float[Tensor, "fine feature"]:
-    """mu_0 + e + the sum of the parents' effects."""
+    """mu_0 + e + the sum of the effects of parents and values."""
     means = effects.centre + effects.fine
-    return means + links.down(effects.coarse) if links.kinds else means
+    return means + links.down(effects.coarse) if links.names else means
 
 
 def score_factors(
@@ -192,23 +248,23 @@ def fit_variances(
     shown = means[seen] - means[seen].mean(dim=0)
     products = shown @ shown.t() / features
     spread = float(products.diagonal().mean()) or 1.0
-    matrix = torch.cat([_rows(links.matrices[kind], seen).to_dense() for kind in links.kinds] or [shown[:, :0]], dim=1)
-    sizes = [links.matrices[kind].shape[1] for kind in links.kinds]
+    matrix = torch.cat([_rows(links.designs[name], seen).to_dense() for name in links.names] or [shown[:, :0]], dim=1)
+    sizes = [links.designs[name].shape[1] for name in links.names]
     kind_of_column = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long))
-    unknown = torch.stack([links.unknown[kind][seen] for kind in links.kinds] or [shown[:, 0]])[: len(sizes)]
+    unknown = torch.stack([links.unknown[name][seen] for name in links.names] or [shown[:, 0]])[: len(sizes)]
     fixed = torch.diag(noise / counts[seen]) + _FREE_MEAN * spread
 
     def shares(side: Tensor) -> Tensor:
-        """The trace of a matrix with the covariance that each variance is multiplied by: its own, then of the kinds."""
+        """The trace of a matrix with the covariance that each variance is multiplied by: its own, then the others."""
         columns = ((side @ matrix) * matrix).sum(dim=0)
         kinds = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, kind_of_column, columns)
         return torch.cat([side.diagonal().sum()[None], kinds + unknown @ side.diagonal()])
 
-    first = spread / (len(links.kinds) + 1)
+    first = spread / (len(links.names) + 1)
     found = (
-        torch.full((len(links.kinds) + 1,), first, dtype=torch.float64)
+        torch.full((len(links.names) + 1,), first, dtype=torch.float64)
         if start is None
-        else torch.tensor([start.own, *(start.kinds[kind] for kind in links.kinds)], dtype=torch.float64)
+        else torch.tensor([start.own, *(start.of(name) for name in links.names)], dtype=torch.float64)
     )
     found = found.clamp_min(1e-9 * spread)
     for _ in range(max_iter):
@@ -220,8 +276,14 @@ def fit_variances(
         moving = found > 1e-6 * spread
         if float((step - 1.0).abs()[moving].max() if bool(moving.any()) else 0.0) < tolerance:
             break
-    values = [float(value) for value in found]
-    return Variances(own=values[0], kinds=dict(zip(links.kinds, values[1:], strict=True)), noise=noise)
+    own, *values = found.tolist()
+    by_name = dict(zip(links.names, values, strict=True))
+    return Variances(
+        own=own,
+        kinds={kind: by_name[kind] for kind in links.kinds},
+        noise=noise,
+        numbers={name: by_name[name] for name in links.numbers},
+    )
 
 
 def _rows(matrix: Tensor, wanted: Tensor) -> Tensor:

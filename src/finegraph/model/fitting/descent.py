@@ -41,10 +41,10 @@ from finegraph.model.fitting.fit_samples import (
     check_used,
     sample_weights,
 )
-from finegraph.model.fitting.head_rows import head_of_rows, rows_of_head, with_unseen
+from finegraph.model.fitting.head_rows import head_of_rows, move_numbers, rows_of_head, with_unseen
 from finegraph.model.fitting.lbfgs import Minimum, minimise
 from finegraph.model.fitting.objective import Objective
-from finegraph.model.fitting.rows import Blocks, Strengths, rows_of
+from finegraph.model.fitting.rows import Blocks, Strengths, exact_numbers, rows_of
 from finegraph.model.fitting.span import Span, spans_of
 from finegraph.nn import BipartiteHead, SoftmaxHead
 
@@ -65,16 +65,16 @@ class FitSettings:
 
     coarse_ratio: float | None = None
     """The strength of the same on the weights of the coarse labels, as a multiple of `l2`. By default a sixteenth of
-    the number of kinds, so that what all kinds together may say does not grow with their number. `SOFTMAX_RATIO`, which
+    the number of kinds and numbers, so that what all together may say does not grow with it. `SOFTMAX_RATIO`, which
     is infinity, holds coarse weights at 0: without kind terms that is softmax, in a head that has coarse scores."""
 
     laplacian: float = 0.0
     """The strength of the paper's prior, which draws the weights of linked labels together; bipartite heads only."""
 
     kind_weight: float | Mapping[str, float] | None = None
-    """The weight of each kind's term in the loss, one for all or one per kind. By default 1 / kinds for a bipartite
-    head, so that the kinds together count as much as the fine label, and 0 for softmax, also if `coarse_ratio` makes
-    it that. The paper has 1."""
+    """The weight of the term of each kind and number in the loss, one for all or one for each. By default 1 / (kinds +
+    numbers) for a bipartite head, so that they together count as much as the fine label, and 0 for softmax, also if
+    `coarse_ratio` makes it that. The paper has 1."""
 
     max_iter: int = 1000
     """How many steps to take at the most."""
@@ -103,17 +103,16 @@ class FitSettings:
         return self.head == "bipartite" and self.coarse_ratio == SOFTMAX_RATIO
 
     def kind_weights(self, graph: LabelGraph) -> dict[str, float]:
-        """The weight of each kind's term."""
+        """The weight of the term of each kind and number."""
+        names = (*graph.kinds, *graph.numbers)
         if isinstance(self.kind_weight, Mapping):
             for name in self.kind_weight:
-                if name not in graph.kinds:
-                    raise unknown_name("kind", name, graph.kinds, "in kind_weight")
-        default = 0.0 if self.head == "softmax" or self.is_softmax else 1.0 / max(len(graph.kinds), 1)
+                if name not in names:
+                    raise unknown_name("kind", name, names, "in kind_weight")
+        default = 0.0 if self.head == "softmax" or self.is_softmax else 1.0 / max(len(names), 1)
         given = self.kind_weight
-        chosen = (
-            given if isinstance(given, Mapping) else dict.fromkeys(graph.kinds, default if given is None else given)
-        )
-        weights = {name: float(chosen.get(name, default)) for name in graph.kinds}
+        chosen = given if isinstance(given, Mapping) else dict.fromkeys(names, default if given is None else given)
+        weights = {name: float(chosen.get(name, default)) for name in names}
         for name, weight in weights.items():
             if not 0.0 <= weight < float("inf"):
                 raise InputError(f"kind_weight of {name!r}: expected a finite number of at least 0, got {weight}")
@@ -121,7 +120,7 @@ class FitSettings:
 
     def strengths(self, graph: LabelGraph) -> Strengths:
         """The strengths of the priors for a graph."""
-        ratio = len(graph.kinds) / 16 if self.coarse_ratio is None else self.coarse_ratio
+        ratio = (len(graph.kinds) + len(graph.numbers)) / 16 if self.coarse_ratio is None else self.coarse_ratio
         return Strengths(self.l2, self.l2 * ratio, self.laplacian)
 
 
@@ -149,7 +148,7 @@ def fit_head(
     settings: FitSettings | None = None,
     *,
     coarse_features: Float[Tensor, "batch coarse_feature"] | None = None,
-    kind_targets: Mapping[str, Int[Tensor, " batch"]] | None = None,
+    kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None,
     sample_weight: Float[Tensor, " batch"] | None = None,
     start: BipartiteHead | SoftmaxHead | None = None,
     centre: BipartiteHead | SoftmaxHead | None = None,
@@ -163,7 +162,8 @@ def fit_head(
         graph: the label graph.
         settings: which head and how; the defaults of `FitSettings` if nothing is given.
         coarse_features: the features of the coarse labels, for a two-feature head (BGL_m); by default the same.
-        kind_targets: for some kinds the label seen on each sample, -100 where none was; by default those of the graph.
+        kind_targets: for some kinds the label seen on each sample, -100 where none was; for some numbers the value
+            measured on it, in the user's unit, NaN where none was. By default those of the graph.
         sample_weight: how much each sample counts; all alike by default.
         start: a head of the same form to start from rather than from 0, for nearby settings.
         centre: a head of the same form, on these features, whose weights the priors draw to rather than to 0. It is
@@ -186,7 +186,7 @@ def fit_head(
             features, targets, graph, settings, coarse_features, kind_targets, sample_weight, start, spans
         )
     check_used(settings.kind_weights(graph), kind_targets or {})
-    weight = sample_weights(features, targets, kind_targets or {}, sample_weight)
+    weight = sample_weights(features, targets, kind_targets or {}, sample_weight, graph.numbers)
     matrices = _matrices(features, coarse_features, settings)
     if bool((weight == 0).any()):
         # A sample of weight 0 is as good as not there: it must not even make its label count as seen.
@@ -203,23 +203,26 @@ def fit_head(
     spans = spans or spans_of(matrices, weight, tied=settings.laplacian > 0)
     columns = tuple(span.columns(matrix) for span, matrix in zip(spans, matrices, strict=True))
     samples = Samples(columns, targets, kind_targets or {}, weight)
+    exact = exact_numbers(graph) if settings.head == "bipartite" else {}
     first, middle = (
-        None if one is None else _rows_of_other(name, one, graph, settings, seen if part is not graph else None, spans)
+        None if one is None else _rows_of_other(name, one, graph, settings, seen, part, spans)
         for name, one in (("start", start), ("centre", centre))
     )
-    end, objective = _solve(part, samples, settings, first, middle)
+    end, objective = _solve(part, samples, settings, exact, first, middle)
+    rows = objective.rows(end.point)
     if centre is not None:
         moved = head_of_rows(objective.away(end.point), part, spans, bipartite=settings.head == "bipartite")
         head = _moved(centre, moved, seen if part is not graph else slice(None))
+        if graph.numbers and isinstance(head, BipartiteHead) and isinstance(moved, BipartiteHead):
+            move_numbers(head, rows, moved, part, spans)
         return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
-    rows = objective.rows(end.point)
     with torch.random.fork_rng(devices=[]):  # a new layer draws random weights; the caller's generator stays as it is
         if settings.head == "softmax":
             head = head_of_rows(rows, part, spans, bipartite=False)
             head = head if part is graph else head.extend(graph)
         else:
             rows = rows if part is graph else with_unseen(rows, graph, seen, settings.strengths(graph))
-            head = head_of_rows(rows, graph, spans, bipartite=True)
+            head = head_of_rows(rows, graph, spans, bipartite=True, part=part, columns=columns[-1])
     return Fit(head=head, iterations=end.iterations, converged=end.converged, objective=end.value)
 
 
@@ -320,12 +323,13 @@ def _rows_of_other(
     head: BipartiteHead | SoftmaxHead,
     graph: LabelGraph,
     settings: FitSettings,
-    seen: Tensor | None,
+    seen: Tensor,
+    part: LabelGraph,
     spans: tuple[Span, ...],
 ) -> Blocks:
-    """The rows of a head that was given, of some fine labels only if `seen` says so."""
+    """The rows of a head that was given, of the fine labels that are fitted."""
     _check_form(name, head, graph, settings, [span.feature_count for span in spans])
-    return rows_of_head(head, seen, spans)
+    return rows_of_head(head, None if part is graph else seen, spans, part)
 
 
 def _moved(
@@ -345,14 +349,19 @@ def _moved(
 
 
 def _solve(
-    graph: LabelGraph, samples: Samples, settings: FitSettings, first: Blocks | None, centre: Blocks | None
+    graph: LabelGraph,
+    samples: Samples,
+    settings: FitSettings,
+    exact: Mapping[str, bool],
+    first: Blocks | None,
+    centre: Blocks | None,
 ) -> tuple[Minimum, Objective]:
     """Minimise; returns the end and what was minimised."""
     kinds = graph.kinds if settings.head == "bipartite" else ()
     variances = [
         float(samples.weight @ columns[:, :-1].square().sum(dim=1)) / columns.shape[1] for columns in samples.columns
     ]
-    rows = rows_of(graph, kinds, settings.strengths(graph), variances, samples.columns[0])
+    rows = rows_of(graph, kinds, settings.strengths(graph), variances, samples.columns[0], exact)
     objective = Objective(graph, rows, samples, settings.kind_weights(graph), centre)
     start = objective.origin if first is None else objective.point(first)
     return minimise(objective, start, tolerance=settings.tolerance, max_iter=settings.max_iter), objective

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,13 +23,14 @@ class Samples(NamedTuple):
         columns: the features of each sample, and the column of the bias; a second matrix for the features of the coarse
             labels if they have their own.
         target: the fine label of each sample, -100 where it was not observed.
-        kind_targets: per kind the label seen on each sample, -100 where none was.
+        kind_targets: per kind the label seen on each sample, -100 where none was; per number the value measured on it,
+            NaN where none was.
         weight: the weight of each sample; they sum to 1.
     """
 
     columns: tuple[Float[Tensor, "batch column"], ...]
     target: Int[Tensor, " batch"]
-    kind_targets: Mapping[str, Int[Tensor, " batch"]]
+    kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]
     weight: Float[Tensor, " batch"]
 
     def split(self, size: int) -> list[Samples]:
@@ -50,17 +51,28 @@ def sample_weights(
     targets: Shaped[Tensor, " ..."],
     kind_targets: Mapping[str, Shaped[Tensor, " ..."]],
     sample_weight: Shaped[Tensor, " ..."] | None,
+    numbers: Sequence[str] = (),
 ) -> Float[Tensor, " batch"]:
-    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises if samples are amiss."""
+    """The weight of each sample: they sum to 1 and are 0 where nothing was observed. Raises if samples are amiss.
+
+    Args:
+        features: of the samples.
+        targets: their fine labels.
+        kind_targets: what was seen on them, of kinds and of numbers.
+        sample_weight: how much each counts; all alike by default.
+        numbers: which of the names in `kind_targets` are those of numbers.
+    """
     check_features("features", features)
     observed = torch.zeros(len(features), dtype=torch.bool, device=features.device)
     for name, labels in {"targets": targets, **kind_targets}.items():
-        if labels.shape != (len(features),) or labels.dtype.is_floating_point:
+        measured = name in numbers
+        if labels.shape != (len(features),) or labels.dtype.is_floating_point != measured:
+            what = "measured values as floating-point numbers" if measured else "label indices"
             raise ShapeError(
-                f"{name}: expected label indices, one for each of {len(features)} samples, got {labels.dtype} "
+                f"{name}: expected {what}, one for each of {len(features)} samples, got {labels.dtype} "
                 f"of shape {tuple(labels.shape)}"
             )
-        observed |= labels != NOT_OBSERVED
+        observed |= ~labels.isnan() if measured else labels != NOT_OBSERVED
     weight = observed.to(features.dtype) if sample_weight is None else sample_weight.to(features) * observed
     if weight.shape != observed.shape or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
         raise InputError(f"sample_weight: expected {len(features)} finite numbers of at least 0")

@@ -1,15 +1,26 @@
-"""Between heads and the rows that are fitted: to rows to start from, and back when they are found."""
+"""Between heads and the rows that are fitted: to rows to start from, and back when they are found.
+
+Rows of numbers are for values on the inner scale of the part of the graph that is fitted; a head knows the scale of the
+whole one (see nn/number_layer.py). The precision of exact values, which fits leave to the biases, is then that of a
+regression whose answers m / s^2 scatter as the pulls do, b = 1 / s^2 - 1, and taken off the biases: it changes nothing
+for the labels that there are, and a label of unknown value is then neither likely nor unlikely for its pulls.
+"""
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Int
-from torch import Tensor, nn
+import math
 
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from finegraph.errors import InputError
 from finegraph.graph import LabelGraph
-from finegraph.model.fitting.rows import Blocks, Strengths
+from finegraph.model.fitting.rows import Blocks, Strengths, exact_numbers, number_rows
 from finegraph.model.fitting.span import Span
 from finegraph.nn import BipartiteHead, SoftmaxHead
+from finegraph.nn.number_layer import NumberLayer, before_softplus
 
 
 def with_unseen(rows: Blocks, graph: LabelGraph, seen: Int[Tensor, " label"], strengths: Strengths) -> Blocks:
@@ -34,22 +45,55 @@ def with_unseen(rows: Blocks, graph: LabelGraph, seen: Int[Tensor, " label"], st
 
 
 def rows_of_head(
-    head: BipartiteHead | SoftmaxHead, seen: Int[Tensor, " label"] | None, spans: tuple[Span, ...]
+    head: BipartiteHead | SoftmaxHead,
+    seen: Int[Tensor, " label"] | None,
+    spans: tuple[Span, ...],
+    part: LabelGraph | None = None,
 ) -> Blocks:
-    """The rows of a head, of some fine labels only where `seen` says so."""
+    """The rows of a head, of some fine labels only where `seen` says so.
+
+    Args:
+        head: the head.
+        seen: these fine labels; None for all.
+        spans: those of its features.
+        part: the graph of these labels, where the head has numbers; by default its own graph.
+    """
     chosen = slice(None) if seen is None else seen
-    layers = [(head.fine.weight.detach()[chosen], head.fine.bias.detach()[chosen])]
+    weight, bias = head.fine.weight.detach()[chosen], head.fine.bias.detach()[chosen]
+    layers = []
     if isinstance(head, BipartiteHead):
         assert isinstance(head.coarse, nn.Linear)
-        layers.append((head.coarse.weight.detach(), head.coarse.bias.detach()))
+        coarse = [head.coarse.weight.detach()], [head.coarse.bias.detach()]
+        if isinstance(head.numbers, NumberLayer):
+            numbers, less = _number_layer_rows(head, head.numbers, part or head.graph)
+            bias = bias - less.to(bias)
+            for into, own in zip(coarse, numbers, strict=True):
+                into.append(own.to(weight))
+        layers.append((torch.cat(coarse[0]), torch.cat(coarse[1])))
+    layers.insert(0, (weight, bias))
     rows = [span.rows(*layer) for span, layer in zip(spans * len(layers), layers, strict=False)]
     return tuple(rows) if len(spans) == 2 else (torch.cat(rows),)
 
 
 def head_of_rows(
-    rows: Blocks, graph: LabelGraph, spans: tuple[Span, ...], *, bipartite: bool
+    rows: Blocks,
+    graph: LabelGraph,
+    spans: tuple[Span, ...],
+    *,
+    bipartite: bool,
+    part: LabelGraph | None = None,
+    columns: Float[Tensor, "batch column"] | None = None,
 ) -> BipartiteHead | SoftmaxHead:
-    """The head with these rows."""
+    """The head with these rows.
+
+    Args:
+        rows: of the fine labels, the coarse labels and the numbers.
+        graph: the graph of the head.
+        spans: those of its features.
+        bipartite: whether it is a bipartite head.
+        part: the graph that was fitted, whose scale the rows of numbers are for; by default the same.
+        columns: the samples that they were fitted to, where there are numbers.
+    """
     layers = [span.weights(block) for span, block in zip(spans, rows, strict=True)]
     weight, bias = layers[0]
     fine = len(graph)
@@ -60,11 +104,117 @@ def head_of_rows(
             assert isinstance(head, BipartiteHead)
             assert isinstance(head.coarse, nn.Linear)
             coarse_weight, coarse_bias = layers[1] if len(layers) == 2 else (weight[fine:], bias[fine:])
-            head.coarse.weight.copy_(coarse_weight)
-            head.coarse.bias.copy_(coarse_bias)
-            head.silence_numbers()
+            count = len(head.coarse.weight)
+            head.coarse.weight.copy_(coarse_weight[:count])
+            head.coarse.bias.copy_(coarse_bias[:count])
+            bias = bias[:fine]
+            if isinstance(head.numbers, NumberLayer):
+                own = rows[-1][len(rows[-1]) - (len(coarse_weight) - count) :]
+                bias = bias + _put_numbers(
+                    head, coarse_weight[count:], coarse_bias[count:], own, part or graph, columns
+                ).to(bias)
         else:
             head = SoftmaxHead(weight.shape[1], graph).to(weight)
         head.fine.weight.copy_(weight[:fine])
         head.fine.bias.copy_(bias[:fine])
     return head
+
+
+def move_numbers(
+    head: BipartiteHead, rows: Blocks, by: BipartiteHead, part: LabelGraph, spans: tuple[Span, ...]
+) -> None:
+    """Move the numbers of a head, where fits start from it.
+
+    Args:
+        head: the head as it was.
+        rows: all rows as they are now.
+        by: a head of the part whose pulls are those by which the pulls have moved.
+        part: the graph that was fitted.
+        spans: those of the features.
+    """
+    layer, moved = head.numbers, by.numbers
+    assert isinstance(layer, NumberLayer)
+    assert isinstance(moved, NumberLayer)
+    exact, graph = exact_numbers(head.graph), head.graph
+    count = sum(len(places) for places in number_rows(exact).values())
+    _, biases = spans[-1].weights(rows[-1][len(rows[-1]) - count :])
+    for name, places in number_rows(exact).items():
+        place = graph.numbers.index(name)
+        factor, shift = layer.scale_to(place, graph.number(name), part.number(name))
+        pull = layer.bias.detach()[2 * place].double()
+        before = float(softplus(layer.bias.detach()[2 * place + 1].double()))
+        after = before if exact[name] else float(softplus(biases[places[1]].double())) / factor**2
+        with torch.no_grad():
+            # On the scale of the layer: a = a_part / factor + b shift.
+            layer.weight[2 * place] += moved.weight[2 * place] / factor
+            layer.bias[2 * place] = pull + moved.bias[2 * place] / factor + (after - before) * shift
+            layer.bias[2 * place + 1] = before_softplus(after)
+
+
+def _put_numbers(
+    head: BipartiteHead,
+    weight: Float[Tensor, "row feature"],
+    bias: Float[Tensor, " row"],
+    rows: Float[Tensor, "row column"],
+    part: LabelGraph,
+    columns: Float[Tensor, "batch column"] | None,
+) -> Float[Tensor, " fine"]:
+    """Put the rows of numbers into a head; returns what its precisions of exact values take off the biases.
+
+    Args:
+        head: the head.
+        weight: the weights of the rows on features.
+        bias: their biases.
+        rows: the rows themselves.
+        part: the graph that was fitted.
+        columns: the samples that it was fitted to; None to leave precisions of exact values at 0.
+    """
+    graph = head.graph
+    assert isinstance(head.numbers, NumberLayer)
+    fitted = NumberLayer(weight.shape[1], len(graph.numbers)).to(weight)
+    fitted.silence()
+    taken_off = torch.zeros(len(graph), dtype=torch.float64)
+    exact = exact_numbers(graph)
+    for name, places in number_rows(exact).items():
+        pull = 2 * graph.numbers.index(name)
+        fitted.weight[pull], fitted.bias[pull] = weight[places[0]], bias[places[0]]
+        if not exact[name]:
+            fitted.bias[pull + 1] = bias[places[1]]
+        elif columns is not None:
+            square = float((columns @ rows[places[0]]).double().square().mean())
+            precision = 0.5 * (math.sqrt(1.0 + 4.0 * square) - 1.0)
+            fitted.bias[pull + 1] = before_softplus(precision)
+            one, own = graph.number(name), part.number(name)
+            inner = (one.standardised[0] * one.width + one.centre - own.centre) / own.width
+            taken_off += 0.5 * precision * torch.from_numpy(inner**2)
+    head.numbers.take(fitted, *([one.number(name) for name in graph.numbers] for one in (part, graph)))
+    return taken_off
+
+
+def _number_layer_rows(
+    head: BipartiteHead, layer: NumberLayer, part: LabelGraph
+) -> tuple[tuple[Float[Tensor, "row feature"], Float[Tensor, " row"]], Float[Tensor, " fine"]]:
+    """The rows of the numbers of a head on the scale of a part of its graph, and what precisions take off the biases.
+
+    Raises:
+        InputError: its precisions depend on the features, which fits do not.
+    """
+    if not all(layer.constant_precisions()):
+        raise InputError(
+            "the precisions of numbers of this head depend on the features; expected a head that was fitted, whose "
+            "precisions are the same for all samples"
+        )
+    exact = exact_numbers(head.graph)
+    weights, biases = [], []
+    less = torch.zeros(len(part), dtype=torch.float64)
+    for name in number_rows(exact):
+        pull, pull_bias, precision = layer.on_scale(head.graph.numbers.index(name), head.graph.number(name),
+                                                    part.number(name))  # fmt: skip
+        weights.append(pull)
+        biases.append(pull_bias)
+        if exact[name]:
+            less += 0.5 * precision * torch.from_numpy(part.number(name).standardised[0] ** 2)
+        else:
+            weights.append(torch.zeros_like(pull))
+            biases.append(before_softplus(precision))
+    return (torch.stack(weights), torch.tensor(biases, dtype=torch.float64)), less

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike, NDArray
 
 from finegraph.errors import GraphError, InputError, ShapeError
-from finegraph.graph import LabelGraph
+from finegraph.graph import LabelGraph, Number
+from finegraph.graph.number_cells import number_cell
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 
 
@@ -56,19 +57,32 @@ def classes_of_values(labels: Shaped[NDArray[np.generic], " batch"]) -> Classes:
 
 def kind_target_indices(
     graph: LabelGraph, kind_targets: Mapping[str, ArrayLike], samples: int
-) -> dict[str, Int[NDArray[np.int64], " batch"]]:
-    """Per kind, the labels seen on samples as indices, -100 where none was."""
+) -> dict[str, Int[NDArray[np.int64], " batch"] | Float[NDArray[np.float64], " batch"]]:
+    """Per kind, the labels seen on samples as indices, -100 where none was; per number the measured values, or NaN."""
     if not isinstance(kind_targets, Mapping):
         raise InputError(f"kind_targets: expected a mapping from kinds to labels, got {type(kind_targets).__name__}")
-    found = {}
+    found: dict[str, NDArray[np.int64] | NDArray[np.float64]] = {}
     for kind, values in kind_targets.items():
-        graph.kind(kind)
+        if kind not in graph.numbers:
+            graph.kind(kind)
         labels = np.asarray(values, dtype=object)
         if labels.shape != (samples,):
             raise ShapeError(
                 f"kind_targets[{kind!r}]: expected one label per sample, {samples}, got shape {labels.shape}"
             )
+        if kind in graph.numbers:
+            found[kind] = _measured(graph.number(kind), labels)
+            continue
         found[kind] = _indices(labels, lambda label, kind=kind: graph.label_index(kind, label))  # type: ignore[misc]
+    return found
+
+
+def _measured(number: Number, values: NDArray[np.object_]) -> NDArray[np.float64]:
+    """Measured values as floats, NaN where there is none. Raises if one is no value of the number."""
+    found = np.full(len(values), np.nan)
+    for place, value in enumerate(values):
+        cell = number_cell(value, number.scale, f"kind_targets[{number.name!r}], sample {place}", number.unit)
+        found[place] = np.nan if cell is None else cell[0]
     return found
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from finegraph.graph import LabelGraph
 from finegraph.inference import Posterior, joint_loss
@@ -45,14 +46,14 @@ class Objective:
             graph: the label graph.
             rows: the matrices of the graph.
             samples: what to fit.
-            kind_weights: for each kind the weight of its term in the loss.
+            kind_weights: for each kind and number the weight of its term in the loss.
             centre: the rows C that the priors draw to; 0 by default.
         """
-        # A kind without scores of its own and without a term in the loss would only cost time. Numbers have no rows.
-        kinds = [name for name in graph.kinds if kind_weights[name] > 0 or name in rows.unfolded]
-        self._graph = graph if len(kinds) == len(graph.kinds) and not graph.numbers else graph.only(kinds)
-        self._kind_weights = {name: kind_weights[name] for name in kinds} or None
-        seen = {name: labels for name, labels in samples.kind_targets.items() if name in kinds}
+        # A kind without scores of its own and without a term in the loss would only cost time; so would a number.
+        names = [name for name in (*graph.kinds, *graph.numbers) if kind_weights[name] > 0 or name in rows.unfolded]
+        self._graph = graph if len(names) == len(graph.kinds) + len(graph.numbers) else graph.only(names)
+        self._kind_weights = {name: kind_weights[name] for name in names} or None
+        seen = {name: labels for name, labels in samples.kind_targets.items() if name in names}
         self._rows = rows
         self._parts = samples._replace(kind_targets=seen).split(max(1, _MAX_SCORES // rows.score_count))
         self._shapes = [
@@ -100,6 +101,8 @@ class Objective:
                 pull = torch.sparse.mm(force, away[other][:, :-1])
                 grad[:, :-1] += pull
                 value += 0.5 * float((own[:, :-1] * pull).sum(dtype=torch.float64))
+            if number == len(rows) - 1 and self._rows.constant:
+                grad[list(self._rows.constant), :-1] = 0.0
             grads.append(grad.mul_(block.scale.unsqueeze(1)))
         return value, _flat(grads)
 
@@ -113,13 +116,25 @@ class Objective:
     def _loss(self, samples: Samples, scores: Tensor) -> tuple[float, Tensor]:
         """The weighted loss of some samples, summed in float64, and its gradient for the score columns."""
         scores.requires_grad_()
-        unfolded = {name: scores[:, columns] for name, columns in self._rows.unfolded.items()}
-        fine = scores[:, : self._rows.fine_count] if unfolded else scores
-        posterior = Posterior(self._graph, fine, unfolded)
+        own = {name: scores[:, columns] for name, columns in self._rows.unfolded.items()}
+        fine = scores[:, : self._rows.fine_count] if own else scores
+        coarse = {name: columns for name, columns in own.items() if name not in self._graph.numbers}
+        numbers = None
+        if len(coarse) < len(own):
+            # Numbers of exact values are in the fine scores already.
+            zeros = scores.new_zeros(len(scores), 2)
+            both = [potential(own[name]) if name in own else zeros for name in self._graph.numbers]
+            numbers = torch.stack(both, dim=1)
+        posterior = Posterior(self._graph, fine, coarse, number_scores=numbers)
         loss = joint_loss(posterior, samples.target, samples.kind_targets, self._kind_weights, reduction="none")
         # A gradient handed to autograd would be compared with `loss` symbolically, for which it loads a large library.
         (grad,) = torch.autograd.grad((loss * samples.weight).sum(), scores)
         return float(loss.detach().double() @ samples.weight.double()), grad
+
+
+def potential(scores: Float[Tensor, "batch 2"]) -> Float[Tensor, "batch 2"]:
+    """The pull and the precision of a number from its two columns of scores."""
+    return torch.stack([scores[:, 0], softplus(scores[:, 1])], dim=1)
 
 
 def _flat(parts: list[Tensor]) -> Tensor:

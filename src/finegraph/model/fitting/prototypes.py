@@ -18,8 +18,8 @@ that, linear in samples and fine labels.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -31,8 +31,17 @@ from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, class_means, score_factors, solve_effects
 from finegraph.model.fitting.class_sums import ClassSums
 from finegraph.model.fitting.descent import HEADS
+from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.labelled_samples import LabelledSamples, standardised, usable_samples, without_copies
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths, choose_strengths
+from finegraph.model.fitting.value_pulls import (
+    ValuePotentials,
+    ValuePulls,
+    fit_potentials,
+    fit_pulls,
+    value_columns,
+    value_names,
+)
 from finegraph.model.fitting.whitening import BlockAxes, Covariance
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.scaling import Scaling
@@ -61,6 +70,10 @@ class PrototypeSettings:
         """The kinds that class means depend on."""
         return graph.kinds if self.graph and self.head == "bipartite" else ()
 
+    def numbers(self, graph: LabelGraph) -> tuple[str, ...]:
+        """The numbers that class means depend on."""
+        return graph.numbers if self.graph and self.head == "bipartite" else ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeFit:
@@ -70,11 +83,16 @@ class PrototypeFit:
         scaling: brings features to the form that the head takes.
         head: the head on scaled features.
         strengths: what the class means were fitted with.
+        pulls: what features say of values by themselves; None if that takes no part.
+        potentials: how photos differ in their values from their classes, by values measured on them; None if nothing
+            is known of that.
     """
 
     scaling: Scaling
     head: BipartiteHead | SoftmaxHead
     strengths: PrototypeStrengths
+    pulls: ValuePulls | None = None
+    potentials: ValuePotentials | None = None
 
     @property
     def covariance(self) -> Covariance:
@@ -117,6 +135,7 @@ def fit_prototypes(
     block_sizes: Sequence[int] | None = None,
     strengths: PrototypeStrengths | None = None,
     views: Float[Tensor, "batch view feature"] | None = None,
+    measured: Mapping[str, Float[Tensor, " batch"]] | None = None,
 ) -> PrototypeFit:
     """Fit class means to features.
 
@@ -132,6 +151,9 @@ def fit_prototypes(
         strengths: those of an earlier fit; by default they are chosen.
         views: the features of single views of each sample, whose mean `features` are. The first is what a model sees
             when it is asked, so held-out samples are judged by it; all of them tell how features scatter.
+        measured: for some numbers the value measured on each sample, in the user's unit, NaN where none was. They tell
+            how samples differ from their class, if any class has two; of a number whose values are all exact, nothing
+            can differ.
 
     Raises:
         InputError: there is no sample with a fine label, or features are not finite.
@@ -151,18 +173,41 @@ def fit_prototypes(
     usable = usable_samples(features, targets, graph, sample_weight, sizes, views)
     samples, shift, size = standardised(without_copies(usable))
     if strengths is None:
-        strengths = choose_strengths(samples, graph, settings.kinds(graph), settings.shrinkage)
+        numbers = settings.numbers(graph)
+        strengths = choose_strengths(samples, graph, settings.kinds(graph), settings.shrinkage, numbers=numbers)
     axes = samples.axes(strengths.covariance)
     shown = _white_sums(samples, axes, strengths.shrinkage, len(graph))
-    links = Links(graph, tuple(strengths.variances.kinds))
+    links = Links(graph, tuple(strengths.variances.kinds), tuple(strengths.variances.numbers))
     effects = solve_effects(links, strengths.variances, shown.counts, shown.means())
-    return PrototypeFit(
-        scaling=axes.scaling(strengths.shrinkage).before(shift, size).to(features.dtype),
-        head=_head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths.sharpness).to(
-            features.dtype
-        ),
-        strengths=strengths,
-    )
+    head = _head(graph, settings.head, links, _in_features(effects, axes), shown.counts, strengths.sharpness)
+    scaling = axes.scaling(strengths.shrinkage).before(shift, size).to(features.dtype)
+    pulls, potentials = None, None
+    if measured and strengths.covariance == "within" and settings.numbers(graph):
+        used = (targets != NOT_OBSERVED).nonzero()[:, 0]
+        own = {name: values[used] for name, values in measured.items()}
+        potentials = fit_potentials(graph, scaling(features[used]), targets[used], own)
+    if strengths.share > 0.0:
+        names = value_names(graph)
+        columns = value_columns(graph, names)
+        pulls = fit_pulls(names, columns, shown.counts, shown.means(), strengths.variances.noise)
+        pulls = replace(pulls, weight=axes.to_features(pulls.weight))
+        weight, bias = pulls.rows(columns, strengths.share)
+        _add_rows(head, weight, bias)
+    if potentials is not None and isinstance(head, BipartiteHead):
+        weight, bias = potentials.rows(value_columns(graph, potentials.names))
+        _add_rows(head, -weight, -bias)
+        head.numbers = potentials.layer(graph)
+    head = head.to(features.dtype)
+    return PrototypeFit(scaling=scaling, head=head, strengths=strengths, pulls=pulls, potentials=potentials)
+
+
+def _add_rows(
+    head: BipartiteHead | SoftmaxHead, weight: Float[Tensor, "fine feature"], bias: Float[Tensor, " fine"]
+) -> None:
+    """Add to the weights and biases of the fine labels."""
+    with torch.no_grad():
+        head.fine.weight.add_(weight)
+        head.fine.bias.add_(bias)
 
 
 def _white_sums(samples: LabelledSamples, axes: BlockAxes, shrinkage: float, fine_count: int) -> ClassSums:
@@ -194,9 +239,9 @@ def _head(
         head = HEADS[name](means.shape[1], graph)
     plain = {kind.name for kind in head.tensors.kinds if kind.plain}
     fine = effects.fine + (factors - 1.0)[:, None] * means
-    for kind in links.kinds:
-        if kind not in plain:
-            fine += torch.sparse.mm(links.matrices[kind], effects.coarse[kind])
+    for name in links.names:
+        if name not in plain:
+            fine += torch.sparse.mm(links.designs[name], effects.coarse[name])
     with torch.no_grad():
         head.fine.weight.copy_(sharpness * fine)
         head.fine.bias.copy_(sharpness * bias)
@@ -205,5 +250,6 @@ def _head(
             head.silence_numbers()
             for kind, columns in head.tensors.columns.items():
                 if kind in plain and kind in effects.coarse:
-                    head.coarse.weight[columns] = (sharpness * effects.coarse[kind]).to(head.coarse.weight)
+                    rows = sharpness * links.of_labels(kind, effects.coarse[kind])
+                    head.coarse.weight[columns] = rows.to(head.coarse.weight)
     return head

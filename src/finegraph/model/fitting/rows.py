@@ -10,6 +10,10 @@ Two sparse matrices say what fitting needs to know of the label graph, and a vec
 
 Each score is a sum over many kinds, so steps that are alike in V would move it far too much; in U they do not.
 
+Numbers have rows behind those of the coarse labels: one of the pull and, with spreads or unknown values, one of the
+precision, the same for all samples, as it is before softplus. The pull of a number of exact values folds, too: a fine
+label of value v gets v times its row. What its precision would say is left to the biases of the fine labels.
+
 If coarse labels have features of their own, fine and coarse rows do not stack: they are two blocks with a piece of
 each matrix, and a score is the sum of what both give. Cost: linear in the edges of the graph.
 """
@@ -65,13 +69,16 @@ class Rows:
     Attributes:
         fine_count: how many rows belong to fine labels.
         score_count: how many score rows there are.
-        unfolded: per kind that cannot be folded, its slice of the score rows.
+        unfolded: per kind that cannot be folded, and per number with spreads or unknown values, its slice of the score
+            rows.
+        constant: the rows of the last block whose weights are held at 0, so that only their biases are fitted.
         blocks: all rows in one, or those of fine and of coarse labels in two.
     """
 
     fine_count: int
     score_count: int
     unfolded: Mapping[str, slice]
+    constant: tuple[int, ...]
     blocks: tuple[Block, ...]
 
 
@@ -95,6 +102,7 @@ def rows_of(
     strengths: Strengths,
     variances: Sequence[float],
     like: Float[Tensor, " ..."],
+    numbers: Mapping[str, bool] | None = None,
 ) -> Rows:
     """The rows of a head.
 
@@ -104,16 +112,19 @@ def rows_of(
         strengths: how strong the priors are.
         variances: the mean variance of a column of the features; a second number if coarse labels have their own.
         like: a tensor of the number format, and on the device, to use.
+        numbers: the numbers with scores of their own, all for a bipartite head and none for softmax, and whether all
+            their values are known and exact; see `exact_numbers`.
     """
     fine = len(graph)
     chosen = [graph.kind(name) for name in kinds]
     starts = (fine + np.concatenate([[0], np.cumsum([len(kind.labels) for kind in chosen])])).astype(np.int64)
-    scores, unfolded, score_count = _scores(chosen, starts, fine)
-    prior = _prior(chosen, starts, fine, strengths)
-    total = int(starts[-1])
+    numbers = numbers or {}
+    scores, unfolded, score_count = _scores(graph, chosen, numbers, starts, fine)
+    total = int(starts[-1]) + sum(len(places) for places in number_rows(numbers).values())
+    prior = _prior(chosen, starts, fine, total, strengths)
     ends = [total] if len(variances) == 1 else [fine, total]
     parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-    curvature = _curvature(chosen, starts, fine)
+    curvature = _curvature(chosen, total, starts, fine)
     for part, variance in zip(parts, variances, strict=True):
         curvature[part] *= _CURVED * variance / fine
     size = _diagonal(prior, total) + curvature
@@ -127,12 +138,35 @@ def rows_of(
             number: _sparse(piece, part, parts[number], like) for number, piece in pieces.items() if len(piece.value)
         }
         blocks.append(Block(_sparse(scores.piece(own_scores, part), own_scores, part, like), tied, scale[part]))
-    return Rows(fine, score_count, unfolded, tuple(blocks))
+    precisions = [own.start + 1 for name, own in unfolded.items() if name in numbers]
+    constant = tuple(parts[-1].stop - parts[-1].start - (score_count - row) for row in precisions)
+    return Rows(fine, score_count, unfolded, constant, tuple(blocks))
 
 
-def _scores(kinds: list[Kind], starts: NDArray[np.int64], fine: int) -> tuple[_Entries, dict[str, slice], int]:
-    """The entries of J, the score rows of the kinds that do not fold, and how many score rows there are."""
-    row, column = [np.arange(fine)], [np.arange(fine)]
+def exact_numbers(graph: LabelGraph) -> dict[str, bool]:
+    """For each number whether all its values are known and exact."""
+    numbers = [graph.number(name) for name in graph.numbers]
+    return {one.name: bool(one.known.all()) and not bool(one.spreads.any()) for one in numbers}
+
+
+def number_rows(numbers: Mapping[str, bool]) -> dict[str, range]:
+    """The rows of numbers, counted from the first: that of the pull and, unless all is exact, of the precision.
+
+    Those of exact values come first, so that the other rows stand as their score rows do.
+    """
+    found: dict[str, range] = {}
+    start = 0
+    for name, exact in sorted(numbers.items(), key=lambda one: not one[1]):
+        found[name] = range(start, start + (1 if exact else 2))
+        start = found[name].stop
+    return found
+
+
+def _scores(
+    graph: LabelGraph, kinds: list[Kind], numbers: Mapping[str, bool], starts: NDArray[np.int64], fine: int
+) -> tuple[_Entries, dict[str, slice], int]:
+    """The entries of J, the score rows of what does not fold, and how many score rows there are."""
+    row, column, value = [np.arange(fine)], [np.arange(fine)], [np.ones(fine)]
     unfolded: dict[str, slice] = {}
     count = fine
     for kind, start in zip(kinds, starts, strict=False):
@@ -144,13 +178,24 @@ def _scores(kinds: list[Kind], starts: NDArray[np.int64], fine: int) -> tuple[_E
             row.append(np.arange(count, count + len(kind.labels)))
             column.append(np.arange(start, start + len(kind.labels)))
             count += len(kind.labels)
-    place = np.concatenate(row)
-    return _Entries(place, np.concatenate(column), np.ones(len(place))), unfolded, count
+        value.append(np.ones(len(row[-1])))
+    for name, places in number_rows(numbers).items():
+        own = int(starts[-1]) + np.array(places)
+        if numbers[name]:
+            row.append(np.arange(fine))
+            column.append(np.full(fine, own[0]))
+            value.append(graph.number(name).standardised[0])
+        else:
+            unfolded[name] = slice(count, count + 2)
+            row.append(np.arange(count, count + 2))
+            column.append(own)
+            value.append(np.ones(2))
+            count += 2
+    return _Entries(np.concatenate(row), np.concatenate(column), np.concatenate(value)), unfolded, count
 
 
-def _prior(kinds: list[Kind], starts: NDArray[np.int64], fine: int, strengths: Strengths) -> _Entries:
+def _prior(kinds: list[Kind], starts: NDArray[np.int64], fine: int, total: int, strengths: Strengths) -> _Entries:
     """The entries of P: the strengths of plain L2, and the Laplacian, in which an unknown parent is no edge."""
-    total = int(starts[-1])
     plain = np.concatenate([np.full(fine, strengths.fine), np.full(total - fine, strengths.coarse)])
     row, column, value = [np.arange(total)], [np.arange(total)], [plain]
     if strengths.laplacian > 0:
@@ -169,9 +214,10 @@ def _prior(kinds: list[Kind], starts: NDArray[np.int64], fine: int, strengths: S
     return _Entries(np.concatenate(row), np.concatenate(column), np.concatenate(value))
 
 
-def _curvature(kinds: list[Kind], starts: NDArray[np.int64], fine: int) -> NDArray[np.float64]:
+def _curvature(kinds: list[Kind], total: int, starts: NDArray[np.int64], fine: int) -> NDArray[np.float64]:
     """For each row, how strongly it moves all joint scores: the sum of its squared weights in them."""
-    curvature = np.zeros(int(starts[-1]))
+    # Inner values have a mean square of 1, which is about what a precision multiplies, too.
+    curvature = np.full(total, float(fine))
     curvature[:fine] = 1.0
     for kind, start in zip(kinds, starts, strict=False):
         own = np.bincount(kind.coarse, weights=kind.weight**2, minlength=len(kind.labels))

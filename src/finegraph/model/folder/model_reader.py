@@ -101,7 +101,11 @@ def read_kind_worth(folder: str | os.PathLike[str]) -> KindWorth | None:
         ModelFolderError: there is no model, or its config is damaged.
     """
     facts = _read_config(find_model(folder) / CONFIG).get(STATISTICS_ENTRY)
-    return None if facts is None else kind_worth(read_model_graph(folder), facts["kinds"], facts["own"])
+    return (
+        None
+        if facts is None
+        else kind_worth(read_model_graph(folder), facts["kinds"], facts["own"], facts.get("numbers"))
+    )
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelParts:

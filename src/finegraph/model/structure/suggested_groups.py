@@ -50,8 +50,8 @@ def shown_means(
     """What photos show beyond the kinds of the graph, its variance, and which fine labels have photos."""
     seen = statistics.counts.nonzero()[:, 0]
     means = statistics.means
-    if statistics.variances.kinds:
-        links = statistics.links(graph)
+    links = statistics.links(graph)
+    if links.names:
         effects = solve_effects(links, statistics.variances, statistics.counts, means)
         means = means - links.down(effects.coarse)
     noise = statistics.variances.noise / statistics.counts[seen]

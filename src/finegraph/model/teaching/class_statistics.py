@@ -6,9 +6,10 @@ follows from. More photos add to counts and sums; the scaling and the strengths 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -20,10 +21,12 @@ from finegraph.graph import LabelGraph
 from finegraph.model.fitting.class_means import Effects, Links, Variances, score_factors, solve_effects
 from finegraph.model.fitting.fit_samples import NOT_OBSERVED
 from finegraph.model.fitting.prototypes import PrototypeFit
+from finegraph.model.fitting.value_pulls import ValuePotentials, ValuePulls, value_columns
 from finegraph.nn import BipartiteHead, SoftmaxHead
 from finegraph.nn.number_layer import NumberLayer
 
 _CHUNK = 4096
+Values = TypeVar("Values", ValuePulls, ValuePotentials)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,6 +40,10 @@ class ClassStatistics:
         strength: what scores are multiplied by.
         head: which head the fit made.
         views: how many views of each photo counted as one; photos that are taught are looked at alike.
+        scales: per number that class means depend on, what is 0 and what is 1 among its values.
+        pulls: what features say of values by themselves; None if that takes no part.
+        share: how much of it.
+        potentials: how photos differ in their values from their classes; None if nothing is known of that.
     """
 
     counts: Float[Tensor, " fine"]
@@ -45,6 +52,10 @@ class ClassStatistics:
     strength: float
     head: Literal["bipartite", "softmax"] = "bipartite"
     views: int = 1
+    scales: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    pulls: ValuePulls | None = None
+    share: float = 0.0
+    potentials: ValuePotentials | None = None
 
     @classmethod
     def of_fit(
@@ -72,6 +83,10 @@ class ClassStatistics:
             strength=1.0 / (fit.temperature * fit.variances.noise),
             head="bipartite" if isinstance(fit.head, BipartiteHead) else "softmax",
             views=views,
+            scales=Links(graph, (), tuple(fit.variances.numbers)).scales,
+            pulls=fit.pulls,
+            share=fit.strengths.share,
+            potentials=fit.potentials,
         )
 
     @property
@@ -80,8 +95,8 @@ class ClassStatistics:
         return self.sums / self.counts.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
 
     def links(self, graph: LabelGraph) -> Links:
-        """The links of a graph that class means depend on."""
-        return Links(graph, tuple(self.variances.kinds))
+        """The links and values of a graph that class means depend on."""
+        return Links(graph, tuple(self.variances.kinds), tuple(self.variances.numbers), self.scales)
 
     def solve(self, graph: LabelGraph) -> BipartiteHead | SoftmaxHead:
         """The head of these statistics, solved from the beginning."""
@@ -96,23 +111,30 @@ class ClassStatistics:
             head = (BipartiteHead if self.head == "bipartite" else SoftmaxHead)(self.sums.shape[1], graph)
         plain = {kind.name for kind in head.tensors.kinds if kind.plain}
         fine = torch.addcmul(effects.fine, (factors - 1.0)[:, None], means)
-        for kind in links.kinds:
-            if kind not in plain:
-                fine = fine + torch.sparse.mm(links.matrices[kind], effects.coarse[kind])
+        for name in links.names:
+            if name not in plain:
+                fine = fine + torch.sparse.mm(links.designs[name], effects.coarse[name])
+        fine, bias = fine.mul_(self.strength), self.strength * bias
+        for one, sign in ((self.pulls, 1.0), (self.potentials, -1.0)):
+            if one is not None:
+                columns = value_columns(graph, one.names)
+                more = one.rows(columns, self.share) if isinstance(one, ValuePulls) else one.rows(columns)
+                fine, bias = fine.add_(more[0], alpha=sign), bias.add_(more[1], alpha=sign)
         weights = {
             "graph_digest": torch.tensor(list(bytes.fromhex(graph.digest)), dtype=torch.uint8),
-            "fine.weight": fine.float().mul_(self.strength),
-            "fine.bias": (self.strength * bias).float(),
+            "fine.weight": fine.float(),
+            "fine.bias": bias.float(),
         }
         if isinstance(head, BipartiteHead):
             rows = torch.zeros(head.tensors.coarse_count, self.sums.shape[1])
-            for kind, columns in head.tensors.columns.items():
+            for kind, places in head.tensors.columns.items():
                 if kind in plain and kind in effects.coarse:
-                    rows[columns] = (self.strength * effects.coarse[kind]).float()
+                    rows[places] = (self.strength * links.of_labels(kind, effects.coarse[kind])).float()
             weights |= {"coarse.weight": rows, "coarse.bias": torch.zeros(len(rows))}
             if graph.numbers:
                 layer = NumberLayer(self.sums.shape[1], len(graph.numbers))
                 layer.silence()
+                layer = layer if self.potentials is None else self.potentials.layer(graph).float()
                 weights |= {f"numbers.{name}": value for name, value in layer.state_dict().items()}
         head.load_state_dict(weights, assign=True)
         return head.requires_grad_(True)
@@ -132,8 +154,8 @@ class ClassStatistics:
         rest = (~seen).nonzero()[:, 0]
         if len(rest):
             means[rest] = effects.centre
-            for kind in links.kinds:
-                means[rest] += torch.sparse.mm(links.matrices[kind].index_select(0, rest), effects.coarse[kind])
+            for name in links.names:
+                means[rest] += torch.sparse.mm(links.designs[name].index_select(0, rest), effects.coarse[name])
         return means
 
     def larger(self, graph: LabelGraph) -> ClassStatistics:
@@ -148,7 +170,7 @@ class ClassStatistics:
 
     def to_parts(self) -> tuple[dict[str, Shaped[Tensor, " ..."]], dict[str, Any]]:
         """The tensors, and the rest as JSON can hold it."""
-        facts = {
+        facts: dict[str, Any] = {
             "head": self.head,
             "strength": self.strength,
             "own": self.variances.own,
@@ -156,7 +178,15 @@ class ClassStatistics:
             "noise": self.variances.noise,
             **({} if self.views == 1 else {"views": self.views}),
         }
-        return {"counts": self.counts, "sums": self.sums}, facts
+        tensors = {"counts": self.counts, "sums": self.sums}
+        if self.variances.numbers:
+            facts["numbers"] = dict(self.variances.numbers)
+            facts["scales"] = {name: list(scale) for name, scale in self.scales.items()}
+        for name, one in (("pulls", self.pulls), ("potentials", self.potentials)):
+            if one is not None:
+                facts[name] = list(one.names)
+                tensors |= {f"{name}.{own}": getattr(one, own) for own in _columns_of(type(one))}
+        return tensors, facts if self.pulls is None else {**facts, "share": self.share}
 
     @classmethod
     def from_parts(
@@ -170,8 +200,13 @@ class ClassStatistics:
         try:
             counts, sums = tensors["counts"], tensors["sums"]
             kinds = {graph.kind(str(name)).name: float(value) for name, value in facts["kinds"].items()}
-            variances = Variances(own=float(facts["own"]), kinds=kinds, noise=float(facts["noise"]))
+            numbers = {graph.number(str(name)).name: float(one) for name, one in facts.get("numbers", {}).items()}
+            variances = Variances(own=float(facts["own"]), kinds=kinds, noise=float(facts["noise"]), numbers=numbers)
             strength, head, views = float(facts["strength"]), facts["head"], facts.get("views", 1)
+            scales = {name: (float(facts["scales"][name][0]), float(facts["scales"][name][1])) for name in numbers}
+            share = float(facts.get("share", 0.0))
+            pulls = _values_from(ValuePulls, "pulls", tensors, facts, graph)
+            potentials = _values_from(ValuePotentials, "potentials", tensors, facts, graph)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"expected the statistics of a fit, got something else ({error})") from error
         good = (
@@ -180,7 +215,9 @@ class ClassStatistics:
             and len(sums) == len(graph)
             and counts.dtype == sums.dtype == torch.float64
             and bool(torch.isfinite(counts).all() and torch.isfinite(sums).all() and (counts >= 0).all())
-            and all(0.0 <= value < float("inf") for value in (variances.own, *kinds.values()))
+            and all(0.0 <= value < float("inf") for value in (variances.own, share, *kinds.values(), *numbers.values()))
+            and all(math.isfinite(centre) and 0.0 < width < math.inf for centre, width in scales.values())
+            and all(one is None or one.weight.shape[1] == sums.shape[1] for one in (pulls, potentials))
             and 0.0 < variances.noise < float("inf")
             and 0.0 < strength < float("inf")
             and head in ("bipartite", "softmax")
@@ -189,4 +226,46 @@ class ClassStatistics:
         )
         if not good:
             raise InputError(f"expected the statistics of {len(graph)} fine labels, finite numbers in float64")
-        return cls(counts=counts, sums=sums, variances=variances, strength=strength, head=head, views=views)
+        return cls(
+            counts=counts,
+            sums=sums,
+            variances=variances,
+            strength=strength,
+            head=head,
+            views=views,
+            scales=scales,
+            pulls=pulls,
+            share=share,
+            potentials=potentials,
+        )
+
+
+def _columns_of(of: type[ValuePulls | ValuePotentials]) -> list[str]:
+    """The names of the tensors of pulls or potentials."""
+    return [one.name for one in fields(of) if one.name != "names"]
+
+
+def _values_from(
+    of: type[Values],
+    name: str,
+    tensors: Mapping[str, Shaped[Tensor, " ..."]],
+    facts: Mapping[str, Any],
+    graph: LabelGraph,
+) -> Values | None:
+    """Pulls or potentials from the form that files hold; None if there are none.
+
+    Raises:
+        KeyError: a tensor is missing.
+        ValueError: a tensor is of another form.
+    """
+    if name not in facts:
+        return None
+    known = (*graph.kinds, *graph.numbers)
+    names = tuple(known[known.index(one)] for one in facts[name])
+    found = {own: tensors[f"{name}.{own}"] for own in _columns_of(of)}
+    for own, tensor in found.items():
+        if tensor.dtype != torch.float64 or tensor.ndim != (2 if own == "weight" else 1) or len(tensor) != len(names):
+            raise ValueError(f"{name}.{own} is of shape {tuple(tensor.shape)}")
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name}.{own} is not finite")
+    return of(names=names, **found)

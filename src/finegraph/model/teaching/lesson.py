@@ -29,7 +29,8 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Row = dict[str, str | dict[str, float]]
-"""The parents of a fine label by kind: one label, or several of which it is one, with weights."""
+"""The parents of a fine label by kind: one label, or several of which it is one, with weights. The value of a number is
+text, `12.5` or `12.5 +- 1.5`."""
 
 
 @dataclass(frozen=True, eq=False)

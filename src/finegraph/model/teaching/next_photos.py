@@ -91,9 +91,9 @@ def _posterior_covariance(graph: LabelGraph, statistics: ClassStatistics) -> Flo
     """The covariance of the class means, per direction of the features, after all photos that there are."""
     variances, links = statistics.variances, statistics.links(graph)
     prior = torch.diag(links.own_variance(variances))
-    for kind in links.kinds:
-        dense = links.matrices[kind].to_dense()
-        prior += variances.kinds[kind] * (dense @ dense.t())
+    for name in links.names:
+        dense = links.designs[name].to_dense()
+        prior += variances.of(name) * (dense @ dense.t())
     seen = statistics.counts.nonzero()[:, 0]
     shown = prior[seen][:, seen] + torch.diag(variances.noise / statistics.counts[seen])
     known: Tensor = prior[:, seen] @ torch.linalg.solve(shown, prior[seen])

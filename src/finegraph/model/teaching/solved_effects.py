@@ -35,16 +35,16 @@ class SolvedEffects:
         self.links, self.start, variances = links, start, start.variances
         self.seen: Int[Tensor, " seen"] = start.counts.nonzero()[:, 0]
         own = links.own_variance(variances)
-        self._rows = {kind: _rows(links.matrices[kind], self.seen) for kind in links.kinds}
+        self._rows = {name: _rows(links.designs[name], self.seen) for name in links.names}
         covariance = torch.diag(own[self.seen] + variances.noise / start.counts[self.seen])
-        for kind, rows in self._rows.items():
-            covariance += variances.kinds[kind] * (rows @ rows.t())
+        for name, rows in self._rows.items():
+            covariance += variances.of(name) * (rows @ rows.t())
         self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         means = start.means[self.seen]
         self._means, self._centre = means, means.mean(dim=0)
         self._force = self._inverse @ (means - self._centre)
         self._ones = self._inverse.sum(dim=1, keepdim=True)
-        self._coarse = {kind: variances.kinds[kind] * (rows.t() @ self._force) for kind, rows in self._rows.items()}
+        self._coarse = {name: variances.of(name) * (rows.t() @ self._force) for name, rows in self._rows.items()}
 
     def effects(self) -> Effects:
         """The effects as they were solved."""
@@ -74,13 +74,13 @@ class SolvedEffects:
         centre = (self._centre * len(self.seen) + shift.sum(dim=0) + added.sum(dim=0)) / total
 
         # W: what each change does to all labels that were there.
-        rows = {kind: _rows(links.matrices[kind], new) for kind in links.kinds}
+        rows = {name: _rows(links.designs[name], new) for name in links.names}
         between = torch.zeros(len(self.seen), len(new), dtype=torch.float64)
         among = torch.diag(own[new] + variances.noise / now.counts[new])
-        for kind, own_rows in rows.items():
-            known = own_rows[:, : self._rows[kind].shape[1]]
-            between += variances.kinds[kind] * (self._rows[kind] @ known.t())
-            among += variances.kinds[kind] * (own_rows @ own_rows.t())
+        for name, own_rows in rows.items():
+            known = own_rows[:, : self._rows[name].shape[1]]
+            between += variances.of(name) * (self._rows[name] @ known.t())
+            among += variances.of(name) * (own_rows @ own_rows.t())
         ways = torch.cat([self._inverse[at].t(), self._inverse @ between], dim=1)
 
         # The border: X = [change of the diagonal times B_C, B_N].
@@ -103,11 +103,11 @@ class SolvedEffects:
             fine[self.seen] = known
             fine[new] = own[new, None] * found[len(old) :]
         coarse = {}
-        for kind, own_rows in rows.items():
-            before, strength = self._coarse[kind], variances.kinds[kind]
+        for name, own_rows in rows.items():
+            before, strength = self._coarse[name], variances.of(name)
             after = torch.zeros(own_rows.shape[1], before.shape[1], dtype=torch.float64)
-            after[: len(before)] = torch.addmm(before, strength * (self._rows[kind].t() @ ways), weights)
-            coarse[kind] = after.addmm_(strength * own_rows.t(), found[len(old) :])
+            after[: len(before)] = torch.addmm(before, strength * (self._rows[name].t() @ ways), weights)
+            coarse[name] = after.addmm_(strength * own_rows.t(), found[len(old) :])
         return Effects(centre=centre, fine=fine, coarse=coarse)
 
 

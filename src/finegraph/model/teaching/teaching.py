@@ -26,6 +26,7 @@ from finegraph.files.sealed_log import SealedLog
 from finegraph.graph import LabelGraph
 from finegraph.graph.names import fold
 from finegraph.graph.new_labels import rows_by_kind
+from finegraph.graph.number_cells import number_cell
 from finegraph.model.fitting.class_means import Links
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.model.teaching.lesson import (
@@ -187,11 +188,22 @@ class Teaching:
             GraphError: the parents cannot be meant.
         """
         check_name("label", label)
-        for name in _names(parents):
+        values = {name: value for name, value in (parents or {}).items() if name in self.graph.numbers}
+        cells = {name: value for name, value in (parents or {}).items() if name not in values}
+        for name in _names(cells):
             check_name("label", name)
         if label in self.graph.fine:
             own = _row(self.graph, label)
-            for kind, cell in rows_by_kind(self.graph, label, parents or {}).items():
+            for name, value in values.items():
+                number = self.graph.number(name)
+                told = number_cell(value, number.scale, f"label {label!r}, number {name!r}", number.unit)
+                if told is not None and _value_text(*told) != own.get(name):
+                    known_as = own.get(name, "which is unknown")
+                    raise InputError(
+                        f"label {label!r}: the model knows it with another {name}, {known_as}; give no values, or take "
+                        "another name"
+                    )
+            for kind, cell in rows_by_kind(self.graph, label, cells).items():
                 known = own.get(kind, {})
                 if ({known} if isinstance(known, str) else set(known)) != set(cell.labels):
                     raise InputError(
@@ -346,7 +358,7 @@ def kept_lessons(folder: Path) -> list[str]:
 
 
 def _row(graph: LabelGraph, label: str) -> Row:
-    """The parents of a fine label, as JSON can hold them."""
+    """The parents and values of a fine label, as JSON can hold them."""
     number = graph.fine_index(label)
     row: Row = {}
     for name in graph.kinds:
@@ -357,7 +369,16 @@ def _row(graph: LabelGraph, label: str) -> Row:
             row[name] = parents[0]
         elif parents:
             row[name] = dict(zip(parents, kind.weight[own].tolist(), strict=True))
+    for name in graph.numbers:
+        one = graph.number(name)
+        if one.known[number]:
+            row[name] = _value_text(float(one.values[number]), float(one.spreads[number]))
     return row
+
+
+def _value_text(value: float, spread: float) -> str:
+    """A value with its spread, as graph files have it."""
+    return f"{value!r} +- {spread!r}" if spread else repr(value)
 
 
 def _names(parents: Mapping[str, object] | None) -> Iterator[str]:

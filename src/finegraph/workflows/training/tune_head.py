@@ -25,6 +25,7 @@ from finegraph.model.fitting import FitSettings, fit_head
 from finegraph.model.fitting.feature_scales import FeatureScales
 from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
 from finegraph.model.fitting.prototypes import PrototypeFit, PrototypeSettings, fit_prototypes
+from finegraph.model.fitting.rows import exact_numbers
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
 from finegraph.model.fitting.solver_choice import choose_solver
 from finegraph.model.teaching.class_statistics import ClassStatistics
@@ -233,8 +234,21 @@ def _needs_descent(network: Network, train: Features, settings: TrainSettings) -
         return f"the closed form has no {', '.join(given)}"
     if train.coarse is not None:
         return "the closed form has one feature for fine and coarse labels"
-    _, kinds = training_targets(train.samples, network.graph)
+    kinds = _unknown_to_prototypes(train, network.graph)
     return f"the closed form knows nothing of photo labels, and there are some of {', '.join(kinds)}" if kinds else None
+
+
+def _unknown_to_prototypes(train: Features, graph: LabelGraph) -> list[str]:
+    """What was seen on photos and the closed form has no use for: labels, and values of which all classes are sure."""
+    _, targets = training_targets(train.samples, graph)
+    exact = exact_numbers(graph)
+    return [name for name in targets if exact.get(name, True)]
+
+
+def _measured(train: Features, graph: LabelGraph) -> dict[str, Tensor]:
+    """The values that were measured on photos."""
+    _, targets = training_targets(train.samples, graph)
+    return {name: values for name, values in targets.items() if name in graph.numbers}
 
 
 def _fit_by_descent(
@@ -261,11 +275,13 @@ def _fit_by_descent(
 
 
 def _fit_prototypes(network: Network, train: Features, settings: TrainSettings) -> FittedHead:
-    """Fit class means in closed form. Photo labels take no part."""
-    _, kinds = training_targets(train.samples, network.graph)
+    """Fit class means in closed form. Photo labels take no part; values measured on photos do."""
+    kinds = _unknown_to_prototypes(train, network.graph)
     if kinds:
+        exact = [name for name in kinds if name in network.graph.numbers]
+        why = f"; of {', '.join(exact)} all classes have exact values, from which no photo can differ" if exact else ""
         raise SettingsError(
-            f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}; use "
+            f"fit: class means know nothing of photo labels, and there are some of {', '.join(kinds)}{why}; use "
             "fit = descent, or photo_labels = ignore"
         )
     return _put_prototypes(network, train, _prototypes(network, train, settings))
@@ -276,8 +292,16 @@ def _prototypes(
 ) -> PrototypeFit:
     fine, _ = training_targets(train.samples, network.graph)
     chosen, sizes = PrototypeSettings(head=settings.head), network.backbone.block_sizes
+    measured = _measured(train, network.graph) if settings.head == "bipartite" else {}
     return fit_prototypes(
-        train.fine, fine, network.graph, chosen, block_sizes=sizes, strengths=strengths, views=train.views
+        train.fine,
+        fine,
+        network.graph,
+        chosen,
+        block_sizes=sizes,
+        strengths=strengths,
+        views=train.views,
+        measured=measured,
     )
 
 
