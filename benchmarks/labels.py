@@ -157,12 +157,16 @@ class Bench:
             fg.joint_loss(self.head(self.x), self.target).backward()
             clear()
 
+        def rows() -> None:
+            self.head.loss(self.x, self.target).backward()
+            clear()
+
         def prior() -> None:
             fg.laplacian_prior(self.head).backward()
             clear()
 
         base = "linear layer + cross-entropy"
-        steps = {base: linear, "joint_loss(head(x), y)": scores}
+        steps = {base: linear, "head.loss(x, y)": rows, "joint_loss(head(x), y)": scores}
         self.add("train", measure(steps, self.rounds), base)
         self.add("train", measure({"laplacian_prior(head)": prior}, 1))
 

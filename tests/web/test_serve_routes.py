@@ -11,7 +11,6 @@ from finegraph.errors import DataError
 from finegraph.graph import LabelGraph
 from finegraph.graph.graph_files import graph_from_json
 from finegraph.web.problems import ProblemError
-from finegraph.web.serve.model_routes import matching
 from finegraph.web.serve.pictures import PhotoPlace, SamplePhotos, Thumbnails
 from serving import files, photo_bytes, running
 
@@ -58,12 +57,6 @@ def test_labels_are_found_by_a_part_of_them(server):
     assert server.client.get("/v1/labels", params={"limit": 2}).json()["count"] == 5
     wrong = server.client.get("/v1/labels", params={"kind": "dsh"})
     assert (wrong.status_code, "did you mean 'dish'" in wrong.json()["detail"]) == (422, True)
-
-
-def test_a_hundred_thousand_labels_are_searched():
-    labels = tuple(f"dish {number} @ place {number % 997}" for number in range(100_000))
-    assert matching(labels, "Dish 99999 ") == ["dish 99999 @ place 299"]
-    assert matching(("pork bun", "bun", "tofu"), "bun") == ["bun", "pork bun"]
 
 
 def test_health_and_metrics(server):

@@ -29,6 +29,8 @@ MAX_QUERIES = 2000
 DEPTHS = (1, 10, 50)
 """How many photos the hierarchical precision looks at."""
 _AT_ONCE = 64
+_MAX_KEPT = 1 << 22
+"""How many pairs of labels are kept compared: all of some thousand labels, few of a hundred thousand."""
 Shares = NDArray[np.int8]
 
 
@@ -124,6 +126,9 @@ class _Judge:
     def _related(self, own: int) -> tuple[dict[str, Shares], Numbers]:
         """For a label against each label that occurs: whether they share a label of each kind, and how much in all."""
         if own not in self._known:
+            # Queries come in the order of the photos, of which those of a label often stand together.
+            while self._known and (len(self._known) + 1) * len(self.labels) > _MAX_KEPT:
+                del self._known[next(iter(self._known))]
             mine = np.full(len(self.labels), self.labels[own])
             shares = {name: shares_label(self.graph.kind(name), mine, self.labels) for name in self.graph.kinds}
             equal = [(mine == self.labels).astype(np.int8), *shares.values()]

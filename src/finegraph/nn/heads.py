@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from finegraph.errors import GraphMismatchError, InputError, SeveralParentsError, ShapeError, unknown_name
 from finegraph.graph import LabelGraph
-from finegraph.inference import Posterior
+from finegraph.inference import Posterior, joint_loss
+from finegraph.inference.loss.joint_loss import KindWeights, Reduction
+from finegraph.inference.loss.rows_loss import rows_loss, rows_task
 from finegraph.inference.numerics import CPU
 from finegraph.inference.sums.graph_tensors import GraphTensors, graph_tensors
 from finegraph.nn.extending import Extension
@@ -81,6 +83,47 @@ class Head(nn.Module):
             )
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
+    def loss(
+        self,
+        features: Float[Tensor, "batch feature"],
+        target: Int[Tensor, " batch"] | Bool[Tensor, "batch fine"] | None,
+        kind_targets: Mapping[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] | None = None,
+        kind_weights: KindWeights = None,
+        reduction: Reduction = "mean",
+        ignore_index: int = -100,
+        *,
+        coarse_features: CoarseFeatures = None,
+    ) -> Float[Tensor, ""] | Float[Tensor, " batch"]:
+        """`joint_loss(head(features), target, ...)`, the same number and gradient, for very many labels.
+
+        Scores of all labels are held once rather than three times, and found while they are in the caches. Graphs with
+        numbers, sets of fine labels and programs that are compiled go by way of scores and `joint_loss`.
+
+        Args:
+            features: as for the head itself.
+            target: the fine label of each sample; see `joint_loss` for this and the following.
+            kind_targets: for some kinds the label seen on each photo.
+            kind_weights: the weight of the term of each kind and number.
+            reduction: "mean", "sum" or "none".
+            ignore_index: marks what was not observed.
+            coarse_features: as for the head itself.
+        """
+        others = (kind_targets, kind_weights, reduction, ignore_index)
+        in_sets = isinstance(target, Tensor) and target.dtype == torch.bool
+        if in_sets or self.graph.numbers or torch.compiler.is_compiling() or features.is_meta:
+            posterior: Posterior = self(features) if coarse_features is None else self(features, coarse_features)
+            return joint_loss(posterior, target, *others)
+        self._check("features", features, self.features)
+        coarse = self._coarse_rows(features, coarse_features)
+        task = rows_task(self.tensors, len(features), target, *others)
+        return rows_loss(task, features, self.fine.weight, self.fine.bias, coarse)
+
+    def _coarse_rows(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
+    ) -> Float[Tensor, "batch coarse"] | None:
+        """The coarse scores of a batch, if the head has any."""
+        raise NotImplementedError
+
     def _check(self, what: str, features: Tensor, size: int) -> None:
         if features.ndim != 2 or features.shape[1] != size:
             raise ShapeError(f"{what}: expected shape (batch, {size}), got {tuple(features.shape)}")
@@ -119,6 +162,13 @@ class SoftmaxHead(Head):
     def forward(self, features: Float[Tensor, "batch feature"]) -> Posterior:
         """The posterior of each row of features."""
         return Posterior(self.graph, self.scores(features), tensors=self.tensors)
+
+    def _coarse_rows(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
+    ) -> Float[Tensor, "batch coarse"] | None:
+        if coarse_features is not None:
+            raise InputError("a softmax head takes no coarse features")
+        return None
 
     def extend(self, graph: LabelGraph) -> SoftmaxHead:
         """A head for a graph with more fine labels; new ones start from what their relatives share."""
@@ -239,6 +289,27 @@ class BipartiteHead(Head):
         fine: Tensor = self.fine(features)
         if isinstance(self.coarse, nn.ModuleList):
             return fine, *self._scores_per_kind(fine, coarse_features)
+        coarse_features = self._coarse_input(features, coarse_features)
+        coarse: Tensor = self.coarse(coarse_features)
+        return fine, coarse, None if self.numbers is None else self.numbers(coarse_features)
+
+    def _coarse_rows(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
+    ) -> Float[Tensor, "batch coarse"] | None:
+        if not self.graph.kinds:
+            return None
+        if isinstance(self.coarse, nn.ModuleList):
+            return self._scores_per_kind(features, coarse_features)[0]
+        coarse_features = self._coarse_input(features, coarse_features)
+        # With labels as rows, as the sums over the fine labels want them.
+        rows = self.coarse.weight @ coarse_features.to(self.coarse.weight.dtype).t()
+        return (rows if self.coarse.bias is None else rows + self.coarse.bias.unsqueeze(1)).t()
+
+    def _coarse_input(
+        self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
+    ) -> Float[Tensor, "batch coarse_feature"]:
+        """The features that one layer of all coarse labels gets, checked."""
+        assert isinstance(self.coarse, nn.Linear)
         if self.coarse_features is None:
             if coarse_features is not None:
                 raise InputError("this head uses one feature for fine and coarse labels; it takes no coarse features")
@@ -249,8 +320,7 @@ class BipartiteHead(Head):
                 f"got {type(coarse_features).__name__}"
             )
         self._check("coarse features", coarse_features, self.coarse.in_features)
-        coarse: Tensor = self.coarse(coarse_features)
-        return fine, coarse, None if self.numbers is None else self.numbers(coarse_features)
+        return coarse_features
 
     def _scores_per_kind(self, fine: Tensor, coarse_features: CoarseFeatures) -> tuple[Tensor, Tensor | None]:
         """The coarse scores and those of the numbers, from features for each."""

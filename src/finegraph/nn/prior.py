@@ -10,29 +10,38 @@ edge. Biases are left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from finegraph.errors import ShapeError
 from finegraph.graph import LabelGraph
-from finegraph.graph.kind import FloatArray, IntArray
+from finegraph.graph.kind import FloatArray
 from finegraph.inference.numerics import CPU, Constants, refuse_second_derivatives, shared_constants, without_autocast
 
 
+_MAX_TOGETHER = 1 << 22
+"""About how many numbers are summed at a time."""
+
+
 class LaplacianEdges(Constants):
-    """The edges of all kinds of a graph, sorted both ways, for sums of weight rows."""
+    """The edges of all kinds of a graph, sorted both ways, for sums of weight rows.
+
+    Weights of edges are None where all are 1, as they are if every fine label has one known parent per kind.
+    """
 
     fine_item: Tensor
     fine_start: Tensor
-    fine_weight: Tensor
+    fine_weight: Tensor | None
     coarse_item: Tensor
     coarse_start: Tensor
-    coarse_weight: Tensor
+    coarse_weight: Tensor | None
     fine_degree: Tensor
     coarse_degree: Tensor
     lower: Tensor
@@ -42,24 +51,30 @@ class LaplacianEdges(Constants):
         super().__init__()
         edges = [graph.edges(name) for name in graph.kinds]
         starts = np.concatenate([[0], np.cumsum([len(graph.labels(name)) for name in graph.kinds])]).astype(np.int64)
-        empty = np.zeros(0, np.int64)
-        fine = np.concatenate([empty, *(edge[0] for edge in edges)])
-        coarse = np.concatenate([empty, *(edge[1] + start for edge, start in zip(edges, starts, strict=False))])
-        weight = np.concatenate([np.zeros(0), *(edge[2] for edge in edges)])
+        empty = np.zeros(0, np.int32)
+        fine = np.concatenate([empty, *(edge[0].astype(np.int32) for edge in edges)])
+        own = [(edge[1] + start).astype(np.int32) for edge, start in zip(edges, starts, strict=False)]
+        coarse = np.concatenate([empty, *own])
+        weight = None
+        if any((edge[2] != 1.0).any() for edge in edges):
+            weight = np.concatenate([edge[2] for edge in edges])
+        del edges, own
         self._store_sorted("fine", fine, coarse, weight, len(graph))
         self._store_sorted("coarse", coarse, fine, weight, int(starts[-1]))
         for name, owner, count in (("fine_degree", fine, len(graph)), ("coarse_degree", coarse, int(starts[-1]))):
-            self.store_arrays({name: np.bincount(owner, weights=weight, minlength=count)[:, None]})
+            self.store_arrays({name: np.bincount(owner, weights=weight, minlength=count)[:, None].astype(np.float64)})
         ordered = [place for place, name in enumerate(graph.kinds) if graph.kind(name).ordered]
-        lower = np.concatenate([empty, *(np.arange(starts[place], starts[place + 1] - 1) for place in ordered)])
-        self.store_arrays({"lower": lower, "higher": lower + 1})
+        lower = [np.arange(starts[place], starts[place + 1] - 1) for place in ordered]
+        chain = np.concatenate([np.zeros(0, np.int64), *lower])
+        self.store_arrays({"lower": chain, "higher": chain + 1})
 
-    def _store_sorted(self, name: str, owner: IntArray, item: IntArray, weight: FloatArray, count: int) -> None:
+    def _store_sorted(
+        self, name: str, owner: NDArray[np.int32], item: NDArray[np.int32], weight: FloatArray | None, count: int
+    ) -> None:
         order = np.argsort(owner, kind="stable")
         sizes = np.bincount(owner, minlength=count)
-        self.store_arrays(
-            {f"{name}_item": item[order], f"{name}_start": np.cumsum(sizes) - sizes, f"{name}_weight": weight[order]}
-        )
+        self.store_arrays({f"{name}_item": item[order], f"{name}_start": (np.cumsum(sizes) - sizes).astype(np.int32)})
+        setattr(self, f"{name}_weight", None if weight is None else torch.from_numpy(weight[order]))
 
     def to_fine(self, coarse: Float[Tensor, "coarse feature"]) -> Float[Tensor, "fine feature"]:
         """For each fine label the weighted sum of its parents' rows, over all kinds."""
@@ -79,10 +94,26 @@ def _bags(
     rows: Float[Tensor, "_ feature"],
     item: Int[Tensor, " edge"],
     start: Int[Tensor, " bag"],
-    weight: Float[Tensor, " edge"],
+    weight: Float[Tensor, " edge"] | None,
 ) -> Float[Tensor, "bag feature"]:
     """Weighted sums of rows, one per bag."""
-    return embedding_bag(item, rows, start, mode="sum", per_sample_weights=weight.to(rows.dtype))
+    own = None if weight is None else weight.to(rows.dtype)
+    return embedding_bag(item, rows, start, mode="sum", per_sample_weights=own)
+
+
+def _bags_of(
+    rows: Float[Tensor, "_ feature"],
+    item: Int[Tensor, " edge"],
+    start: Int[Tensor, " bag"],
+    weight: Float[Tensor, " edge"] | None,
+) -> Iterator[tuple[slice, Float[Tensor, "bag feature"]]]:
+    """The same, some bags at a time."""
+    count, step = len(start), max(1, _MAX_TOGETHER // max(rows.shape[1], 1))
+    for first in range(0, count, step):
+        part = slice(first, min(first + step, count))
+        low, high = int(start[first]), int(start[part.stop]) if part.stop < count else len(item)
+        own = None if weight is None else weight[low:high]
+        yield part, _bags(rows, item[low:high], start[part] - start[first], own)
 
 
 def laplacian(
@@ -94,8 +125,61 @@ def laplacian(
             f"the weight prior compares fine and coarse weights, so both need the same features; got {fine.shape[1]} "
             f"and {coarse.shape[1]}. Leave the prior out, or give both heads features of one size"
         )
-    result: Tensor = _Laplacian.apply(fine, coarse, edges)  # type: ignore[no-untyped-call]
+    form = _Laplacian if torch.compiler.is_compiling() else _LaplacianInParts
+    result: Tensor = form.apply(fine, coarse, edges)  # type: ignore[no-untyped-call]
     return result
+
+
+class _LaplacianInParts(torch.autograd.Function):
+    """The same as `_Laplacian`, which a compiler can trace; of matrices of rows it holds the gradients alone."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, fine: Float[Tensor, "fine feature"], coarse: Float[Tensor, "coarse feature"], edges: LaplacianEdges
+    ) -> Float[Tensor, ""]:
+        ctx.save_for_backward(fine, coarse)
+        ctx.edges, ctx.gradients = edges, None
+        value, gradients = _value_and_gradients(fine, coarse, edges)
+        if any(ctx.needs_input_grad):
+            ctx.gradients = gradients
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        refuse_second_derivatives()
+        gradients = ctx.gradients
+        if gradients is None:
+            gradients = _value_and_gradients(*ctx.saved_tensors, ctx.edges)[1]
+        # They are scaled in place and given away, so a second backward pass finds them again.
+        ctx.gradients = None
+        fine_grad, coarse_grad = gradients
+        return fine_grad.mul_(grads[0]), coarse_grad.mul_(grads[0]), None
+
+
+def _value_and_gradients(
+    fine: Float[Tensor, "fine feature"], coarse: Float[Tensor, "coarse feature"], edges: LaplacianEdges
+) -> tuple[Float[Tensor, ""], tuple[Float[Tensor, "fine feature"], Float[Tensor, "coarse feature"]]]:
+    """The prior and Lap V, with little memory besides."""
+    with torch.no_grad(), without_autocast(fine.device):
+        # All rows may be shifted alike; around 0 the sums do not cancel.
+        centre = fine.mean(dim=0, keepdim=True)
+        fine_grad, coarse = fine - centre, coarse - centre
+        coarse_grad = edges.coarse_degree.to(coarse.dtype) * coarse
+        for part, sums in _bags_of(fine_grad, edges.coarse_item, edges.coarse_start, edges.coarse_weight):
+            coarse_grad[part] -= sums
+        if len(edges.lower):
+            step = coarse.index_select(0, edges.higher) - coarse.index_select(0, edges.lower)
+            coarse_grad.index_add_(0, edges.higher, step).index_add_(0, edges.lower, step, alpha=-1.0)
+        total = torch.zeros((), dtype=torch.float64, device=fine.device)
+        for part, sums in _bags_of(coarse, edges.fine_item, edges.fine_start, edges.fine_weight):
+            # The centred rows lie where their gradients will be.
+            rows = fine_grad[part].clone()
+            fine_grad[part] = edges.fine_degree[part].to(rows.dtype) * rows - sums
+            total += (rows * fine_grad[part]).sum()
+        step = max(1, _MAX_TOGETHER // max(coarse.shape[1], 1))
+        for rows, grad in zip(torch.split(coarse, step), torch.split(coarse_grad, step), strict=True):
+            total += (rows * grad).sum()
+        return 0.5 * total.to(fine.dtype), (fine_grad, coarse_grad)
 
 
 class _Laplacian(torch.autograd.Function):

@@ -65,11 +65,9 @@ def joint_loss(
         >>> joint_loss(posterior, torch.tensor([0, 2])).item()   # (log 3 + log 3/2 + log 3 + log 3) / 2
         1.8506...
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     graph, tensors, kind_targets = posterior.graph, posterior.tensors, kind_targets or {}
-    weights = _weights_of_kinds(graph, kind_weights)
-    _check_types(graph, target, kind_targets)
+    weights = weights_of_kinds(graph, kind_weights)
+    check_types(graph, target, kind_targets)
     measured = _measured_values(posterior, kind_targets)
     kind_targets = {name: labels for name, labels in kind_targets.items() if name not in graph.numbers}
     fine, coarse = posterior.scores_with_evidence()
@@ -80,11 +78,11 @@ def joint_loss(
     batch, dtype = len(posterior), tables.dtype_of(fine, coarse)
     if target is None:
         target = torch.full((batch,), ignore_index, device=fine.device)
-    targets, observed = _batch_targets(tensors, tables, target, kind_targets, weights, ignore_index, batch, dtype)
+    targets, observed = batch_targets(tensors, tables, target, kind_targets, weights, ignore_index, batch, dtype)
     readings = _readings(posterior, targets.fine, target != ignore_index, measured, weights)
     if observed is not None and measured is not None:
         observed = observed | ~measured.isnan().all(dim=1)
-    divisor = _divisor(reduction, batch, observed, dtype)
+    divisor = divisor_of(reduction, batch, observed, dtype)
     if torch.compiler.is_compiling():
         return compiled_loss(tensors, fine, coarse, targets, divisor, readings)
     needs_coarse = torch.is_grad_enabled() and coarse is not None and coarse.requires_grad
@@ -152,10 +150,12 @@ def _readings(
     return Readings(table, fine, measured, weight, posterior.number_scores, posterior.number_evidence)
 
 
-def _divisor(
+def divisor_of(
     reduction: Reduction, batch: int, observed: Bool[Tensor, " batch"] | None, dtype: torch.dtype
 ) -> float | Float[Tensor, ""] | None:
     """What to divide the summed loss by; None if it is not summed. A plain number if all samples count."""
+    if reduction not in ("mean", "sum", "none"):
+        raise InputError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     if reduction == "none":
         return None
     if reduction == "sum":
@@ -208,7 +208,7 @@ def _set_loss(
             observed = observed | ~own.isnan()
         if weight > 0:
             loss = loss - weight * _log_prob_of_range(posterior, number, log_probs, target, own)
-    divisor = _divisor(reduction, len(loss), observed, loss.dtype)
+    divisor = divisor_of(reduction, len(loss), observed, loss.dtype)
     return loss if divisor is None else loss.sum() / divisor
 
 
@@ -268,7 +268,7 @@ class _PhotoLabels(NamedTuple):
     from_fine: Bool[Tensor, " batch"]
 
 
-def _check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, object] | None) -> None:
+def check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, object] | None) -> None:
     """Raise if targets are no tensors, or are for kinds that the graph does not have."""
     if target is not None and not isinstance(target, Tensor):
         raise TargetError(f"target: expected a tensor of label indices, got {type(target).__name__}")
@@ -280,7 +280,7 @@ def _check_types(graph: LabelGraph, target: object, kind_targets: Mapping[str, o
             raise TargetError(f"kind_targets[{name!r}]: expected a tensor of {what}, got {type(labels).__name__}")
 
 
-def _weights_of_kinds(graph: LabelGraph, kind_weights: KindWeights) -> list[float] | None:
+def weights_of_kinds(graph: LabelGraph, kind_weights: KindWeights) -> list[float] | None:
     """One weight per kind, and then per number, or None if all are 1."""
     if kind_weights is None:
         return None
@@ -298,7 +298,7 @@ def _weights_of_kinds(graph: LabelGraph, kind_weights: KindWeights) -> list[floa
     return weights
 
 
-def _batch_targets(
+def batch_targets(
     tensors: GraphTensors,
     tables: SumTables,
     target: Int[Tensor, " batch"],

@@ -51,7 +51,7 @@ def contiguous_transpose(table: Float[Tensor, "row column"]) -> Float[Tensor, "c
     return torch.native_channel_shuffle(channels, rows).as_strided((columns, rows), (rows, 1))
 
 
-class _RowLists(Constants):
+class RowLists(Constants):
     """Lists of row numbers, one after the other.
 
     Attributes:
@@ -72,17 +72,17 @@ class _RowLists(Constants):
         return torch.embedding_bag(rows, self.item, self.start, mode=_SUM)[0]
 
 
-def _steps(item: NDArray[np.int64], sizes: NDArray[np.int64], strategy: Strategy) -> list[_RowLists]:
+def adding_steps(item: NDArray[np.int64], sizes: NDArray[np.int64], strategy: Strategy) -> list[RowLists]:
     """The steps that add up lists of rows: one, or more if long lists are summed in pieces and then their sums."""
     longest = int(sizes.max(initial=0))
     if longest <= strategy.max_list:
-        return [_RowLists(item, sizes)]
+        return [RowLists(item, sizes)]
     length = max(strategy.list_piece, int(np.sqrt(longest)))
     counts = -(-sizes // length)
     piece_sizes = np.full(counts.sum(), length)
     last = np.cumsum(counts)[sizes > 0] - 1
     piece_sizes[last] = (sizes - (counts - 1) * length)[sizes > 0]
-    return [*_steps(item, piece_sizes, strategy), _RowLists(np.arange(len(piece_sizes)), counts)]
+    return [*adding_steps(item, piece_sizes, strategy), RowLists(np.arange(len(piece_sizes)), counts)]
 
 
 class RowTables(Constants):
@@ -121,10 +121,10 @@ class RowTables(Constants):
 
 def _groups_and_fine(
     kinds: Sequence[KindGroups], group_count: int, strategy: Strategy
-) -> tuple[list[_RowLists], list[_RowLists]]:
+) -> tuple[list[RowLists], list[RowLists]]:
     """For each group column its fine labels, and for each fine label its group columns."""
     columns = np.stack([kind.columns[kind.group] for kind in kinds], axis=1)
-    to_fine = _steps(columns.reshape(-1), np.full(len(columns), len(kinds)), strategy)
+    to_fine = adding_steps(columns.reshape(-1), np.full(len(columns), len(kinds)), strategy)
     sizes = np.zeros(max(group_count, 1 + int(columns.max())), np.int64)
     pieces: list[tuple[int, NDArray[np.int64]]] = []
     for kind in kinds:
@@ -134,19 +134,19 @@ def _groups_and_fine(
         if not kind.plain:
             pieces.append((int(kind.columns[kind.label_count]), kind.order[labels:]))
     pieces.sort(key=lambda piece: piece[0])
-    return _steps(np.concatenate([fine for _, fine in pieces]), sizes, strategy), to_fine
+    return adding_steps(np.concatenate([fine for _, fine in pieces]), sizes, strategy), to_fine
 
 
 def _composite_members(
     member_columns: Sequence[NDArray[np.int64]], group_count: int, strategy: Strategy
-) -> tuple[list[_RowLists], list[_RowLists]]:
+) -> tuple[list[RowLists], list[RowLists]]:
     """For each group column the groups of composites that it is in, and for each of these its group columns."""
     sizes = np.concatenate([np.full(*columns.shape) for columns in member_columns])
     column = np.concatenate([columns.reshape(-1) for columns in member_columns])
     owner = np.repeat(np.arange(len(sizes)), sizes)
     composite_counts = np.bincount(column, minlength=group_count)
-    to_groups = _steps(owner[np.argsort(column, kind="stable")], composite_counts, strategy)
-    return to_groups, _steps(column, sizes, strategy)
+    to_groups = adding_steps(owner[np.argsort(column, kind="stable")], composite_counts, strategy)
+    return to_groups, adding_steps(column, sizes, strategy)
 
 
 class RowSums(GroupedSums):

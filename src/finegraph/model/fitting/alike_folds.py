@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+_MAX_TOGETHER = 1 << 22
+"""About how many numbers are looked at together."""
 TensorFold = tuple[Int[Tensor, " _"], Int[Tensor, " _"]]
 """The samples that stay and those that are held out."""
 
@@ -33,14 +35,20 @@ def alike_folds(
     """
     fold = torch.full((len(targets),), -1)
     directions = torch.nn.functional.normalize(features.double() - features.double().mean(dim=0), dim=1)
-    first = 0
-    order = torch.argsort(targets, stable=True)
-    for rows in torch.split(order, torch.bincount(targets).tolist()):
-        if len(rows) < 2:
-            continue
-        groups = _groups(directions[rows], max(2, round(math.sqrt(2 * len(rows)))))
-        fold[rows] = (first + groups) % count
-        first += int(groups.max()) + 1  # small classes take turns, so that the folds stay even
+    order, sizes = torch.argsort(targets, stable=True), torch.bincount(targets)
+    starts = sizes.cumsum(0) - sizes
+    group, counts = torch.zeros(len(targets), dtype=torch.int64), torch.zeros_like(sizes)
+    # Classes of one size are cut together: there may be a hundred thousand of two photos each.
+    for size in sizes[sizes > 1].unique().tolist():
+        classes = (sizes == size).nonzero()[:, 0]
+        for some in torch.split(classes, max(1, _MAX_TOGETHER // (size * (size + directions.shape[1])))):
+            rows = order[starts[some].unsqueeze(1) + torch.arange(size)]
+            group[rows] = _groups(directions[rows], max(2, round(math.sqrt(2 * size))))
+            counts[some] = group[rows].amax(dim=1) + 1
+    # Small classes take turns, so that the folds stay even.
+    first = counts.cumsum(0) - counts
+    several = (sizes > 1)[targets]
+    fold[several] = ((first[targets] + group) % count)[several]
     return _folds(fold, count)
 
 
@@ -60,24 +68,37 @@ def _folds(fold: Tensor, count: int) -> list[TensorFold]:
     ]
 
 
-def _groups(directions: Float[Tensor, "batch feature"], count: int) -> Int[Tensor, " batch"]:
-    """The group of each sample: the two groups that are most alike on average are joined until so many are left.
+def _groups(directions: Float[Tensor, "label batch feature"], count: int) -> Int[Tensor, "label batch"]:
+    """The group of each sample of some classes: the two groups that are most alike on average are joined.
 
-    Groups that would be too large together are not joined, so there may be a few more.
+    That is done until so many are left. Groups that would be too large together are not joined, so there may be more.
+
+    Args:
+        directions: those of classes with the same number of samples.
+        count: how many groups each class gets.
     """
-    likeness = (directions @ directions.t()).fill_diagonal_(-math.inf)
-    sizes = torch.ones(len(directions), dtype=torch.float64)
-    group = torch.arange(len(directions))
-    largest = 2 * math.ceil(len(directions) / count)
-    for _ in range(len(directions) - count):
-        allowed = likeness.masked_fill(sizes[:, None] + sizes > largest, -math.inf)
-        first, second = divmod(int(allowed.argmax()), len(likeness))
-        if allowed[first, second] == -math.inf:
+    classes, size = directions.shape[:2]
+    group = torch.arange(size).repeat(classes, 1)
+    if size <= count:
+        return group
+    likeness = directions @ directions.transpose(1, 2)
+    likeness.diagonal(dim1=1, dim2=2).fill_(-math.inf)
+    sizes = torch.ones(classes, size, dtype=torch.float64)
+    largest = 2 * math.ceil(size / count)
+    for _ in range(size - count):
+        too_large = sizes.unsqueeze(1) + sizes.unsqueeze(2) > largest
+        best = likeness.masked_fill(too_large, -math.inf).reshape(classes, -1).max(dim=1)
+        own = (best.values > -math.inf).nonzero()[:, 0]
+        if not len(own):
             break
-        joined = (sizes[first] * likeness[first] + sizes[second] * likeness[second]) / (sizes[first] + sizes[second])
-        likeness[first], likeness[:, first] = joined, joined
-        likeness[first, first] = -math.inf
-        likeness[second], likeness[:, second] = -math.inf, -math.inf
-        sizes[first] += sizes[second]
-        group[group == second] = first
-    return torch.from_numpy(np.unique(group.numpy(), return_inverse=True)[1])
+        one, two = best.indices[own] // size, best.indices[own] % size
+        weights = sizes[own, one].unsqueeze(1), sizes[own, two].unsqueeze(1)
+        joined = (weights[0] * likeness[own, one] + weights[1] * likeness[own, two]) / (weights[0] + weights[1])
+        likeness[own, one], likeness[own, :, one] = joined, joined
+        likeness[own, one, one] = -math.inf
+        likeness[own, two], likeness[own, :, two] = -math.inf, -math.inf
+        sizes[own, one] += sizes[own, two]
+        group[own] = torch.where(group[own] == two.unsqueeze(1), one.unsqueeze(1), group[own])
+    # Counted from 0 in each class.
+    left = torch.zeros(classes, size, dtype=torch.int64).scatter_(1, group, 1)
+    return (left.cumsum(dim=1) - 1).gather(1, group)

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from finegraph.errors import InputError
 from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.name_search import label_search
 from finegraph.inference import Posterior
 from finegraph.model import PhotoClassifier, Prediction
 from finegraph.model.answering.given import Given
@@ -35,6 +36,8 @@ from finegraph.model.features.engines import EngineName
 from finegraph.web.decode_lane import Pixels
 from finegraph.web.problems import ProblemError
 
+_MANY_LABELS = 10_000
+"""The names of more labels are made ready for searches before the first one."""
 _BYTES_BESIDE, _BYTES_PER_LABEL = 64 << 10, 48
 """How large a question with scores may be: for each label its score and, as evidence, its name with a number."""
 
@@ -111,6 +114,10 @@ class ServedModel:
         size = self.model.views.size
         scores = self.scores([np.zeros((size, size, 3), dtype=np.uint8)] * photos)
         self.answer(scores, ["photo"] * photos, self.ask())
+        graph = self.model.graph
+        for kind in (None, *graph.kinds):
+            if len(graph.fine if kind is None else graph.labels(kind)) > _MANY_LABELS:
+                label_search(graph, kind)
 
     @cached_property
     def graph_json(self) -> bytes:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from finegraph.graph import LabelGraph
+from finegraph.graph.name_search import label_search
 from finegraph.inference.evidence import FINE
 from finegraph.model.teaching.taught_photos import photo_name
 from finegraph.web.problems import problem_responses
@@ -63,11 +64,10 @@ def model_routes(state: ServerState) -> APIRouter:
         search: Annotated[str, Query(max_length=200, description="A part of the label; capitals do not matter.")] = "",
         limit: Annotated[int, Query(ge=1, le=1000, description="How many to list.")] = 50,
     ) -> LabelsBody:
-        """The labels of a kind that hold a text; also of kinds with a hundred thousand labels."""
-        graph = state.model.model.graph
-        names = graph.fine if kind == FINE else graph.labels(kind)
-        found = matching(names, search)
-        return LabelsBody(kind=kind, count=len(found), labels=found[:limit])
+        """The labels of a kind that hold a text; also of kinds with a million labels."""
+        found = label_search(state.model.model.graph, None if kind == FINE else kind)
+        count, labels = found.holding(search, limit)
+        return LabelsBody(kind=kind, count=count, labels=labels)
 
     @router.get("/v1/samples", responses=problem_responses())
     def samples() -> list[SampleBody]:
@@ -142,18 +142,3 @@ def numbers_of(graph: LabelGraph) -> list[NumberKindBody]:
             low, high = float(values.min()), float(values.max())
             found.append(NumberKindBody(name=name, unit=number.unit, scale=number.scale, low=low, high=high))
     return found
-
-
-def matching(labels: tuple[str, ...], text: str) -> list[str]:
-    """The labels that hold a text, those that begin with it first."""
-    wanted = text.casefold().strip()
-    if not wanted:
-        return list(labels)
-    first, then = [], []
-    for label in labels:
-        folded = label.casefold()
-        if folded.startswith(wanted):
-            first.append(label)
-        elif wanted in folded:
-            then.append(label)
-    return first + then

@@ -1,0 +1,421 @@
+"""Sums over fine labels as rows, from features on: scores of all labels of a batch are held once.
+
+The exponentials of the joint scores (2) of docs/idea.md are found for some rows at a time, while these are in the
+caches: a product of weights and features, what the groups add, and the exponential relative to a reference per sample.
+They stay where they are, unscaled; the gradient (6) takes their place. Labels may be all of a graph, or those that one
+process holds: then the sums of all processes are added before the gradient is found.
+
+Kinds go in two ways. Small ones are merged into composite kinds, which are summed for all labels, as in `by_rows.py`.
+Of a kind whose labels have few children each, only the children of the true labels are touched.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.inference.numerics import Constants
+from finegraph.inference.sums.by_rows import RowLists, adding_steps
+from finegraph.inference.sums.layout import GroupLayout, KindGroups, composites_of
+from finegraph.inference.sums.strategy import Strategy
+from finegraph.inference.sums.targets import Targets
+
+_CHUNK = 1 << 19
+"""About how many scores are found at a time."""
+_MIN_ROWS = 256
+_MAX_AHEAD = 60.0
+"""How far a score may be above the reference of its sample, so that sums of exponentials stay finite in float32."""
+_LISTED = 16
+"""The children of true labels are listed if no label of the kind has more than one in so many fine labels."""
+
+
+class _ListedKind(Constants):
+    """A kind with one known parent per fine label, and few children per label.
+
+    Attributes:
+        child: the fine labels, sorted by label.
+        start: where the children of each label start; one longer than the labels.
+        steps: how to sum rows of fine labels to rows of labels.
+    """
+
+    child: Tensor
+    start: Tensor
+
+    def __init__(self, kind: KindGroups, strategy: Strategy) -> None:
+        self.number, self.first, self.count = kind.number, int(kind.columns[0]), kind.count
+        order = kind.order
+        self.store_arrays({"child": order.astype(np.int32), "start": np.concatenate([[0], np.cumsum(kind.sizes)])})
+        self.steps = adding_steps(order, kind.sizes, strategy)
+
+
+class LabelRows(Constants):
+    """What to add up for some fine labels; made once for them.
+
+    Attributes:
+        layout: the groups of these fine labels.
+        listed: the kinds of which only the children of true labels are touched.
+        dense_column: the group columns of all other kinds.
+        place: the place of each group column among these; 0 for listed kinds.
+        fine_item: for each fine label the rows of the table of scores that it adds, side by side.
+        dense_item: the same for composite kinds alone, counted among their groups.
+    """
+
+    dense_column: Tensor
+    place: Tensor
+    fine_item: Tensor
+    dense_item: Tensor
+
+    def __init__(self, layout: GroupLayout, strategy: Strategy | None = None) -> None:
+        strategy = Strategy() if strategy is None else strategy
+        self.layout, count = layout, layout.fine_count
+        few = [kind.plain and int(kind.sizes.max(initial=0)) * _LISTED <= count for kind in layout.kinds]
+        self.listed = [_ListedKind(kind, strategy) for kind, own in zip(layout.kinds, few, strict=True) if own]
+        dense = [kind for kind, own in zip(layout.kinds, few, strict=True) if not own]
+        composites = composites_of(dense, count, math.inf) if dense else []
+        column = np.concatenate([np.zeros(0, np.int64), *(kind.columns for kind in dense)])
+        place = np.zeros(layout.group_count, np.int64)
+        place[column] = np.arange(len(column))
+        self.store_arrays({"dense_column": column, "place": place})
+        group = [one.groups.columns[one.groups.group] for one in composites]
+        self._to_composites = [adding_steps(one.groups.order, one.groups.sizes, strategy) for one in composites]
+        sizes = np.concatenate([np.zeros(0, np.int64), *(np.full(*one.member_columns.shape) for one in composites)])
+        member = np.concatenate([column[:0], *(one.member_columns.reshape(-1) for one in composites)])
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        order = np.argsort(place[member], kind="stable")
+        self._to_dense = adding_steps(owner[order], np.bincount(place[member], minlength=len(column)), strategy)
+        self._from_groups = RowLists(member, sizes)
+        self._from_dense = RowLists(place[member], sizes)
+        listed = [kind.columns[kind.group] for kind, own in zip(layout.kinds, few, strict=True) if own]
+        items = [*listed, *(own + layout.group_count for own in group)]
+        for name, parts in (("fine_item", items), ("dense_item", group)):
+            side_by_side = np.stack(parts, axis=1) if parts else np.zeros((count, 0))
+            self.store_arrays({name: side_by_side.astype(np.int32)})
+
+    def score_table(self, groups: Float[Tensor, "group batch"]) -> Float[Tensor, "row batch"]:
+        """The scores of the groups, and below them those of the groups of composite kinds."""
+        return torch.cat([groups, self._from_groups.sums(groups)]) if len(self._from_groups.start) else groups
+
+    def composite_factors(self, dense: Float[Tensor, "column batch"]) -> Float[Tensor, "row batch"]:
+        """For each group of a composite kind the sum over its members."""
+        return self._from_dense.sums(dense)
+
+    def to_dense(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "column batch"]:
+        """For each group of the kinds that are not listed the sum over its fine labels."""
+        if not self._to_composites:
+            return fine.new_zeros(0, fine.shape[1])
+        rows = torch.cat([_added(steps, fine) for steps in self._to_composites])
+        return _added(self._to_dense, rows)
+
+    def to_groups(self, fine: Float[Tensor, "fine batch"]) -> Float[Tensor, "group batch"]:
+        """For each group the sum over its fine labels."""
+        found = fine.new_zeros(self.layout.group_count, fine.shape[1])
+        if len(self.dense_column):
+            found.index_copy_(0, self.dense_column, self.to_dense(fine))
+        for kind in self.listed:
+            found[kind.first : kind.first + kind.count] = _added(kind.steps, fine)
+        return found
+
+
+def _added(steps: list[RowLists], rows: Float[Tensor, "_ batch"]) -> Float[Tensor, "_ batch"]:
+    for step in steps:
+        rows = step.sums(rows)
+    return rows
+
+
+class _Children(NamedTuple):
+    """The children of the true labels of one kind.
+
+    Attributes:
+        targets: the targets of the kind.
+        owner: for each child its sample and target, as one number.
+        position: where its exponential is, as one number.
+        value: its exponential.
+    """
+
+    targets: slice
+    owner: Int[Tensor, " child"]
+    position: Int[Tensor, " child"]
+    value: Float[Tensor, " child"]
+
+
+class LabelSums:
+    """The sums of one batch over some fine labels.
+
+    Attributes:
+        values: the exponentials of the joint scores, relative to the reference; then the gradient for these scores.
+        reference: what was taken off the joint scores of each sample.
+        total: the sum of the exponentials of each sample.
+        largest: the largest absolute joint score.
+        mixing_grad: the gradient for log r of the edges of mixed rows.
+    """
+
+    def __init__(
+        self,
+        rows: LabelRows,
+        groups: Float[Tensor, "batch group"] | None,
+        mixing: Float[Tensor, "batch edge"] | None,
+        targets: Targets,
+        dtype: torch.dtype,
+    ) -> None:
+        """Take the scores of a batch.
+
+        Args:
+            rows: what to add up.
+            groups: the scores of the groups; None if all are 0, as in softmax.
+            mixing: log r of the edges of mixed rows; None if there are none.
+            targets: those of the batch; a fine label, or a column, that another process has is -1.
+            dtype: float32 or float64.
+        """
+        self.rows, self.layout, self.targets, self.dtype = rows, rows.layout, targets, dtype
+        self.groups, self.mixing = groups, mixing
+        self.mixing_grad: Tensor | None = None
+        self.largest = 0.0
+        self._children: list[_Children] = []
+
+    def find_exponentials(
+        self,
+        features: Float[Tensor, "batch feature"],
+        weight: Float[Tensor, "fine feature"],
+        bias: Float[Tensor, " fine"] | None,
+    ) -> None:
+        """Find the exponentials of the joint scores, chunk after chunk of the fine labels.
+
+        Args:
+            features: those of the batch.
+            weight: the weights of the fine labels.
+            bias: their biases, if they have any.
+        """
+        batch, count = len(features), len(weight)
+        table = None
+        if self.groups is not None and self.rows.fine_item.shape[1]:
+            table = self.rows.score_table(self.groups.t().to(self.dtype).contiguous())
+        columns = features.t()
+        self.values = features.new_empty(count, batch, dtype=self.dtype)
+        self.reference = features.new_zeros(batch, dtype=self.dtype)
+        self.total = features.new_zeros(batch, dtype=torch.float64)
+        step = max(_MIN_ROWS, _CHUNK // max(batch, 1))
+        for start in range(0, count if batch else 0, step):
+            part = self.values[start : start + step]
+            own = weight[start : start + step].to(columns.dtype)
+            more = None if table is None else self._added_scores(table, slice(start, start + step))
+            if more is not None and self.dtype == columns.dtype:
+                torch.addmm(more, own, columns, out=part)
+            elif more is not None:
+                torch.add(more, own @ columns, out=part)
+            else:
+                part.copy_(own @ columns) if self.dtype != columns.dtype else torch.mm(own, columns, out=part)
+            if bias is not None:
+                part.add_(bias[start : start + step, None])
+            low, high = torch.aminmax(part, dim=0)
+            self.largest = max(self.largest, _largest(low, high))
+            self._move_reference(start, high)
+            self.total += part.sub_(self.reference).exp_().sum(dim=0)
+
+    def _added_scores(self, table: Float[Tensor, "row batch"], part: slice) -> Float[Tensor, "part batch"]:
+        """What the groups add to the scores of some fine labels."""
+        return _side_by_side(table, self.rows.fine_item[part])
+
+    def _move_reference(self, done: int, high: Float[Tensor, " batch"]) -> None:
+        """Raise the reference to the largest score of a chunk if that is the first one, or far above it."""
+        high = torch.where(high.isfinite(), high, self.reference)
+        if done == 0:
+            self.reference = high
+        elif bool((high - self.reference > _MAX_AHEAD).any()):
+            higher = torch.maximum(high, self.reference)
+            factor = (self.reference - higher).exp()
+            self.values[:done].mul_(factor)
+            self.total *= factor
+            self.reference = higher
+
+    def target_sums(self) -> Float[Tensor, "batch term"]:
+        """The sums of exponentials of the fine label and of each target."""
+        targets, batch = self.targets, self.values.shape[1]
+        own = targets.fine >= 0
+        sample = torch.arange(batch, device=own.device)
+        at_fine = self.values[targets.fine.clamp_min(0), sample] if len(self.values) else self.values.new_zeros(batch)
+        found = self.values.new_zeros(batch, 1 + targets.column.shape[1])
+        found[:, 0] = torch.where(own, at_fine, 0.0)
+        if len(self.rows.dense_column):
+            sums = self.rows.to_dense(self.values)
+            if self.mixing is not None:
+                self.edge_share = self.mixing.t().exp().to(self.dtype)
+                self.edge_sums = sums.index_select(0, self._edge_row) * self.edge_share
+                sums.index_add_(0, self._edge_column, self.edge_sums)
+            place = self.rows.place[targets.column.clamp_min(0)].t()
+            found[:, 1:] = sums.gather(0, place).t().masked_fill(targets.column < 0, 0.0)
+        for kind in self.rows.listed:
+            if kind.number in targets.kind:
+                children = self._listed_children(kind)
+                sums = found.new_zeros(batch * _width(children.targets), dtype=torch.float64)
+                sums.index_add_(0, children.owner, children.value.double())
+                places = slice(1 + children.targets.start, 1 + children.targets.stop)
+                found[:, places] = sums.view(batch, -1).to(found.dtype)
+                self._children.append(children)
+        return found
+
+    @property
+    def _edge_row(self) -> Int[Tensor, " edge"]:
+        return self.rows.place[self.layout.edge_row]
+
+    @property
+    def _edge_column(self) -> Int[Tensor, " edge"]:
+        return self.rows.place[self.layout.edge_column]
+
+    def _listed_children(self, kind: _ListedKind) -> _Children:
+        """The children of the targets of a kind, and their exponentials."""
+        places, batch = self.targets.places_of(kind.number), self.values.shape[1]
+        label = (self.targets.column[:, places] - kind.first).reshape(-1)
+        # A label that these fine labels do not know, since another process has its children, has none here.
+        known = (label >= 0) & (label < kind.count)
+        label = label.clamp(0, kind.count - 1)
+        start = kind.start[label]
+        sizes = torch.where(known, kind.start[label + 1] - start, 0)
+        owner = torch.repeat_interleave(sizes)
+        step = torch.arange(len(owner), device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
+        child = kind.child[start[owner] + step].long()
+        position = child * batch + owner // _width(places)
+        return _Children(places, owner, position, self.values.view(-1)[position])
+
+    def find_gradient(
+        self,
+        prob_grads: Float[Tensor, "batch term"],
+        weight: Float[Tensor, "_ term"],
+        scale: Float[Tensor, " batch"],
+        factor: float | Float[Tensor, ""],
+    ) -> None:
+        """Put the gradient (6) for the joint scores in the place of the exponentials.
+
+        Args:
+            prob_grads: - weight factor / sum of exponentials, of the fine label and of each target; 0 for one that
+                underflowed.
+            weight: the weights of the fine label and of each target.
+            scale: the factor of the loss, over the sum of the exponentials of all fine labels.
+            factor: the factor of the loss alone.
+        """
+        targets, batch = self.targets, self.values.shape[1]
+        weight = weight.expand(batch, -1)
+        listed = {kind.number for kind in self.rows.listed}
+        # Each dense kind adds w (1 / total - r / sum) where its label is true; near the truth these nearly cancel.
+        uniform = [0] + [1 + place for place, number in enumerate(targets.kind) if number in listed]
+        own = weight[:, uniform].sum(dim=1) * scale
+        at_fine = torch.where(targets.fine >= 0, -weight[:, 0] * factor, 0.0).to(self.dtype)
+        at_fine = torch.where(prob_grads[:, 0] == 0, 0.0, at_fine)
+        factors = None
+        if len(self.rows.dense_column):
+            factors = self.rows.composite_factors(self._dense_factors(prob_grads, weight, scale))
+        step = max(_MIN_ROWS, _CHUNK // max(batch, 1))
+        for start in range(0, len(self.values) if batch else 0, step):
+            part = self.values[start : start + step]
+            if factors is None:
+                part.mul_(own)
+            else:
+                part.mul_(_side_by_side(factors, self.rows.dense_item[start : start + step]).add_(own))
+        flat = self.values.view(-1)
+        for children in self._children:
+            grads = prob_grads[:, 1 + children.targets.start : 1 + children.targets.stop].reshape(-1)
+            flat.index_add_(0, children.position, children.value * grads[children.owner])
+        if len(self.values):
+            sample = torch.arange(batch, device=own.device)
+            flat.index_add_(0, targets.fine.clamp_min(0) * batch + sample, at_fine)
+
+    def _dense_factors(
+        self, prob_grads: Float[Tensor, "batch term"], weight: Float[Tensor, "batch term"], scale: Float[Tensor, " batch"]
+    ) -> Float[Tensor, "column batch"]:
+        """What each group of the kinds that are not listed adds to the factors of its fine labels."""
+        rows, targets = self.rows, self.targets
+        listed = {kind.number for kind in rows.listed}
+        dense = [place for place, number in enumerate(targets.kind) if number not in listed]
+        factors = prob_grads.new_zeros(len(rows.dense_column), len(prob_grads))
+        column = targets.column[:, dense]
+        grads = prob_grads[:, [1 + place for place in dense]].masked_fill(column < 0, 0.0)
+        factors.scatter_add_(0, rows.place[column.clamp_min(0)].t(), grads.t())
+        if self.mixing is not None:
+            at_edges = factors.index_select(0, self._edge_column)
+            self.mixing_grad = (self.edge_sums * at_edges).t()
+            factors.index_add_(0, self._edge_row, self.edge_share * at_edges)
+        kinds = prob_grads.new_zeros(1 + max(self.layout.numbers), len(prob_grads))
+        number = torch.tensor([targets.kind[place] for place in dense], device=kinds.device, dtype=torch.int64)
+        kinds.index_add_(0, number, (weight[:, [1 + place for place in dense]] * scale.unsqueeze(1)).t())
+        return factors.add_(kinds.index_select(0, self.layout.kind_of_column[rows.dense_column]))
+
+    def coarse_gradient(self) -> Float[Tensor, "batch coarse"]:
+        """The gradient (7) for the coarse scores, once that for the joint scores is there."""
+        groups = self.rows.to_groups(self.values).t()
+        if self.mixing is None:
+            return groups
+        return self.layout.coarse_gradient(groups, self.mixing, self.mixing_grad)
+
+    # ---- what underflowed -------------------------------------------------------------------------------------------
+
+    def log_terms(
+        self,
+        sample: int,
+        features: Float[Tensor, " feature"],
+        weight: Float[Tensor, "fine feature"],
+        bias: Float[Tensor, " fine"] | None,
+    ) -> Float[Tensor, " fine"]:
+        """The joint scores of one sample in float64, not relative to anything."""
+        scores = (weight.to(features.dtype) @ features).double()
+        if bias is not None:
+            scores += bias
+        if self.groups is not None:
+            for column in self.layout.group_columns:
+                scores += self.groups[sample].double()[column]
+        return scores
+
+    def log_shares(self, sample: int, target: int) -> Float[Tensor, " fine"]:
+        """Log r of a target of one sample for each fine label, in float64; of the fine label itself for target -1."""
+        if target < 0:
+            found = torch.full((len(self.values),), -torch.inf, dtype=torch.float64, device=self.values.device)
+            if int(self.targets.fine[sample]) >= 0:
+                found[self.targets.fine[sample]] = 0.0
+            return found
+        layout, column = self.layout, self.targets.column[sample, target]
+        of_group = torch.full((layout.group_count,), -torch.inf, dtype=torch.float64, device=column.device)
+        of_group[column.clamp_min(0)] = torch.where(column >= 0, 0.0, -torch.inf).double()
+        if self.mixing is not None:
+            own = self.mixing[sample].double().masked_fill(layout.edge_column != column, -torch.inf)
+            of_group = of_group.scatter_reduce(0, layout.edge_row, own, reduce="amax")
+        return of_group[layout.group_columns_of(self.targets.kind[target])]
+
+    def take(self, sample: int, target: int, share: Float[Tensor, " fine"]) -> None:
+        """Take the shares of a target found in log space off the gradient.
+
+        Args:
+            sample: the sample.
+            target: the target; -1 for the fine label.
+            share: weight factor p_i r / p_t for each fine label i.
+        """
+        self.values[:, sample] -= share.to(self.dtype)
+        if target < 0 or self.mixing_grad is None:
+            return
+        layout = self.layout
+        by_group = share.new_zeros(layout.group_count)
+        by_group.index_add_(0, layout.group_columns_of(self.targets.kind[target]), share)
+        edges = by_group[layout.edge_row].masked_fill(
+            layout.edge_column != self.targets.column[sample, target], 0.0
+        )
+        self.mixing_grad[sample] -= edges.to(self.mixing_grad.dtype)
+
+
+def _width(places: slice) -> int:
+    return int(places.stop - places.start)
+
+
+def _largest(low: Tensor, high: Tensor) -> float:
+    found = max(-float(low.amin()), float(high.amax()))
+    return found if found == found else math.inf
+
+
+def _side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "part list"]) -> Float[Tensor, "part batch"]:
+    """The sum of the rows of each list, all lists of one length."""
+    if item.shape[1] == 1:
+        return rows.index_select(0, item[:, 0])
+    start = torch.arange(0, item.numel(), item.shape[1], dtype=item.dtype, device=item.device)
+    return torch.embedding_bag(rows, item.reshape(-1), start, mode=0)[0]

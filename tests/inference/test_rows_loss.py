@@ -1,0 +1,145 @@
+"""The loss from features on equals `joint_loss` of the scores, in value and in every gradient."""
+
+import numpy as np
+import pytest
+import torch
+
+import finegraph as fg
+from finegraph.inference.loss.joint_loss import FROM_FINE
+from finegraph.inference.loss.rows_loss import all_label_rows
+from finegraph.inference.sums import label_rows
+from reference.random_graphs import FORMS, random_graph
+
+FEATURES = 5
+
+
+def made_head(graph, dtype=torch.float64, size=1.0, seed=0, **options):
+    """A head with random weights, which start at 0 otherwise."""
+    torch.manual_seed(seed)
+    head = fg.BipartiteHead(FEATURES, graph, **options).to(dtype)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(size * torch.randn(parameter.shape))
+    return head
+
+
+def both(head, features, target, *others, **options):
+    """The loss and all gradients, from the features on and by way of scores."""
+    found = []
+    for rows in (True, False):
+        inputs = [one.clone().requires_grad_() for one in features]
+        head.zero_grad()
+        if rows:
+            coarse = {"coarse_features": inputs[1]} if len(inputs) > 1 else {}
+            loss = head.loss(inputs[0], target, *others, **options, **coarse)
+        else:
+            loss = fg.joint_loss(head(*inputs), target, *others, **options)
+        (loss * torch.arange(1, 1 + loss.numel()).view(loss.shape)).sum().backward()
+        grads = [one.grad for one in (*inputs, *head.parameters())]
+        found.append([loss.detach(), *(torch.zeros(()) if grad is None else grad for grad in grads)])
+    return zip(*found, strict=True)
+
+
+def check(head, features, target, *others, tolerance=1e-12, **options):
+    for ours, theirs in both(head, features, target, *others, **options):
+        assert torch.allclose(ours, theirs.to(ours.dtype), atol=tolerance, rtol=tolerance), (ours - theirs).abs().max()
+
+
+@pytest.fixture(params=[1, 16, 10**9], ids=["listed", "some", "dense"])
+def lists(request, monkeypatch):
+    """Which kinds go by lists of children; and few rows at a time."""
+    monkeypatch.setattr(label_rows, "_LISTED", request.param)
+    monkeypatch.setattr(label_rows, "_MIN_ROWS", 3)
+    monkeypatch.setattr(label_rows, "_CHUNK", 1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_graph(form, lists):
+    for seed in range(6):
+        graph = random_graph(np.random.default_rng(seed), form).graph
+        rng = np.random.default_rng(seed)
+        target = torch.from_numpy(rng.integers(len(graph), size=4))
+        target[seed % 4] = -100
+        features = [torch.from_numpy(rng.normal(size=(4, FEATURES)))]
+        seen = {
+            name: torch.tensor([FROM_FINE, -100, int(graph.edges(name)[1][0]), FROM_FINE])
+            for name in graph.kinds[:1]
+            if len(graph.edges(name)[1])
+        }
+        weights = {name: float(place) / 2 for place, name in enumerate(graph.kinds)}
+        for reduction in ("mean", "sum", "none"):
+            check(made_head(graph, seed=seed), features, target, reduction=reduction)
+        check(made_head(graph, bias=False), features, target, seen, weights)
+        check(fg.SoftmaxHead(FEATURES, graph).double(), features, target, seen)
+        features.append(torch.from_numpy(rng.normal(size=(4, 3))))
+        check(made_head(graph, coarse_features=3), features, target)
+
+
+def test_probabilities_below_what_numbers_hold(lists):
+    for form in FORMS:
+        graph = random_graph(np.random.default_rng(3), form).graph
+        features, target = [torch.randn(3, FEATURES, dtype=torch.float64)], torch.tensor([0, -100, len(graph) - 1])
+        check(made_head(graph, size=400.0), features, target, tolerance=1e-9)
+
+
+def test_float32_is_as_exact_as_the_scores_are(lists):
+    for form in FORMS:
+        graph = random_graph(np.random.default_rng(1), form).graph
+        features, target = [torch.randn(3, FEATURES)], torch.tensor([0, -100, len(graph) - 1])
+        for size in (1.0, 30.0):
+            check(made_head(graph, torch.float32, size), features, target, tolerance=2e-5 * size)
+
+
+def test_a_reference_that_later_labels_exceed(monkeypatch):
+    monkeypatch.setattr(label_rows, "_MIN_ROWS", 1)
+    monkeypatch.setattr(label_rows, "_CHUNK", 1)
+    graph = fg.LabelGraph.from_parents(list("abcd"), {"kind": [0, 1, 0, 1]}, {"kind": ("x", "y")})
+    head = made_head(graph)
+    with torch.no_grad():
+        head.fine.bias.copy_(torch.tensor([0.0, 300.0, 100.0, 500.0]))
+    check(head, [torch.randn(2, FEATURES, dtype=torch.float64)], torch.tensor([3, 1]))
+
+
+def test_what_goes_by_way_of_scores():
+    graph = random_graph(np.random.default_rng(0), FORMS[0]).graph
+    head, features = made_head(graph), torch.randn(2, FEATURES, dtype=torch.float64)
+    mask = torch.zeros(2, len(graph), dtype=torch.bool)
+    mask[:, 0] = True
+    assert torch.equal(head.loss(features, mask), fg.joint_loss(head(features), mask))
+    assert head.loss(features, None).item() == 0.0
+    with pytest.raises(fg.errors.ShapeError, match=r"features: expected shape \(batch, 5\)"):
+        head.loss(features[:, 1:], None)
+    with pytest.raises(fg.errors.InputError, match="takes no coarse features"):
+        fg.SoftmaxHead(FEATURES, graph).loss(features.float(), None, coarse_features=features)
+
+
+def test_half_precision_and_autocast():
+    graph = random_graph(np.random.default_rng(0), FORMS[0]).graph
+    head, features = made_head(graph, torch.float32), torch.randn(2, FEATURES)
+    target = torch.zeros(2, dtype=torch.int64)
+    expected = head.loss(features, target)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert head.loss(features, target).item() == pytest.approx(expected.item(), abs=0.05)
+    half = made_head(graph, torch.float32).to(torch.bfloat16)
+    loss = half.loss(features.bfloat16(), target)
+    loss.backward()
+    assert loss.item() == pytest.approx(expected.item(), abs=0.1)
+    assert half.fine.weight.grad.dtype == torch.bfloat16
+
+
+def test_a_second_backward_pass_and_a_gradient_for_some():
+    graph = random_graph(np.random.default_rng(0), FORMS[0]).graph
+    head, features = made_head(graph), torch.randn(2, FEATURES, dtype=torch.float64, requires_grad=True)
+    loss = head.loss(features, torch.zeros(2, dtype=torch.int64))
+    first = torch.autograd.grad(loss, features, retain_graph=True)[0]
+    assert torch.equal(first, torch.autograd.grad(loss, features)[0])
+    head.requires_grad_(False)
+    only = torch.autograd.grad(head.loss(features, torch.zeros(2, dtype=torch.int64)), features)[0]
+    assert torch.allclose(only, first)
+
+
+def test_rows_are_made_once_per_graph():
+    graph = random_graph(np.random.default_rng(0), FORMS[0]).graph
+    head = made_head(graph)
+    head.loss(torch.randn(1, FEATURES, dtype=torch.float64), torch.tensor([0]))
+    assert any(key[0] is all_label_rows for key in graph.derived if isinstance(key, tuple))
