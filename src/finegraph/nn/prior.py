@@ -23,8 +23,8 @@ from torch.nn.functional import embedding_bag
 from finegraph.errors import ShapeError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import FloatArray
+from finegraph.graph.label_shards import LabelShard
 from finegraph.inference.numerics import CPU, Constants, refuse_second_derivatives, shared_constants, without_autocast
-
 
 _MAX_TOGETHER = 1 << 22
 """About how many numbers are summed at a time."""
@@ -47,7 +47,14 @@ class LaplacianEdges(Constants):
     lower: Tensor
     higher: Tensor
 
-    def __init__(self, graph: LabelGraph) -> None:
+    def __init__(self, graph: LabelGraph, shard: LabelShard | None = None) -> None:
+        """Sort the edges.
+
+        Args:
+            graph: the label graph.
+            shard: the labels that one process holds, if that is not all of them. Links between ordered labels, which
+                all processes hold, count in the first one.
+        """
         super().__init__()
         edges = [graph.edges(name) for name in graph.kinds]
         starts = np.concatenate([[0], np.cumsum([len(graph.labels(name)) for name in graph.kinds])]).astype(np.int64)
@@ -59,13 +66,22 @@ class LaplacianEdges(Constants):
         if any((edge[2] != 1.0).any() for edge in edges):
             weight = np.concatenate([edge[2] for edge in edges])
         del edges, own
-        self._store_sorted("fine", fine, coarse, weight, len(graph))
-        self._store_sorted("coarse", coarse, fine, weight, int(starts[-1]))
-        for name, owner, count in (("fine_degree", fine, len(graph)), ("coarse_degree", coarse, int(starts[-1]))):
+        counts, column = (len(graph), int(starts[-1])), np.arange(starts[-1])
+        if shard is not None:
+            held = shard.coarse(graph)
+            place, column = np.full(len(graph), -1, np.int32), np.full(starts[-1], -1, np.int32)
+            place[shard.fine], column[held] = np.arange(len(shard.fine)), np.arange(len(held))
+            kept = place[fine] >= 0
+            fine, coarse = place[fine[kept]], column[coarse[kept]]
+            weight, counts = None if weight is None else weight[kept], (len(shard.fine), len(held))
+        self._store_sorted("fine", fine, coarse, weight, counts[0])
+        self._store_sorted("coarse", coarse, fine, weight, counts[1])
+        for name, owner, count in (("fine_degree", fine, counts[0]), ("coarse_degree", coarse, counts[1])):
             self.store_arrays({name: np.bincount(owner, weights=weight, minlength=count)[:, None].astype(np.float64)})
         ordered = [place for place, name in enumerate(graph.kinds) if graph.kind(name).ordered]
-        lower = [np.arange(starts[place], starts[place + 1] - 1) for place in ordered]
-        chain = np.concatenate([np.zeros(0, np.int64), *lower])
+        lower = [column[starts[place] : starts[place + 1] - 1] for place in ordered]
+        chain = np.concatenate([np.zeros(0, np.int64), *lower]).astype(np.int64)
+        chain = chain if shard is None or shard.rank == 0 else chain[:0]
         self.store_arrays({"lower": chain, "higher": chain + 1})
 
     def _store_sorted(
@@ -149,7 +165,8 @@ class _LaplacianInParts(torch.autograd.Function):
         refuse_second_derivatives()
         gradients = ctx.gradients
         if gradients is None:
-            gradients = _value_and_gradients(*ctx.saved_tensors, ctx.edges)[1]
+            fine, coarse = ctx.saved_tensors
+            gradients = _value_and_gradients(fine, coarse, ctx.edges)[1]
         # They are scaled in place and given away, so a second backward pass finds them again.
         ctx.gradients = None
         fine_grad, coarse_grad = gradients
@@ -176,8 +193,8 @@ def _value_and_gradients(
             rows = fine_grad[part].clone()
             fine_grad[part] = edges.fine_degree[part].to(rows.dtype) * rows - sums
             total += (rows * fine_grad[part]).sum()
-        step = max(1, _MAX_TOGETHER // max(coarse.shape[1], 1))
-        for rows, grad in zip(torch.split(coarse, step), torch.split(coarse_grad, step), strict=True):
+        count = max(1, _MAX_TOGETHER // max(coarse.shape[1], 1))
+        for rows, grad in zip(torch.split(coarse, count), torch.split(coarse_grad, count), strict=True):
             total += (rows * grad).sum()
         return 0.5 * total.to(fine.dtype), (fine_grad, coarse_grad)
 

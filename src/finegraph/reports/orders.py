@@ -49,7 +49,9 @@ def order_by_confusion(
         if len(left) < len(right):
             left, right, a, b = right, left, b, a
         chain_of[right] = a
-        left.extend(right)  # the shorter to the longer one: no label moves more often than the logarithm of their number
+        left.extend(
+            right
+        )  # the shorter to the longer one: no label moves more often than the logarithm of their number
         chains[a] = left
     rest = [label for label in range(size) if chain_of[label] == label and label not in chains]
     return np.array([label for chain in chains.values() for label in chain] + rest, dtype=np.int64)

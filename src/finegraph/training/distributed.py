@@ -20,17 +20,18 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from finegraph.errors import JobError
+from finegraph.inference.loss.rows_loss import Exchange
 
 _TIMEOUT = timedelta(minutes=30)
 """How long to wait for a process that lives but says nothing; a dead one is noticed at once."""
 
 
 @dataclass(frozen=True)
-class Ranks:
+class Ranks(Exchange):
     """This process among those of a job; by default the only one.
 
     Every process must make the same collective call at the same point.
@@ -59,6 +60,25 @@ class Ranks:
             with _exchange():
                 dist.all_reduce(flat)
             _spread(flat, tensors)
+
+    def largest(self, values: Shaped[Tensor, " ..."]) -> None:
+        """Replace each number by the largest one of all processes."""
+        if self.size > 1:
+            with _exchange():
+                dist.all_reduce(values, dist.ReduceOp.MAX)
+
+    def all_rows(self, rows: Float[Tensor, "batch _"]) -> Float[Tensor, "all _"]:
+        """The rows of all processes below each other, in all of them; each may have another number of rows.
+
+        Where a loss of all rows is found in every process, its gradient comes back to the rows of this one.
+        """
+        if self.size == 1:
+            return rows
+        counts = torch.zeros(self.size, dtype=torch.int64)
+        counts[self.rank] = len(rows)
+        self.sum([counts])
+        result: Tensor = _AllRows.apply(rows, counts.tolist(), self)  # type: ignore[no-untyped-call]
+        return result
 
     def copy_first(self, tensors: Sequence[Shaped[Tensor, " ..."]]) -> None:
         """Replace each tensor by that of the first process; shapes and types must be the same in all."""
@@ -90,6 +110,22 @@ class Ranks:
         if self.size > 1:
             with _exchange():
                 dist.barrier()
+
+
+class _AllRows(torch.autograd.Function):
+    """All rows; of a gradient that all processes agree on, the part of this one."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: list[int], ranks: Ranks) -> Tensor:
+        ctx.own = slice(sum(counts[: ranks.rank]), sum(counts[: ranks.rank + 1]))
+        found = rows.new_zeros(sum(counts), *rows.shape[1:])
+        found[ctx.own] = rows
+        ranks.sum([found])
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return grads[0][ctx.own], None, None
 
 
 def _spread(flat: Tensor, tensors: Sequence[Tensor]) -> None:

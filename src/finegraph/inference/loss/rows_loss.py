@@ -56,6 +56,9 @@ class Exchange:
         """Replace each number by the largest one of all processes."""
 
 
+ALONE = Exchange()
+
+
 @dataclass(frozen=True)
 class RowsTask:
     """What the loss is of.
@@ -76,7 +79,7 @@ class RowsTask:
     factor: float | Float[Tensor, ""]
     total: bool
     shared: tuple[slice, ...] = ()
-    exchange: Exchange = Exchange()
+    exchange: Exchange = ALONE
 
 
 def all_label_rows(graph: LabelGraph) -> LabelRows:
@@ -92,8 +95,9 @@ def rows_task(
     kind_weights: KindWeights = None,
     reduction: Reduction = "mean",
     ignore_index: int = -100,
+    rows: LabelRows | None = None,
 ) -> RowsTask:
-    """What the loss of a batch is of, where this process holds all labels; arguments as those of `joint_loss`.
+    """What the loss of a batch is of; arguments as those of `joint_loss`, targets as the whole graph counts labels.
 
     Args:
         tensors: the graph; it has no numbers.
@@ -103,6 +107,7 @@ def rows_task(
         kind_weights: the weight of the term of each kind.
         reduction: "mean", "sum" or "none".
         ignore_index: marks what was not observed.
+        rows: the fine labels that this process holds; all by default.
     """
     kind_targets = kind_targets or {}
     weights = weights_of_kinds(tensors.graph, kind_weights)
@@ -115,7 +120,7 @@ def rows_task(
     divisor = divisor_of(reduction, batch, observed, torch.float64)
     ones = torch.ones(1, 1 + targets.column.shape[1], dtype=torch.float64, device=tensors.device)
     return RowsTask(
-        shared_constants(all_label_rows, tensors.graph, tensors.device),
+        shared_constants(all_label_rows, tensors.graph, tensors.device) if rows is None else rows,
         targets,
         ones if targets.weight is None else targets.weight,
         1.0 if divisor is None else 1.0 / divisor,
@@ -221,7 +226,9 @@ def _found(
         scale = (task.factor / total * shift).squeeze(1)
         sums.find_gradient(prob_grads.to(sums.dtype), weight.to(sums.dtype), scale.to(sums.dtype), task.factor)
     if bool(underflow.any()):
-        _add_in_log_space(task, layer, sums, weight, underflow, reference.double() + total.squeeze(1).log(), loss, wanted)
+        _add_in_log_space(
+            task, layer, sums, weight, underflow, reference.double() + total.squeeze(1).log(), loss, wanted
+        )
     loss = loss.sum() * task.factor if task.total else loss
     return loss.to(sums.dtype), sums
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from finegraph.inference.numerics import Constants
@@ -212,7 +211,7 @@ class LabelSums:
                 part.copy_(own @ columns) if self.dtype != columns.dtype else torch.mm(own, columns, out=part)
             if bias is not None:
                 part.add_(bias[start : start + step, None])
-            low, high = torch.aminmax(part, dim=0)
+            low, high = part.amin(dim=0), part.amax(dim=0)
             self.largest = max(self.largest, _largest(low, high))
             self._move_reference(start, high)
             self.total += part.sub_(self.reference).exp_().sum(dim=0)
@@ -325,7 +324,10 @@ class LabelSums:
             flat.index_add_(0, targets.fine.clamp_min(0) * batch + sample, at_fine)
 
     def _dense_factors(
-        self, prob_grads: Float[Tensor, "batch term"], weight: Float[Tensor, "batch term"], scale: Float[Tensor, " batch"]
+        self,
+        prob_grads: Float[Tensor, "batch term"],
+        weight: Float[Tensor, "batch term"],
+        scale: Float[Tensor, " batch"],
     ) -> Float[Tensor, "column batch"]:
         """What each group of the kinds that are not listed adds to the factors of its fine labels."""
         rows, targets = self.rows, self.targets
@@ -398,9 +400,7 @@ class LabelSums:
         layout = self.layout
         by_group = share.new_zeros(layout.group_count)
         by_group.index_add_(0, layout.group_columns_of(self.targets.kind[target]), share)
-        edges = by_group[layout.edge_row].masked_fill(
-            layout.edge_column != self.targets.column[sample, target], 0.0
-        )
+        edges = by_group[layout.edge_row].masked_fill(layout.edge_column != self.targets.column[sample, target], 0.0)
         self.mixing_grad[sample] -= edges.to(self.mixing_grad.dtype)
 
 

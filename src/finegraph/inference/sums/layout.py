@@ -106,6 +106,34 @@ class GroupLayout(Constants):
         self.store_arrays({"edge_column": np.concatenate([none, *column]), "edge_row": edge_row})
         self.mixed_rows = Segments(edge_row - self.coarse_count, self.group_count - self.coarse_count)
 
+    def part(
+        self, fine: Int[NDArray[np.int64], " part"], coarse: Int[NDArray[np.int64], " _"]
+    ) -> tuple[GroupLayout, Int[NDArray[np.int64], " group"]]:
+        """The layout of some fine labels and some coarse ones, and the column there of each column here, or -1.
+
+        Args:
+            fine: the fine labels.
+            coarse: the coarse columns, rising. Those left out have no child among the fine labels, and are in no mixed
+                row.
+        """
+        column = np.full(self.group_count, -1)
+        kept = np.concatenate([coarse, np.arange(self.coarse_count, self.group_count)])
+        column[kept] = np.arange(len(kept))
+        part: GroupLayout = object.__new__(GroupLayout)
+        part.fine_count, part.coarse_count, part.group_count = len(fine), len(coarse), len(kept)
+        kinds = []
+        for kind in self.kinds:
+            own = column[kind.columns]
+            place = np.cumsum(own >= 0) - 1
+            labels = int((own[: kind.label_count] >= 0).sum())
+            kinds.append(KindGroups(kind.number, labels, own[own >= 0], place[kind.group[fine]]))
+        part.kinds, part.numbers = tuple(kinds), self.numbers
+        part.group_columns = [torch.from_numpy(kind.columns[kind.group]) for kind in kinds]
+        edges = {"edge_column": column[self.edge_column.numpy()], "edge_row": column[self.edge_row.numpy()]}
+        part.store_arrays({"kind_of_column": self.kind_of_column.numpy()[kept], **edges})
+        part.edge_log_weight, part.mixed_rows = self.edge_log_weight, self.mixed_rows
+        return part, column
+
     def group_columns_of(self, number: int) -> Int[Tensor, " fine"]:
         """The group column of each fine label in the kind with this number."""
         return self.group_columns[self.numbers.index(number)]

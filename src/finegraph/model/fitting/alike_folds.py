@@ -39,7 +39,7 @@ def alike_folds(
     starts = sizes.cumsum(0) - sizes
     group, counts = torch.zeros(len(targets), dtype=torch.int64), torch.zeros_like(sizes)
     # Classes of one size are cut together: there may be a hundred thousand of two photos each.
-    for size in sizes[sizes > 1].unique().tolist():
+    for size in sorted(set(sizes[sizes > 1].tolist())):
         classes = (sizes == size).nonzero()[:, 0]
         for some in torch.split(classes, max(1, _MAX_TOGETHER // (size * (size + directions.shape[1])))):
             rows = order[starts[some].unsqueeze(1) + torch.arange(size)]

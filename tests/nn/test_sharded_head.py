@@ -1,0 +1,204 @@
+"""Heads whose labels are shared out among processes: the same as one head, for 1, 2 and 3 of them.
+
+Processes are threads here, which tell each other what they found at a barrier; `tests/training/test_sharded_ranks.py`
+has real ones.
+"""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import finegraph as fg
+from finegraph.errors import InputError, ShapeError
+from finegraph.graph.label_shards import label_shard
+from finegraph.inference.loss.joint_loss import FROM_FINE
+from finegraph.inference.loss.rows_loss import Exchange
+from finegraph.inference.sums import label_rows
+from finegraph.nn.sharded_head import ShardedHead
+from reference.random_graphs import FORMS, random_graph
+
+FEATURES = 4
+
+
+class Meeting:
+    """Where threads meet to add up tensors."""
+
+    def __init__(self, size):
+        self.barrier = threading.Barrier(size, timeout=20)
+        self.given = [None] * size
+
+    def reduce(self, rank, tensor, how):
+        self.given[rank] = tensor.detach().clone()
+        self.barrier.wait()
+        found = how(torch.stack(self.given))
+        self.barrier.wait()
+        with torch.no_grad():
+            tensor.copy_(found)
+
+
+class Threads(Exchange):
+    """One of several threads."""
+
+    def __init__(self, meeting, rank):
+        self.meeting, self.rank = meeting, rank
+
+    def sum(self, tensors):
+        for tensor in tensors:
+            self.meeting.reduce(self.rank, tensor, lambda all_of: all_of.sum(dim=0))
+
+    def largest(self, values):
+        self.meeting.reduce(self.rank, values, lambda all_of: all_of.amax(dim=0))
+
+
+def together(size, work):
+    """What `work(rank, exchange)` returns in each of some threads."""
+    meeting, found, failures = Meeting(size), [None] * size, []
+
+    def run(rank):
+        try:
+            found[rank] = work(rank, Threads(meeting, rank))
+        except BaseException as error:
+            failures.append(error)
+            meeting.barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    real = [one for one in failures if not isinstance(one, threading.BrokenBarrierError)]
+    if failures:
+        raise (real or failures)[0]
+    return found
+
+
+def plain_graph(fine=40, seed=0):
+    """A graph whose largest kind can be shared out, and one kind of every other form."""
+    rng = np.random.default_rng(seed)
+    wide = rng.permutation(np.concatenate([np.arange(16), rng.integers(0, 16, fine - 16)]))
+    mixed = rng.random((fine, 5)) * (rng.random((fine, 5)) < 0.4)
+    mixed[rng.random(fine) < 0.2] = 0
+    kinds = [
+        fg.Kind.from_parents("small", list("abc"), rng.integers(0, 3, fine)),
+        fg.Kind.from_parents("wide", [f"w{i}" for i in range(16)], wide),
+        fg.Kind.from_matrix("mixed", list("vwxyz"), mixed),
+        fg.Kind.from_parents("yes or no", ("no", "yes"), rng.integers(-1, 2, fine)),
+    ]
+    return fg.LabelGraph([f"fine {i}" for i in range(fine)], kinds)
+
+
+def graphs():
+    """Graphs with a kind to share out, and random ones of every form."""
+    yield plain_graph()
+    for number, form in enumerate(FORMS):
+        graph = random_graph(np.random.default_rng(number), form).graph
+        if len(graph) >= 3:
+            yield graph
+
+
+def whole_head(graph, size=1.0):
+    torch.manual_seed(1)
+    head = fg.BipartiteHead(FEATURES, graph).double()
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(size * torch.randn(parameter.shape))
+    return head
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("scale", [1.0, 300.0], ids=["plain", "underflow"])
+def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
+    monkeypatch.setattr(label_rows, "_LISTED", 4)
+    for graph in graphs():
+        head = whole_head(graph, scale)
+        features = torch.randn(5, FEATURES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        target = torch.tensor([0, len(graph) - 1, -100, 1, 2])
+        seen = {
+            name: torch.tensor([FROM_FINE, -100, int(graph.edges(name)[1][0]), FROM_FINE, FROM_FINE])
+            for name in graph.kinds[-1:]
+            if len(graph.edges(name)[1])
+        }
+        own = features.clone().requires_grad_()
+        loss = fg.joint_loss(head(own), target, seen, 0.5) + 0.1 * fg.laplacian_prior(head)
+        loss.backward()
+
+        def work(rank, exchange, graph=graph, head=head, features=features, target=target, seen=seen):
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).double()
+            part.take(head)
+            mine = features.clone().requires_grad_()
+            found = part.loss(mine, target, seen, 0.5) + 0.1 * part.prior()
+            found.backward()
+            return found.item(), mine.grad, part
+
+        for value, gradient, part in together(size, work):
+            assert value == pytest.approx(loss.item(), rel=1e-12)
+            assert torch.allclose(gradient, own.grad, atol=1e-10 * scale)
+            rows = {"fine": torch.from_numpy(part.shard.fine), "coarse": torch.from_numpy(part.shard.coarse(graph))}
+            for name, layer in (("fine", part.fine), ("coarse", part.coarse)):
+                for one, values in layer.named_parameters():
+                    expected = getattr(head, name).get_parameter(one).grad
+                    expected = torch.zeros_like(values) if expected is None else expected[rows[name]]
+                    got = torch.zeros_like(values) if values.grad is None else values.grad
+                    assert torch.allclose(got, expected, atol=1e-10 * scale), (name, one)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_answers_equal_one_head(size):
+    for graph in graphs():
+        head, features = whole_head(graph), torch.randn(3, FEATURES, dtype=torch.float64)
+        posterior = head(features)
+
+        def work(rank, exchange, graph=graph, head=head, features=features):
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size).double()
+            part.take(head)
+            return part.top(features, 4), {kind: part.kind_log_probs(features, kind) for kind in graph.kinds}
+
+        expected = posterior.log_probs().topk(min(4, len(graph)), dim=1)
+        for best, kinds in together(size, work):
+            assert torch.equal(best.label, expected.indices)
+            assert torch.allclose(best.log_prob, expected.values, atol=1e-12)
+            for kind, log_probs in kinds.items():
+                assert torch.allclose(log_probs.exp(), posterior.probs(kind), atol=1e-12), kind
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_same_seed_draws_the_same_head_and_comes_back_whole(size):
+    graph = plain_graph()
+    torch.manual_seed(3)
+    expected = fg.BipartiteHead(FEATURES, graph).state_dict()
+    lock = threading.Lock()
+
+    def work(rank, exchange):
+        with lock:  # threads share one source of chance
+            torch.manual_seed(3)
+            part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size)
+        return part.whole().state_dict()
+
+    for found in together(size, work):
+        assert all(torch.equal(values, expected[name]) for name, values in found.items())
+
+
+def test_labels_of_the_largest_kind_stay_together():
+    graph = plain_graph()
+    parts = [label_shard(graph, rank, 3) for rank in range(3)]
+    assert sorted(np.concatenate([part.fine for part in parts]).tolist()) == list(range(len(graph)))
+    assert sorted(np.concatenate([part.labels for part in parts]).tolist()) == list(range(16))
+    assert {part.kind for part in parts} == {"wide"}
+    for part in parts:
+        assert set(graph.parents("wide")[part.fine]) <= set(part.labels.tolist())
+    sizes = [len(part.fine) for part in parts]
+    assert max(sizes) <= 2 * min(sizes)
+
+
+def test_what_is_refused():
+    graph = fg.LabelGraph(["a", "b"])
+    with pytest.raises(InputError, match="process 1 of 3 would hold none of the 2 fine labels; use fewer"):
+        [label_shard(graph, rank, 3) for rank in range(3)]
+    part = ShardedHead(FEATURES, graph, Exchange())
+    with pytest.raises(ShapeError, match="expected a head of the same graph"):
+        part.take(fg.BipartiteHead(FEATURES + 1, graph))
+    numbers = fg.LabelGraph.from_table({"a": {"price": 1.5}, "b": {"price": 2.5}}, types={"price": "number"})
+    with pytest.raises(InputError, match="knows no numbers"):
+        ShardedHead(FEATURES, numbers, Exchange())
