@@ -126,3 +126,13 @@ def test_nightly_teaching(run, model, photo, tmp_path):
     assert "left alone: unheard of" in said
     assert "taught" not in run("nightly_teaching.py", model, tmp_path / "inbox")
     assert len(PhotoClassifier.load(model, "cpu").lessons) == 1
+
+
+def test_sharded_labels(run, tmp_path):
+    # In several processes: tests/training/test_sharded_ranks.py.
+    words = ("--folder", tmp_path / "shards", "--labels", 100, "--steps", 20)
+    first = run("sharded_labels.py", *words)
+    assert "step 20: loss" in first
+    assert "of new photos by dish" in first
+    torch.set_default_dtype(torch.float32)
+    assert "step" not in run("sharded_labels.py", *words)  # there is nothing left to do

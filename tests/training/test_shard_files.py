@@ -50,7 +50,8 @@ def save(folder, size, step=7):
         try:
             ranks = Threads(rank, size, meeting, table)
             coarse = {"bias": COARSE[shard.coarse(GRAPH)]}
-            save_shards(folder, GRAPH, shard, ranks, step, rows, coarse, {"epoch": step})
+            whole = {"network": torch.eye(2), "one": torch.tensor(3.0), "none": torch.zeros(0, 2)}
+            save_shards(folder, GRAPH, shard, ranks, step, rows, coarse, whole, {"epoch": step})
         except CheckpointError as error:
             errors.append(str(error))
 
@@ -72,6 +73,8 @@ def test_any_number_of_processes_goes_on(tmp_path, written, read):
         assert torch.equal(found.fine["weight"], FINE[shard.fine])
         assert torch.equal(found.fine["momentum"], -FINE[shard.fine])
         assert torch.equal(found.coarse["bias"], COARSE[shard.coarse(GRAPH)])
+        assert torch.equal(found.whole["network"], torch.eye(2))
+        assert (found.whole["one"].item(), found.whole["none"].shape) == (3.0, (0, 2))
 
 
 def test_the_newest_whole_one_counts_and_two_are_kept(tmp_path):

@@ -36,7 +36,7 @@ from finegraph.training.distributed import Ranks
 
 FORMAT, VERSION = "finegraph shards", 1
 _WHOLE = "whole.json"
-_FINE, _COARSE = "labels.fine", "labels.coarse"
+_FINE, _COARSE, _ALL = "labels.fine", "labels.coarse", "all."
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,14 @@ class ShardState:
         step: after how many steps it was written.
         fine: tensors with a row for each fine label of the process, by name.
         coarse: the same for its coarse labels.
+        whole: tensors that all processes hold.
         state: what was kept beside them.
     """
 
     step: int
     fine: dict[str, Shaped[Tensor, " ..."]]
     coarse: dict[str, Shaped[Tensor, " ..."]]
+    whole: dict[str, Shaped[Tensor, " ..."]]
     state: dict[str, Any]
 
 
@@ -64,6 +66,7 @@ def save_shards(
     step: int,
     fine: Mapping[str, Shaped[Tensor, " ..."]],
     coarse: Mapping[str, Shaped[Tensor, " ..."]],
+    whole: Mapping[str, Shaped[Tensor, " ..."]] | None = None,
     state: Mapping[str, object] | None = None,
 ) -> Path:
     """Save the rows of all processes; all call this at the same point. The one before it is kept, older ones go.
@@ -76,6 +79,7 @@ def save_shards(
         step: how many steps were taken.
         fine: tensors with a row for each of its fine labels, by name: weights, momentum.
         coarse: the same for its coarse labels.
+        whole: tensors that all processes hold, such as the network in front; those of the first one are written.
         state: text, numbers, lists and dicts to keep beside them.
 
     Raises:
@@ -90,6 +94,8 @@ def save_shards(
     tensors |= {
         f"coarse.{name}": values.detach() if kept.all() else values.detach()[rows] for name, values in coarse.items()
     }
+    if ranks.first:
+        tensors |= {f"{_ALL}{name}": values for name, values in (whole or {}).items()}
     faults = ranks.gather(_made_anew(target) if ranks.first else None)
     # All must know whether all can go on, or one would wait for ever.
     _refuse(target, step, faults)
@@ -135,8 +141,9 @@ def load_shards(folder: Path, graph: LabelGraph, shard: LabelShard) -> ShardStat
     if about["graph"] != graph.digest:
         raise CheckpointError(f"{target}: its rows are of another label graph; resume with the graph it began with")
     found: dict[str, _Rows] = {}
+    whole: dict[str, Tensor] = {}
     for entry in about["records"]:
-        _take(target, FileEntry(**entry), found, graph, shard)
+        _take(target, FileEntry(**entry), found, whole, graph, shard)
     missing = [name for name, rows in found.items() if not bool(rows.filled.all())]
     if missing:
         raise CheckpointError(f"{target}: rows of {missing[0]!r} are in none of its files; restore it from a copy")
@@ -144,7 +151,7 @@ def load_shards(folder: Path, graph: LabelGraph, shard: LabelShard) -> ShardStat
         kind: {name.removeprefix(kind): rows.values for name, rows in found.items() if name.startswith(kind)}
         for kind in ("fine.", "coarse.")
     }
-    return ShardState(steps[-1], parts["fine."], parts["coarse."], about["state"])
+    return ShardState(steps[-1], parts["fine."], parts["coarse."], whole, about["state"])
 
 
 @dataclass(frozen=True)
@@ -155,18 +162,25 @@ class _Rows:
     filled: Tensor
 
 
-def _take(target: Path, record: FileEntry, found: dict[str, _Rows], graph: LabelGraph, shard: LabelShard) -> None:
-    """Copy the rows of this process from one file."""
+def _take(
+    target: Path,
+    record: FileEntry,
+    found: dict[str, _Rows],
+    whole: dict[str, Tensor],
+    graph: LabelGraph,
+    shard: LabelShard,
+) -> None:
+    """Copy the rows of this process, and the tensors that all hold, from one file."""
     path = target / record.name
     sealed = _read(path)
     fault = damage_of(sealed, size=record.bytes, sha256=record.sha256)
     if fault is not None:
         raise CheckpointError(f"{path}: {fault}; restore it from a copy", damaged=True)
-    entry = FileEntry(**_content(path, bytes(sealed))["file"])
-    data = _read(target / entry.name)
-    fault = damage_of(data, size=entry.bytes, sha256=entry.sha256)
+    file = FileEntry(**_content(path, bytes(sealed))["file"])
+    data = _read(target / file.name)
+    fault = damage_of(data, size=file.bytes, sha256=file.sha256)
     if fault is not None:
-        raise CheckpointError(f"{target / entry.name}: {fault}; restore it from a copy", damaged=True)
+        raise CheckpointError(f"{target / file.name}: {fault}; restore it from a copy", damaged=True)
     frame = read_frame(data)
 
     wanted = {"fine.": (shard.fine, _FINE), "coarse.": (shard.coarse(graph), _COARSE)}
@@ -183,6 +197,14 @@ def _take(target: Path, record: FileEntry, found: dict[str, _Rows], graph: Label
                 found[name] = _Rows(empty, torch.zeros(len(own), dtype=torch.bool))
             found[name].values[at] = rows
             found[name].filled[at] = True
+
+
+    for name in (name for name in frame.entries if name.startswith(_ALL)):
+        entry = frame.entries[name]
+        flat = np.array(np.frombuffer(data, np.uint8, entry.end - entry.start, frame.start + entry.start))
+        dtype = TYPES[entry.dtype]
+        values = torch.from_numpy(flat).view(dtype) if len(flat) else torch.empty(0, dtype=dtype)
+        whole[name.removeprefix(_ALL)] = values.view(entry.shape)
 
 
 def _rows_of(data: Any, frame: Frame, name: str, rows: Any) -> Tensor:

@@ -1,0 +1,183 @@
+"""What sharing labels out among processes costs: one process against two, with the same work in all.
+
+    python benchmarks/sharded.py                                   100,000 labels, 1 and 2 processes
+    python benchmarks/sharded.py --labels 1000000 --ranks 1,2      a million, about 8 GB in all
+
+A step is head + loss + backward on features of a batch, by gloo on this machine, with one thread per process. Beside
+it stands plain softmax sharded by torch itself: a column-wise linear layer and `loss_parallel` over a device mesh.
+Seconds are wall time of a step, the median; ratios are to the same step in one process on the same number of threads.
+Bytes are what a process hands to exchanges in a step. Two processes on two busy cores can be no faster than one that
+has both: `one process, threads` is the step in one process with as many threads as there are processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from labels import made_graph, status
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from finegraph.inference.loss.rows_loss import Exchange
+from finegraph.nn.heads import BipartiteHead
+from finegraph.nn.sharded_head import ShardedHead
+from finegraph.training.distributed import Ranks, joined_ranks
+
+
+class Counted(Exchange):
+    """An exchange that counts the bytes that are handed to it."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks, self.bytes = ranks, 0
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Sum, and count."""
+        self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        self.ranks.sum(tensors)
+
+    def largest(self, values: Tensor) -> None:
+        """The largest, and count."""
+        self.bytes += values.numel() * values.element_size()
+        self.ranks.largest(values)
+
+
+def median_seconds(step: Callable[[], None], rounds: int) -> float:
+    """The median wall time of a step, after one that does not count."""
+    step()
+    found = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        step()
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+def ours(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
+    """A step of a bipartite head whose labels are shared out."""
+    graph = made_graph(arguments.labels)
+    exchange = Counted(ranks)
+    torch.manual_seed(0)
+    head = ShardedHead(arguments.features, graph, exchange, rank=ranks.rank, size=ranks.size)
+    x, target = torch.randn(arguments.batch, arguments.features), torch.randint(arguments.labels, (arguments.batch,))
+
+    def step() -> None:
+        head.zero_grad()
+        head.loss(x.clone().requires_grad_(), target).backward()
+
+    seconds = median_seconds(step, arguments.rounds)
+    exchange.bytes = 0
+    step()
+    return {"seconds": seconds, "bytes": float(exchange.bytes), "mebibytes": status("VmHWM")}
+
+
+def softmax(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
+    """A step of a linear layer with cross-entropy, sharded by torch's `loss_parallel` if there are several processes."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(arguments.features, arguments.labels)
+    x, target = torch.randn(arguments.batch, arguments.features), torch.randint(arguments.labels, (arguments.batch,))
+    if ranks.size == 1:
+
+        def step() -> None:
+            layer.zero_grad()
+            cross_entropy(layer(x.clone().requires_grad_()), target).backward()
+
+    else:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard
+        from torch.distributed.tensor.parallel import ColwiseParallel, loss_parallel, parallelize_module
+
+        mesh = init_device_mesh("cpu", (ranks.size,))
+        parallelize_module(layer, mesh, ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
+
+        def step() -> None:
+            layer.zero_grad()
+            with loss_parallel():
+                cross_entropy(layer(x.clone().requires_grad_()), target).backward()
+
+    return {"seconds": median_seconds(step, arguments.rounds), "bytes": 0.0, "mebibytes": status("VmHWM")}
+
+
+def whole(ranks: Ranks, arguments: argparse.Namespace) -> dict[str, float]:
+    """A step of an ordinary bipartite head."""
+    torch.manual_seed(0)
+    head = BipartiteHead(arguments.features, made_graph(arguments.labels))
+    x, target = torch.randn(arguments.batch, arguments.features), torch.randint(arguments.labels, (arguments.batch,))
+
+    def step() -> None:
+        head.zero_grad()
+        head.loss(x.clone().requires_grad_(), target).backward()
+
+    return {"seconds": median_seconds(step, arguments.rounds), "bytes": 0.0, "mebibytes": status("VmHWM")}
+
+
+STEPS = {"ours": ours, "softmax": softmax, "whole": whole}
+
+
+def run_one(arguments: argparse.Namespace) -> None:
+    """One step in this process, which may be one of several; the first one prints."""
+    torch.set_num_threads(arguments.threads)
+    with joined_ranks() as ranks:
+        found = STEPS[arguments.step](ranks, arguments)
+        if ranks.size > 1:
+            all_found = ranks.gather(found)
+            found = {name: max(one[name] for one in all_found) for name in found}
+        if ranks.first:
+            print(json.dumps(found))
+        if dist.is_initialized():
+            ranks.wait()
+
+
+def measured(arguments: argparse.Namespace, step: str, ranks: int, threads: int) -> dict[str, float]:
+    """What a step costs in so many processes."""
+    command = [sys.executable]
+    if ranks > 1:
+        command += ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1"]
+        command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+    command += [__file__, "--step", step, "--threads", str(threads), *sys.argv[1:]]
+    variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=variables).stdout
+    return {name: float(value) for name, value in json.loads(output.strip().splitlines()[-1]).items()}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=int, default=100_000)
+    parser.add_argument("--ranks", default="1,2", help="numbers of processes")
+    parser.add_argument("--features", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.step is not None:
+        run_one(arguments)
+        return
+    sizes = [int(text) for text in arguments.ranks.split(",")]
+    title = f"{arguments.labels:,} labels x {arguments.features} features, batch {arguments.batch}"
+    table = Table("step", "processes", "threads each", title=title, title_justify="left")
+    for name in ("seconds", "to one process, same threads", "bytes exchanged", "MiB of a process"):
+        table.add_column(name, justify="right")
+    for step, name in (("ours", "bipartite, labels shared out"), ("softmax", "softmax, loss_parallel")):
+        for size in sizes:
+            base = measured(arguments, "whole" if step == "ours" else step, 1, size)
+            found = measured(arguments, step, size, 1)
+            sent = f"{found['bytes']:,.0f}" if step == "ours" and size > 1 else ""
+            ratio = found["seconds"] / base["seconds"]
+            table.add_row(name, str(size), "1", f"{found['seconds']:.3f}", f"{ratio:.2f}x", sent, f"{found['mebibytes']:,.0f}")
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()

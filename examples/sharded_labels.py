@@ -1,0 +1,88 @@
+"""Train a head of very many labels whose rows are shared out among processes, and stop or go on at any moment.
+
+    torchrun --nproc-per-node 2 examples/sharded_labels.py --folder runs/shards
+    torchrun --nproc-per-node 3 examples/sharded_labels.py --folder runs/shards --steps 60    goes on with three
+
+Each process looks at its share of the photos; their features go to all processes, each of which holds the rows of some
+labels. Photos are made up here: put your network in the place of `network` and your photos in that of `batch_of`. For
+several machines give torchrun --nnodes and --rdzv-endpoint, and let --folder be on a disk that all of them see.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import finegraph as fg
+from finegraph.nn.sharded_head import ShardedHead
+from finegraph.training.checkpoints.shard_files import load_shards, save_shards
+from finegraph.training.distributed import joined_ranks
+
+FEATURES, BATCH = 32, 64
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--folder", type=Path, default=Path("runs/shards"))
+parser.add_argument("--labels", type=int, default=1000)
+parser.add_argument("--steps", type=int, default=30)
+parser.add_argument("--every", type=int, default=10, help="steps between checkpoints")
+parser.add_argument("--double", action="store_true", help="float64")
+arguments = parser.parse_args()
+torch.set_default_dtype(torch.float64 if arguments.double else torch.float32)
+
+count, rng = arguments.labels, np.random.default_rng(0)
+dishes, places = max(count // 5, 2), max(count // 100, 2)
+graph = fg.LabelGraph.from_parents(
+    [f"item {i}" for i in range(count)], {"dish": np.arange(count) % dishes, "place": rng.integers(0, places, count)}
+)
+centres = torch.from_numpy(rng.normal(size=(dishes, FEATURES)))
+
+
+def batch_of(step, part):
+    """Made-up photos of a step, of which this process looks at some: what the network gets, and the labels of all."""
+    chance = np.random.default_rng([1, step])
+    target = torch.from_numpy(chance.integers(0, count, BATCH))
+    photos = centres[target % dishes] + 0.3 * torch.from_numpy(chance.normal(size=(BATCH, FEATURES)))
+    return photos[part].to(torch.get_default_dtype()), target
+
+
+with joined_ranks() as ranks:
+    torch.manual_seed(0)
+    network = torch.nn.Linear(FEATURES, FEATURES)
+    head = ShardedHead(FEATURES, graph, ranks, rank=ranks.rank, size=ranks.size)
+    optimizer = torch.optim.SGD([*network.parameters(), *head.parameters()], lr=0.1, momentum=0.9)
+    layers = {"fine": head.fine, "coarse": head.coarse, "whole": network}
+
+    def tensors(layer):
+        """The weights of a layer, and the momentum of each."""
+        found = {}
+        for name, weight in layer.named_parameters():
+            state = optimizer.state[weight]
+            state.setdefault("momentum_buffer", torch.zeros_like(weight))
+            found |= {name: weight.detach(), f"momentum.{name}": state["momentum_buffer"]}
+        return found
+
+    start, kept = 0, load_shards(arguments.folder, graph, head.shard)
+    if kept is not None:
+        start = kept.step
+        for part, layer in layers.items():
+            for name, values in tensors(layer).items():
+                values.copy_(getattr(kept, part)[name])
+    share = slice(ranks.rank * BATCH // ranks.size, (ranks.rank + 1) * BATCH // ranks.size)
+    for step in range(start, arguments.steps):
+        photos, target = batch_of(step, share)
+        features = ranks.all_rows(network(photos))  # those of all processes, in all of them
+        loss = head.loss(features, target, kind_weights=0.5) + 1e-4 * head.prior()
+        optimizer.zero_grad()
+        loss.backward()
+        ranks.sum([weight.grad for weight in network.parameters()])  # each has the gradient of its own photos
+        optimizer.step()
+        if ranks.first:
+            print(f"step {step + 1}: loss {loss.item():.12g}", flush=True)
+        if (step + 1) % arguments.every == 0 or step + 1 == arguments.steps:
+            parts = {part: tensors(layer) for part, layer in layers.items()}
+            save_shards(arguments.folder, graph, head.shard, ranks, step + 1, **parts)
+    photos, target = batch_of(arguments.steps, slice(None))
+    best = head.top(network(photos).detach(), 1)
+    if ranks.first:
+        print(f"right: {(best.label[:, 0] % dishes == target % dishes).double().mean():.2f} of new photos by dish")
