@@ -96,9 +96,12 @@ def test_damage_and_other_graphs_are_refused(tmp_path):
         load_shards(tmp_path, other, label_shard(other, 0, 1))
     for path in sorted((tmp_path / "000007").iterdir()):
         data = path.read_bytes()
-        for wrong in (data[:-1], data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]):
+        for wrong in (
+            data[:-1],
+            data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
+        ):
             path.write_bytes(wrong)
-            with pytest.raises(CheckpointError, match="checksum|SHA-256|cut short"):
+            with pytest.raises(CheckpointError, match=r"checksum|SHA-256|cut short"):
                 load_shards(tmp_path, GRAPH, shard)
         path.write_bytes(data)
     assert load_shards(tmp_path, GRAPH, shard).step == 7

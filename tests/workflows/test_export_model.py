@@ -18,7 +18,7 @@ from finegraph.data.sources import read_samples
 from finegraph.data.transforms import ViewSettings
 from finegraph.errors import DataError, ExportError, MissingExtraError, ModelFolderError, PhotoFileError
 from finegraph.files import durable
-from finegraph.model.export import runners
+from finegraph.model.export import node_writer, onnx_file, runners
 from finegraph.model.export.runners import OnnxRunner
 from finegraph.model.photo_classifier import PhotoClassifier
 from finegraph.nn.backbones.build import BACKBONES
@@ -151,6 +151,21 @@ def test_an_earlier_file_is_replaced(run, tmp_path):
     target.write_bytes(b"earlier")
     found = export_model(run, target)
     assert target.stat().st_size == found.size > 1000
+
+
+def test_weights_too_large_for_one_file_go_to_another(run, tmp_path, monkeypatch):
+    small = export_model(run, tmp_path / "small.onnx")
+    monkeypatch.setattr(onnx_file, "LARGEST", 1000)
+    monkeypatch.setattr(node_writer, "_LARGE", 48)
+    (tmp_path / "model-0123abcd.onnx.data").write_bytes(b"of an earlier export")
+    result = export_model(run, tmp_path / "model.onnx")
+    assert sorted(path.name for path in tmp_path.glob("model*")) == sorted([result.data.name, "model.onnx"])
+    assert result.data.stat().st_size > 0
+    assert result.size == result.path.stat().st_size + result.data.stat().st_size
+    pixels = np.random.default_rng(0).integers(0, 256, (2, result.image_size, result.image_size, 3)).astype(np.uint8)
+    whole, apart = (OnnxRunner(str(one.path))(pixels) for one in (small, result))
+    assert all(np.array_equal(whole[name], apart[name]) for name in whole)
+    assert not list(tmp_path.glob(".finegraph-*"))
 
 
 @pytest.mark.deep

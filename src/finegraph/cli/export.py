@@ -76,3 +76,5 @@ def _print(to: Console, result: ExportResult) -> None:
         f"{count(result.coarse, 'label')} of {count(result.kinds, 'kind')}, temperature {result.temperature:.4g}"
     )
     to.print(f"written: {printable(str(result.path))}, {result.size / 1e6:.1f} MB")
+    if result.data is not None:
+        to.print(f"its weights are in {printable(result.data.name)}, which must stay beside it")

@@ -8,17 +8,21 @@ of finegraph, ten and more for others and for torch), and the photos going twice
 
 from __future__ import annotations
 
+import glob
 import os
+import secrets
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from finegraph.data.sources import read_samples
 from finegraph.errors import DataError, ExportError, FinegraphError, PhotoFileError
-from finegraph.files.durable import free_bytes, reason_of, write_over
+from finegraph.files.durable import free_bytes, reason_of, synced_file, write_all, write_over
 from finegraph.model.export.export_check import LIMIT, TINY, Difference, compare, refuse_differences
 from finegraph.model.export.export_names import FORMAT, FORMAT_VERSION, suffix_of
 from finegraph.model.export.plain_photos import PlainDifference, drawn_pictures, plain_difference, plain_view
@@ -35,6 +39,7 @@ PHOTOS = 32
 DRAWN = 12
 """How many pictures are drawn if there are no photos."""
 _BATCH = 16
+_DATA = ".onnx.data"
 Progress = Callable[[int, int], None]
 
 
@@ -45,7 +50,8 @@ class ExportResult:
     Attributes:
         path: the file.
         form: `onnx` or `pt2`.
-        size: how many bytes it has.
+        size: how many bytes it has, with those of the file beside it.
+        data: the file beside it that holds its weights, where they are too large for one; None for most.
         image_size: height and width of the images that it takes.
         fine, kinds, coarse: how many fine labels, kinds and coarse labels it knows.
         temperature: what all scores are divided by, inside the file.
@@ -59,6 +65,7 @@ class ExportResult:
     path: Path
     form: str
     size: int
+    data: Path | None
     image_size: int
     fine: int
     kinds: int
@@ -77,6 +84,7 @@ class ExportResult:
             "format_version": FORMAT_VERSION,
             **asdict(self),
             "path": str(self.path),
+            "data": None if self.data is None else str(self.data),
             "limit": LIMIT,
             "tiny": TINY,
             "differences": [asdict(one) for one in self.differences],
@@ -124,18 +132,20 @@ def export_model(
     named = photos_of(check) if check else []
     classifier = PhotoClassifier.load(model, "cpu")
     photos = _named(classifier, named) if named else _of_run(model, classifier)
-    content, file = _make(classifier, form)
-    differences = compare(
-        file, ModelRunner(classifier), classifier.graph, photos.images, photos.names, progress=progress
-    )
-    refuse_differences(differences)
-    plain, left_out = _plain(classifier, photos, file)
-    _write(target, content)
+    with ExitStack() as waiting:
+        made = _make(classifier, form, target, waiting)
+        differences = compare(
+            made.file, ModelRunner(classifier), classifier.graph, photos.images, photos.names, progress=progress
+        )
+        refuse_differences(differences)
+        plain, left_out = _plain(classifier, photos, made.file)
+        _write(target, made)
     graph = classifier.graph
     return ExportResult(
         path=target,
         form=form.removeprefix("."),
-        size=len(content),
+        size=made.size,
+        data=made.data,
         image_size=classifier.views.size,
         fine=len(graph),
         kinds=len(graph.kinds),
@@ -149,18 +159,64 @@ def export_model(
     )
 
 
-def _make(classifier: PhotoClassifier, form: str) -> tuple[bytes, Runner]:
-    """The content of the file, and the file loaded back."""
-    if form == ".onnx":
-        from finegraph.model.export.onnx_file import onnx_bytes
+@dataclass(frozen=True)
+class _Made:
+    """A file that was made and loaded back: its content, its size in all, and the file beside it, if there is one."""
 
-        content = onnx_bytes(classifier)
-        return content, OnnxRunner(content)
+    content: bytes
+    file: Runner
+    size: int
+    data: Path | None = None
+    waiting: Path | None = None
+
+
+def _make(classifier: PhotoClassifier, form: str, target: Path, waiting: ExitStack) -> _Made:
+    """The content of the file, and the file loaded back.
+
+    Args:
+        classifier: what to export.
+        form: the ending of the file.
+        target: where it will be.
+        waiting: ends with the export; a folder for what is too large for one file is removed then.
+    """
+    if form == ".onnx":
+        from finegraph.model.export import onnx_file
+
+        if onnx_file.size_of(classifier) > onnx_file.LARGEST:
+            return _make_with_data(classifier, target, waiting)
+        content = onnx_file.onnx_bytes(classifier)
+        return _Made(content, OnnxRunner(content), len(content))
     from finegraph.model.export.torch_file import torch_bytes
 
     graph = classifier.graph
     content = torch_bytes(classifier)
-    return content, TorchRunner(content, len(graph), sum(len(graph.labels(kind)) for kind in graph.kinds))
+    coarse = sum(len(graph.labels(kind)) for kind in graph.kinds)
+    return _Made(content, TorchRunner(content, len(graph), coarse), len(content))
+
+
+def _make_with_data(classifier: PhotoClassifier, target: Path, waiting: ExitStack) -> _Made:
+    """The same for a model whose weights go to a file beside it; both wait in a folder beside the target."""
+    from onnx import checker
+
+    from finegraph.model.export.node_writer import ALIGNMENT
+    from finegraph.model.export.onnx_file import onnx_with_data
+
+    # Each export has a name of its own, so that a model never meets the weights of another one.
+    data = target.absolute().parent / f"{target.stem}-{secrets.token_hex(4)}{_DATA}"
+    content = onnx_with_data(classifier, data.name)
+    size = len(content.model)
+    try:
+        folder = Path(waiting.enter_context(TemporaryDirectory(dir=data.parent, prefix=".finegraph-export-")))
+        with synced_file(folder / data.name) as handle:
+            for array in content.data:
+                write_all(handle, memoryview(array.reshape(-1)).cast("B"))
+                write_all(handle, bytes(-array.nbytes % ALIGNMENT))
+                size += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        (folder / target.name).write_bytes(content.model)
+    except OSError as error:
+        raise _cannot_write(target, size, error) from error
+    checker.check_model(str(folder / target.name), full_check=True)
+    return _Made(content.model, OnnxRunner(str(folder / target.name)), size, data, folder / data.name)
 
 
 # ---- photos ----------------------------------------------------------------------------------------------------------
@@ -254,14 +310,24 @@ def _check_target(target: Path) -> None:
         raise ExportError(f"{target}: the folder {str(folder)!r} may not be written to; choose another place")
 
 
-def _write(target: Path, content: bytes) -> None:
+def _write(target: Path, made: _Made) -> None:
     """Write the file in one step; an earlier one stays until the new one is on the disk."""
     try:
-        write_over(target, content)
+        if made.data is not None and made.waiting is not None:
+            os.rename(made.waiting, made.data)
+        write_over(target, made.content)
+        # Weights of earlier exports to the same file, which no model asks for now.
+        for old in target.absolute().parent.glob(f"{glob.escape(target.stem)}-????????{_DATA}"):
+            if old != made.data:
+                old.unlink()
     except OSError as error:
-        free = free_bytes(target.absolute().parent)
-        room = "" if free is None else f", {free / 1e6:.1f} MB are free"
-        raise ExportError(
-            f"{target}: the file ({len(content) / 1e6:.1f} MB{room}) cannot be written: {reason_of(error)}; "
-            "make room, check the rights of the folder, or choose another place"
-        ) from error
+        raise _cannot_write(target, made.size, error) from error
+
+
+def _cannot_write(target: Path, size: int, error: OSError) -> ExportError:
+    free = free_bytes(target.absolute().parent)
+    room = "" if free is None else f", {free / 1e6:.1f} MB are free"
+    return ExportError(
+        f"{target}: the file ({size / 1e6:.1f} MB{room}) cannot be written: {reason_of(error)}; "
+        "make room, check the rights of the folder, or choose another place"
+    )

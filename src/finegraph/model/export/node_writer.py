@@ -12,9 +12,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from onnx import helper, numpy_helper
 
+ALIGNMENT = 4096
+"""Constants in a file of their own begin at multiples of this, so that they can be mapped into memory."""
+_LARGE = 4096
+"""The bytes from which a constant goes there."""
 _AXES_ARE_INPUTS = 18
 """From this version of the operations on, reductions take their axes as an input."""
 
@@ -26,10 +30,19 @@ class Writer:
         operations: the version of the operations.
         nodes: the operations so far, in order.
         constants: the constants so far.
+        data: what the file beside the model holds, one array after the other, each padded to `ALIGNMENT`.
     """
 
-    def __init__(self, operations: int) -> None:
-        self.operations = operations
+    def __init__(self, operations: int, data_name: str | None = None) -> None:
+        """Begin a model.
+
+        Args:
+            operations: the version of the operations.
+            data_name: the file beside the model that large constants go to; by default they are in the model.
+        """
+        self.operations, self._data_name = operations, data_name
+        self.data: list[NDArray[Any]] = []
+        self._data_size = 0
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._numbers: dict[tuple[str, float], str] = {}
@@ -43,8 +56,23 @@ class Writer:
     def constant(self, values: ArrayLike, dtype: DTypeLike) -> str:
         """A new constant."""
         name = f"k{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values, dtype=dtype), name))
+        array = np.ascontiguousarray(values, dtype=dtype)
+        if self._data_name is not None and array.nbytes >= _LARGE:
+            self.constants.append(self._beside(name, array))
+        else:
+            self.constants.append(numpy_helper.from_array(array, name))
         return name
+
+    def _beside(self, name: str, array: NDArray[Any]) -> onnx.TensorProto:
+        """A constant whose numbers are in the file beside the model."""
+        found = onnx.TensorProto(name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype), dims=array.shape)
+        found.data_location = onnx.TensorProto.EXTERNAL
+        about = {"location": self._data_name, "offset": self._data_size, "length": array.nbytes}
+        for key, value in about.items():
+            found.external_data.add(key=key, value=str(value))
+        self.data.append(array)
+        self._data_size += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        return found
 
     def number(self, value: float, dtype: DTypeLike) -> str:
         """A constant that is one number."""

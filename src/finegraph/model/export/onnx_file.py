@@ -4,15 +4,18 @@
     evidence, fine_evidence (ones unless they are given) ───────────────────────────┴──> `posterior_nodes.py`
 
 Evidence is optional: both inputs have ones as their default value, in the way that ONNX has for this, a constant of the
-same name. The size is that of the weights and a few numbers per link of the graph; one file of ONNX holds 2 GB.
+same name. The size is that of the weights and a few numbers per link of the graph. One file of ONNX holds 2 GB; of
+a larger model the weights and links are in a file beside it, in the way that ONNX has for this.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+from jaxtyping import Shaped
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
@@ -35,6 +38,13 @@ LARGEST = 2**31 - 2**20
 """Bytes of one ONNX file at most, with a little room for names."""
 
 
+class OnnxContent(NamedTuple):
+    """A model and, beside it, the numbers of its large constants; what `Writer.data` says."""
+
+    model: bytes
+    data: list[Shaped[NDArray[Any], " ..."]]
+
+
 def onnx_bytes(classifier: PhotoClassifier) -> bytes:
     """The content of the ONNX file of a classifier.
 
@@ -42,11 +52,35 @@ def onnx_bytes(classifier: PhotoClassifier) -> bytes:
         ExportError: the model is too large for one file, or has a part that ONNX has no operation for.
         MissingExtraError: a package that the network needs to be translated is not installed.
     """
+    _check_size(size_of(classifier))
+    return _serialised(_model(classifier, None)[0])
+
+
+def onnx_with_data(classifier: PhotoClassifier, data_name: str) -> OnnxContent:
+    """The same for a model of any size, whose large constants are in another file.
+
+    Args:
+        classifier: what to export.
+        data_name: the name of that file, which must lie beside the model.
+    """
+    model, data = _model(classifier, data_name)
+    return OnnxContent(model.SerializeToString(), data)
+
+
+def size_of(classifier: PhotoClassifier) -> int:
+    """About how many bytes the weights and the links have."""
+    graph = classifier.graph
+    return sum(weight.numel() * 4 for weight in classifier.network.parameters()) + 12 * len(graph) * len(graph.kinds)
+
+
+def _model(
+    classifier: PhotoClassifier, data_name: str | None
+) -> tuple[onnx.ModelProto, list[Shaped[NDArray[Any], " ..."]]]:
+    """The model, and what goes to a file beside it if that has a name."""
     network, graph = classifier.network, classifier.graph
-    _check_size(sum(weight.numel() * 4 for weight in network.parameters()) + 12 * len(graph) * len(graph.kinds))
     backbones = [one for one in (network.backbone, network.coarse_backbone) if one is not None]
     translated = translate(backbones, classifier.views.size)
-    to = Writer(translated.operations)
+    to = Writer(translated.operations, data_name)
     pixels = to.node("Transpose", names.IMAGES, perm=[0, 3, 1, 2])
     features = [add_network(to, model, pixels, f"network{n}_") for n, model in enumerate(translated.models)]
     _add_embedding(to, features[0])
@@ -67,7 +101,7 @@ def onnx_bytes(classifier: PhotoClassifier) -> bytes:
     model = to.model("finegraph", inputs, outputs, _FILE_VERSION)
     model.producer_name, model.producer_version = "finegraph", __version__
     helper.set_model_props(model, metadata_of(classifier))
-    return _serialised(model)
+    return model, to.data
 
 
 def _add_embedding(to: Writer, features: str) -> None:

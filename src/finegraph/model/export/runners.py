@@ -53,7 +53,13 @@ class Runner(Protocol):
 class OnnxRunner:
     """An ONNX file in ONNX Runtime, on the CPU."""
 
-    def __init__(self, content: bytes, threads: int | None = None) -> None:
+    def __init__(self, content: bytes | str, threads: int | None = None) -> None:
+        """Load a file.
+
+        Args:
+            content: its bytes; or its path, if large constants are in a file beside it.
+            threads: how many threads; as many as torch has by default.
+        """
         runtime = import_module("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads

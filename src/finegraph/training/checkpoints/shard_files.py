@@ -198,7 +198,6 @@ def _take(
             found[name].values[at] = rows
             found[name].filled[at] = True
 
-
     for name in (name for name in frame.entries if name.startswith(_ALL)):
         entry = frame.entries[name]
         flat = np.array(np.frombuffer(data, np.uint8, entry.end - entry.start, frame.start + entry.start))
