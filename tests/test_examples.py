@@ -14,6 +14,7 @@ from PIL import Image
 
 import taught_classifier
 import tiny_classifier as tiny
+from finegraph.cli.main import whole_command
 from finegraph.model.photo_classifier import PhotoClassifier
 from serving import running
 
@@ -136,3 +137,21 @@ def test_sharded_labels(run, tmp_path):
     assert "of new photos by dish" in first
     torch.set_default_dtype(torch.float32)
     assert "step" not in run("sharded_labels.py", *words)  # there is nothing left to do
+
+
+def test_compose_names_services_and_flags_that_exist():
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    commands = [one["command"] for one in services.values() if "command" in one]
+    assert len(commands) == 3
+    for text in commands:
+        words = text.split("exec finegraph ")[1].strip().strip('"').split()
+        command = whole_command()
+        while hasattr(command, "commands") and words[0] in command.commands:
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        flags = {word for word in words if word.startswith("--")}
+        assert flags
+        assert flags <= known
+    for service in services.values():
+        assert set(service.get("depends_on", {})) <= set(services)
