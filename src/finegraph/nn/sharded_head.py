@@ -37,8 +37,8 @@ _ROWS_AT_ONCE = 1 << 14
 class BestLabels(NamedTuple):
     """The most probable fine labels of each sample, best first, by their numbers in the graph."""
 
-    label: Int[Tensor, "batch best"]
-    log_prob: Float[Tensor, "batch best"]
+    label: Int[Tensor, "batch _"]
+    log_prob: Float[Tensor, "batch _"]
 
 
 class ShardedHead(nn.Module):

@@ -67,7 +67,7 @@ class Ranks(Exchange):
             with _exchange():
                 dist.all_reduce(values, dist.ReduceOp.MAX)
 
-    def all_rows(self, rows: Float[Tensor, "batch _"]) -> Float[Tensor, "all _"]:
+    def all_rows(self, rows: Float[Tensor, "batch _"]) -> Float[Tensor, "_ _"]:
         """The rows of all processes below each other, in all of them; each may have another number of rows.
 
         Where a loss of all rows is found in every process, its gradient comes back to the rows of this one.

@@ -62,7 +62,7 @@ class RowLists(Constants):
     item: Tensor
     start: Tensor
 
-    def __init__(self, item: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+    def __init__(self, item: Int[NDArray[np.int64], " item"], sizes: Int[NDArray[np.int64], " list"]) -> None:
         self.store_arrays({"item": item.astype(np.int32), "start": (np.cumsum(sizes) - sizes).astype(np.int32)})
 
     def sums(self, rows: Float[Tensor, "row batch"]) -> Float[Tensor, "list batch"]:
@@ -72,7 +72,9 @@ class RowLists(Constants):
         return torch.embedding_bag(rows, self.item, self.start, mode=_SUM)[0]
 
 
-def adding_steps(item: NDArray[np.int64], sizes: NDArray[np.int64], strategy: Strategy) -> list[RowLists]:
+def adding_steps(
+    item: Int[NDArray[np.int64], " item"], sizes: Int[NDArray[np.int64], " list"], strategy: Strategy
+) -> list[RowLists]:
     """The steps that add up lists of rows: one, or more if long lists are summed in pieces and then their sums."""
     longest = int(sizes.max(initial=0))
     if longest <= strategy.max_list:

@@ -216,7 +216,7 @@ class LabelSums:
             self._move_reference(start, high)
             self.total += part.sub_(self.reference).exp_().sum(dim=0)
 
-    def _added_scores(self, table: Float[Tensor, "row batch"], part: slice) -> Float[Tensor, "part batch"]:
+    def _added_scores(self, table: Float[Tensor, "row batch"], part: slice) -> Float[Tensor, "_ batch"]:
         """What the groups add to the scores of some fine labels."""
         return _side_by_side(table, self.rows.fine_item[part])
 
@@ -413,7 +413,7 @@ def _largest(low: Tensor, high: Tensor) -> float:
     return found if found == found else math.inf
 
 
-def _side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "part list"]) -> Float[Tensor, "part batch"]:
+def _side_by_side(rows: Float[Tensor, "row batch"], item: Int[Tensor, "_ list"]) -> Float[Tensor, "_ batch"]:
     """The sum of the rows of each list, all lists of one length."""
     if item.shape[1] == 1:
         return rows.index_select(0, item[:, 0])

@@ -107,7 +107,7 @@ class GroupLayout(Constants):
         self.mixed_rows = Segments(edge_row - self.coarse_count, self.group_count - self.coarse_count)
 
     def part(
-        self, fine: Int[NDArray[np.int64], " part"], coarse: Int[NDArray[np.int64], " _"]
+        self, fine: Int[NDArray[np.int64], " _"], coarse: Int[NDArray[np.int64], " _"]
     ) -> tuple[GroupLayout, Int[NDArray[np.int64], " group"]]:
         """The layout of some fine labels and some coarse ones, and the column there of each column here, or -1.
 

@@ -248,8 +248,8 @@ def fit_variances(
     shown = means[seen] - means[seen].mean(dim=0)
     products = shown @ shown.t() / features
     spread = float(products.diagonal().mean()) or 1.0
-    matrix = torch.cat([_rows(links.designs[name], seen).to_dense() for name in links.names] or [shown[:, :0]], dim=1)
-    sizes = [links.designs[name].shape[1] for name in links.names]
+    parts = [_used_columns(_rows(links.designs[name], seen)) for name in links.names]
+    matrix, sizes = torch.cat(parts or [shown[:, :0]], dim=1), [part.shape[1] for part in parts]
     kind_of_column = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long))
     unknown = torch.stack([links.unknown[name][seen] for name in links.names] or [shown[:, 0]])[: len(sizes)]
     fixed = torch.diag(noise / counts[seen]) + _FREE_MEAN * spread
@@ -295,9 +295,20 @@ def _covariance(matrices: dict[str, Tensor], kinds: dict[str, float], diagonal: 
     """V as a dense matrix."""
     covariance = torch.diag(diagonal)
     for kind, matrix in matrices.items():
-        dense = matrix.to_dense()
+        dense = _used_columns(matrix)
         covariance += kinds[kind] * (dense @ dense.t())
     return covariance
+
+
+def _used_columns(matrix: Tensor) -> Tensor:
+    """The columns of a sparse matrix that are not empty, as a dense one: some hundred rows use few of many columns."""
+    if not matrix.is_sparse:
+        return matrix
+    matrix = matrix.coalesce()
+    row, column = matrix.indices()
+    used, place = torch.unique(column, return_inverse=True)  # type: ignore[no-untyped-call]
+    dense = matrix.values().new_zeros(len(matrix), len(used))
+    return dense.index_put_((row, place), matrix.values())
 
 
 def _conjugate_gradients(
