@@ -51,9 +51,11 @@ $(VENV)/.docs: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	@touch $@
 
-# Every warning is an error: a broken link, a page that nothing leads to, a name that does not exist.
+# Every warning is an error: a broken link, a page that nothing leads to, a name that does not exist. Then every link
+# of every built page is followed, and nothing may be loaded from elsewhere.
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
+	$(BIN)/python docs/site_check.py build/docs
 	@echo "build/docs/index.html"
 
 # Looks at the pages as people do. Not part of CI: pixels depend on fonts. Look at each picture before you commit it.

@@ -9,7 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from pygments.lexers.special import TextLexer
 from reference_pages import write_pages
+from sphinx.highlighting import lexers
 
 from finegraph import __version__
 
@@ -31,6 +33,7 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # attributes once, in the list of their class
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -45,6 +48,7 @@ html_copy_source = False
 html_show_sphinx = False
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
+lexers["csv"] = TextLexer()  # Pygments has none for tables
 
 
 def setup(app: object) -> None:

@@ -188,9 +188,8 @@ def python_page() -> str:
         one = getattr(finegraph, name)
         is_class = inspect.isclass(one)
         lines += [f"## {name}", "", "```{eval-rst}"]
-        lines += [f".. auto{'class' if is_class else 'function'}:: {one.__module__}.{one.__qualname__}"]
+        lines += [f".. auto{'class' if is_class else 'function'}:: finegraph.{name}"]
         lines += [f"   :members: {', '.join(_own_members(one))}"] if is_class else []
-        lines += ["   :no-index:"]
         lines += ["```", ""]
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ import torch
 
 import finegraph as fg
 import tiny_classifier as tiny
+import typed_session
 
 TABLE = {
     "mapo tofu @ A": {"dish": "mapo tofu", "restaurant": "A", "tofu": True},
@@ -135,3 +136,9 @@ def test_feature_matrices(graph):
     )
     assert set(model.predict_kind(features, "dish")) <= set(graph.labels("dish"))
     assert 0 <= model.score(features, labels) <= 1
+
+
+def test_the_session_for_type_checkers_has_every_public_name():
+    text = inspect.getsource(typed_session)
+    assert [name for name in fg.__all__ if f"fg.{name}" not in text] == []
+    typed_session.main()

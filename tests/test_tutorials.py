@@ -38,7 +38,7 @@ def test_a_notebook_is_its_page(tutorials, name):
     assert any(cell["source"][0].startswith("!finegraph ") for cell in cells) or name == "own-network"
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tutorial_runs_and_prints_what_its_page_says(tutorials, name, tmp_path, monkeypatch):
     monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path))

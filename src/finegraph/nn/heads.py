@@ -37,6 +37,8 @@ class Head(nn.Module):
     """What both heads share: the graph, its tensors, and the check that saved weights belong to the graph."""
 
     graph_digest: Tensor
+    __call__: Callable[..., Posterior]
+    """Calls `forward`, as every module does; type checkers know no type of it otherwise."""
 
     def __init__(self, features: int, graph: LabelGraph, bias: bool) -> None:
         super().__init__()
