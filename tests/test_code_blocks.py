@@ -1,10 +1,11 @@
 """Every block of code in the documents is run, read or typed, by its language; a block without one is refused.
 
-Sessions (`>>>`) run in `test_docs.py`, the cells of tutorials in `test_tutorials.py`. Here are the others: scripts run on
-small models, files are read by the code that reads them for users, and each line of shell must be one that can be typed.
+Sessions (`>>>`) run in `test_docs.py`, the cells of tutorials in `test_tutorials.py`. Here are the others: scripts run
+on small models, files are read by the code that reads them for users, and each line of shell must be valid.
 """
 
 import functools
+import itertools
 import re
 import runpy
 import shlex
@@ -274,6 +275,6 @@ def is_route(words):
     route = "/" + words[-1].split("/", 3)[3]
     sections = [part for part in sections_of_routes() if part.split("\n", 1)[0].split(" ")[-1] == route]
     assert sections, words
-    for flag, word in zip(words, words[1:], strict=False):
+    for flag, word in itertools.pairwise(words):
         if flag in ("-F", "-d", "--data-urlencode"):
             assert any(f"| `{word.partition('=')[0]}` |" in part for part in sections), words
