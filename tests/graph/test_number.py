@@ -46,6 +46,7 @@ def test_the_mixture_of_known_values_has_mean_0_and_variance_1_inside(pairs, sca
     assert np.isfinite(values).all()
     assert number.width > 0
     known = np.array([v for v, _ in pairs])
+    known = np.log(known) if scale == "log" else known  # neighbouring large values have the same logarithm
     if len(set(known)) == 1 and not number.spreads.any():
         assert not values[1:].any()
         assert number.width == 1

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from finegraph._version import __version__
 
-_WEB = ("fastapi", "uvicorn", "python-multipart", "prometheus-client")
+_WEB = ("fastapi", "starlette", "uvicorn", "python-multipart", "prometheus-client")
 EXTRAS = {
     "sklearn": (("scikit-learn",), "BipartiteClassifier, as scikit-learn has it"),
     "serve": ((*_WEB, "segno"), "the web page and API"),
