@@ -32,8 +32,9 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 import finegraph as fg
+from finegraph.nn.compact_linear import compact_head
 
-PARTS = ("made", "train", "questions", "extend")
+PARTS = ("made", "train", "questions", "compact", "extend")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Row:
     mebibytes: float
     times: float | None = None
     memories: float | None = None
+    note: str = ""
 
 
 def made_graph(fine: int) -> fg.LabelGraph:
@@ -132,14 +134,20 @@ class Bench:
         self.x = torch.randn(batch, features)
         self.target = torch.randint(fine, (batch,))
 
-    def add(self, part: str, found: Mapping[str, Measured], base: str | None = None) -> None:
-        """Keep the rows of a part, as ratios to one of them if it is named."""
+    def add(
+        self,
+        part: str,
+        found: Mapping[str, Measured],
+        base: str | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep the rows of a part, as ratios to one of them if it is named, with a note where there is one."""
         unit = None if base is None else found[base]
         for name, one in found.items():
             times = None if unit is None else one.seconds / unit.seconds
             # Of less than a few pages nothing can be said.
             memories = one.mebibytes / unit.mebibytes if unit is not None and unit.mebibytes > 4 else None
-            self.rows.append(Row(part, name, one.seconds, one.mebibytes, times, memories))
+            self.rows.append(Row(part, name, one.seconds, one.mebibytes, times, memories, (notes or {}).get(name, "")))
 
     def train(self) -> None:
         """A training step, forward and backward, against a linear layer and cross-entropy; and the weight prior."""
@@ -200,6 +208,20 @@ class Bench:
         with torch.no_grad():
             self.add("questions", measure(runs, self.rounds), "linear layer, 5 best labels")
 
+    @torch.no_grad()
+    def compact(self) -> None:
+        """The five best labels of one photo with rounded weights; and how far probabilities move at most."""
+        x, exact = self.x[:1], self.head(self.x)
+        runs: dict[str, Callable[[], object]] = {"top(5), float32": lambda: self.head(x).top(5)}
+        notes = {}
+        for form in ("bfloat16", "int8"):
+            head = compact_head(self.head, form)
+            found = head(self.x)
+            moved = [(found.probs(kind) - exact.probs(kind)).abs().max() for kind in (None, *self.graph.kinds)]
+            runs[f"top(5), {form}"] = lambda head=head: head(x).top(5)
+            notes[f"top(5), {form}"] = f"moved {float(max(moved)):.1e}"
+        self.add("compact", measure(runs, self.rounds), "top(5), float32", notes)
+
     def extend(self) -> None:
         """One new fine label."""
         parents = {kind: self.graph.labels(kind)[0] for kind in self.graph.kinds}
@@ -241,7 +263,8 @@ def cell(row: Row) -> str:
     seconds = f"{row.seconds:.3f} s" if row.seconds < 10 else f"{row.seconds:.0f} s"
     times = "" if row.times is None else f" ({row.times:.2f}x)"
     memories = "" if row.memories is None else f" ({row.memories:.2f}x)"
-    return f"{seconds}{times}, {row.mebibytes:,.0f}{memories}"
+    note = f", {row.note}" if row.note else ""
+    return f"{seconds}{times}, {row.mebibytes:,.0f}{memories}{note}"
 
 
 def main() -> None:
@@ -263,7 +286,7 @@ def main() -> None:
         command = [sys.executable, __file__, "--one", str(size), *sys.argv[1:]]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         found[size] = [Row(**row) for row in json.loads(output)]
-    show(Console(width=60 + 34 * len(found)), found)
+    show(Console(width=60 + 40 * len(found)), found)
 
 
 if __name__ == "__main__":

@@ -311,7 +311,7 @@ class BipartiteHead(Head):
         self, features: Float[Tensor, "batch feature"], coarse_features: CoarseFeatures
     ) -> Float[Tensor, "batch coarse_feature"]:
         """The features that one layer of all coarse labels gets, checked."""
-        assert isinstance(self.coarse, nn.Linear)
+        assert not isinstance(self.coarse, nn.ModuleList)
         if self.coarse_features is None:
             if coarse_features is not None:
                 raise InputError("this head uses one feature for fine and coarse labels; it takes no coarse features")

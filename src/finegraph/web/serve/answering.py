@@ -33,6 +33,7 @@ from finegraph.model.answering.given import Given
 from finegraph.model.answering.pipeline import posterior_of
 from finegraph.model.answering.predictions import PredictionSettings
 from finegraph.model.features.engines import EngineName
+from finegraph.nn.compact_linear import WeightForm, compact_head
 from finegraph.web.decode_lane import Pixels
 from finegraph.web.problems import ProblemError
 
@@ -90,14 +91,23 @@ class ServedModel:
         return "; ".join(self._extractor.notes) or None
 
     @classmethod
-    def load(cls, folder: Path, engine: EngineName = "auto") -> ServedModel:
+    def load(cls, folder: Path, engine: EngineName = "auto", weights: WeightForm = "float32") -> ServedModel:
         """Load a model folder or a run folder, and let a picture through it once.
+
+        Args:
+            folder: the folder.
+            engine: what computes the features.
+            weights: the number format of the weights of the head.
 
         Raises:
             ModelFolderError: there is no model, or it is damaged.
             MissingExtraError: the engine that is asked for is not installed.
         """
         served = cls(PhotoClassifier.load(folder), folder.resolve().name, engine)
+        if weights != "float32":
+            # Scores that a client keeps are those of one model, and rounded weights make another one.
+            served.id = hashlib.sha256(f"{served.id} {weights}".encode()).hexdigest()[:16]
+            served.model.network.head = compact_head(served.model.network.head, weights)  # type: ignore[assignment]
         served.warm_up(1)  # index tensors are made now, not by the first client
         return served
 

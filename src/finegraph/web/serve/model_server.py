@@ -52,7 +52,7 @@ def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda addr
     listener = listen(settings.security.host, settings.security.port)
     allow_files(settings.connections + _OTHER_FILES)
     try:
-        model = ServedModel.load(settings.model, settings.engine)
+        model = ServedModel.load(settings.model, settings.engine, settings.weights)
         if settings.teach:
             _ = model.model.teaching  # raises for a model that cannot be taught
         if model.note is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from finegraph.errors import InputError
 from finegraph.model.features.engines import EngineName
+from finegraph.nn.compact_linear import WeightForm
 from finegraph.web.decoding import DecodingSettings
 from finegraph.web.security import Security
 
@@ -31,6 +33,8 @@ class ServeSettings:
     """Whether the model may be taught over HTTP; lessons are kept in its folder."""
     engine: EngineName = "auto"
     """What computes the features: ONNX Runtime or torch; `auto` for the first if it is installed."""
+    weights: WeightForm = "float32"
+    """The number format of the weights of the last layer: bfloat16 takes half of the memory, int8 a quarter."""
     threads: int = 1
     """How many batches go through the network at once, each on one core."""
     batch_size: int = 8
@@ -57,6 +61,12 @@ class ServeSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name}: expected at least 1, got {value}")
+        if self.weights not in get_args(WeightForm):
+            raise InputError(f"weights: expected one of {', '.join(get_args(WeightForm))}, got {self.weights!r}")
+        if self.weights != "float32" and self.teach:
+            raise InputError(
+                "weights: a model with rounded weights cannot be taught; serve it in float32, or without --teach"
+            )
         if self.to_label and not self.teach:
             raise InputError("to_label: labels are lessons, and this server takes none; let it with --teach")
         if self.to_label and self.samples is not None:

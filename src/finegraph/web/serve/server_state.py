@@ -169,7 +169,8 @@ class ServerState:
         """
         async with self._reloading:
             try:
-                model = await asyncio.to_thread(ServedModel.load, self.settings.model, self.settings.engine)
+                settings = self.settings
+                model = await asyncio.to_thread(ServedModel.load, settings.model, settings.engine, settings.weights)
                 index = await asyncio.to_thread(PhotoIndex.open_for, self.settings.index, model)
                 if self.settings.teach:
                     await asyncio.to_thread(model.model.teaching.prepare)
