@@ -105,6 +105,8 @@ def evaluate(
             progress=advance,
             **options,
         )
+    if found is None:  # one of several processes, of which the first speaks
+        return
     if as_json:
         print_json({**found.result.to_dict(), "folder": str(found.folder), "trained_on": found.trained_on})
     else:

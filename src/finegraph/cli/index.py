@@ -88,7 +88,8 @@ def make(
             progress=advance,
             **options,
         )
-    _print_report(report, as_json)
+    if report is not None:  # one of several processes, of which the first speaks
+        _print_report(report, as_json)
 
 
 @index_app.command(cls=Command)

@@ -12,7 +12,7 @@ from typing import TypedDict
 from finegraph.data.samples import Samples
 from finegraph.errors import InputError
 from finegraph.evaluation.results import BadPhoto
-from finegraph.model.answering.pipeline import PhotoPosterior, known_posteriors
+from finegraph.model.answering.pipeline import PhotoPipeline, PhotoPosterior, known_posteriors
 from finegraph.model.features import Features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.extract import Cache, Progress
@@ -83,14 +83,7 @@ def photo_batches(
         bad += [BadPhoto(path=error.path, reason=error.reason) for error in known.bad]
         yield from known_posteriors(classifier.network, known)
         return
-    pipeline = classifier.pipeline(
-        views=settings.views,
-        box=settings.box,
-        engine=settings.engine,
-        cache=settings.cache,
-        threads=settings.workers,
-        batch_size=settings.batch_size,
-    )
+    pipeline = _pipeline(classifier, settings)
     photos = sample_inputs(samples, box=pipeline.extractor.settings.box)
     named: set[str] = set()
     for batch in pipeline.posteriors(photos, on_bad_file=settings.on_bad_file, progress=progress):
@@ -100,6 +93,35 @@ def photo_batches(
             named.add(error.path)
         if batch.numbers:
             yield batch
+
+
+def store_features(classifier: PhotoClassifier, samples: Samples, settings: PhotoSettings) -> None:
+    """Compute the features of photos and store them where `photo_batches` will find them.
+
+    Args:
+        classifier: its network and its views are used.
+        samples: the photos; those of one process, if several share them out.
+        settings: how they are looked at; features are stored in `cache`.
+
+    Raises:
+        PhotoFileError: a photo that cannot be read, if that is an error.
+    """
+    extractor = _pipeline(classifier, settings).extractor
+    photos = sample_inputs(samples, box=extractor.settings.box)
+    for _ in extractor.batches(photos, settings.batch_size, on_bad_file=settings.on_bad_file):
+        pass
+
+
+def _pipeline(classifier: PhotoClassifier, settings: PhotoSettings) -> PhotoPipeline:
+    """The way of photos to posteriors, as the settings say."""
+    return classifier.pipeline(
+        views=settings.views,
+        box=settings.box,
+        engine=settings.engine,
+        cache=settings.cache,
+        threads=settings.workers,
+        batch_size=settings.batch_size,
+    )
 
 
 class JoinedProgress:

@@ -147,11 +147,12 @@ def _compare(folder: Path, split: str, watcher: TrainWatcher) -> Comparison:
         )
         for head in HEADS
     }
-    right = {head: {row["path"]: row["right"] == "yes" for row in _rows(one.folder)} for head, one in found.items()}
+    results = {head: one for head, one in found.items() if one is not None}
+    right = {head: {row["path"]: row["right"] == "yes" for row in _rows(one.folder)} for head, one in results.items()}
     softmax, bipartite = ([right[head][path] for path in right["softmax"]] for head in HEADS)
     return Comparison(
         split=split,
-        results={head: one.result for head, one in found.items()},
+        results={head: one.result for head, one in results.items()},
         gain=paired_bootstrap_interval(bipartite, softmax),
         fixed=sum(new and not old for new, old in zip(bipartite, softmax, strict=True)),
         broken=sum(old and not new for new, old in zip(bipartite, softmax, strict=True)),

@@ -8,7 +8,7 @@ if the run has stored features already, that of reading the files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from finegraph.errors import DataError, InputError
 from finegraph.evaluation import CalibrationFit, Evaluation, EvaluationResult
 from finegraph.evaluation.asking import DEFAULT_QUESTIONS
 from finegraph.evaluation.details import DetailCollector, draw_order
-from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions
+from finegraph.evaluation.photo_batches import JoinedProgress, PhotoOptions, PhotoSettings, store_features
 from finegraph.evaluation.photo_evaluation import (
     CALIBRATION,
     DEFAULT_KEPT,
@@ -34,6 +34,7 @@ from finegraph.model.answering.unknown import DEFAULT_SCORE
 from finegraph.model.features.engines import EngineName
 from finegraph.model.folder.find_model import MODEL_OF_RUN, find_model
 from finegraph.model.photo_classifier import PhotoClassifier
+from finegraph.training.distributed import joined_ranks
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.evaluation.evaluation_folder import check_name, default_name, write_evaluation
@@ -106,8 +107,11 @@ def evaluate_run(
     details: bool = True,
     retrieval: bool = False,
     progress: Progress | None = None,
-) -> RunEvaluation:
+) -> RunEvaluation | None:
     """Evaluate the model of a run, or of a model folder, and write the result.
+
+    In a job of several processes, such as torchrun starts, each computes the features of its share of the photos and
+    stores them; the first evaluates, and the others get None.
 
     Args:
         run: a run folder or a model folder.
@@ -177,6 +181,8 @@ def evaluate_run(
     options = PhotoOptions(
         views=views, box=box, workers=workers, on_bad_file=on_bad_file, engine=engine, cache=place.cache
     )
+    if not _share_features(classifier, [fitted_on, evaluated, foreign], options):
+        return None
     judged = judged_retrieval(classifier, evaluated, options) if retrieval else None
     fit = None
     if fitted_on is not None:
@@ -242,6 +248,25 @@ class _Place:
         if self.settings is None or self.settings.tune != "head":
             return False
         return self.settings.cache
+
+
+def _share_features(classifier: PhotoClassifier, parts: Sequence[Samples | None], options: PhotoOptions) -> bool:
+    """In a job of several processes, store the features of this process's share; returns whether it is the first.
+
+    Raises:
+        InputError: features are stored nowhere, so there is nothing to share.
+    """
+    with joined_ranks() as ranks:
+        if ranks.size > 1:
+            settings = PhotoSettings(**options)
+            if settings.cache is False:
+                raise InputError("several processes share features by storing them; evaluate with a cache, or in one")
+            for part in parts:
+                own = [] if part is None else [part[number] for number in ranks.share(range(len(part)))]
+                if own:
+                    store_features(classifier, Samples(own), settings)
+            ranks.wait()
+        return ranks.first
 
 
 def _details(

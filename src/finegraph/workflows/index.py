@@ -21,7 +21,7 @@ import numpy as np
 
 from finegraph.data.photo_decoding import read_photo
 from finegraph.data.samples import Sample, Samples
-from finegraph.errors import IndexFolderError, ModelFolderError, PhotoFileError
+from finegraph.errors import IndexFolderError, InputError, ModelFolderError, PhotoFileError
 from finegraph.model.features import Features, extract_features
 from finegraph.model.features.engines import EngineName
 from finegraph.model.features.keys import photo_key
@@ -34,6 +34,7 @@ from finegraph.search.nearest import load_faiss, unit_rows
 from finegraph.search.photo_index import read_directions, refuse_other_model
 from finegraph.search.projection import SAMPLE, check_projection, fit_projection
 from finegraph.search.segments import NONE
+from finegraph.training.distributed import joined_ranks
 from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of, stored_features
 
 PART, FIRST_PART = 2048, 256
@@ -97,8 +98,11 @@ def make_index(
     engine: EngineName = "auto",
     device: str | None = None,
     progress: Progress | None = None,
-) -> IndexReport:
+) -> IndexReport | None:
     """Make an index, or continue one whose making was interrupted.
+
+    In a job of several processes, such as torchrun starts, each computes the features of its share of the photos and
+    stores them; the first makes the index, and the others get None.
 
     Args:
         model: a model folder or a run folder.
@@ -124,6 +128,9 @@ def make_index(
     began = time.perf_counter()
     classifier = PhotoClassifier.load(model, device)
     samples = read_photos(photos, split=split, boxes=classifier.views.box)
+    cache = stored_features(model)
+    if not _share_features(classifier, samples, cache=cache, on_bad_file=on_bad_file, threads=workers, engine=engine):
+        return None
     entry = model_entry(classifier, model)
     if (Path(output) / STATE).exists():
         _refuse_finished(Path(output), method, project)
@@ -136,10 +143,30 @@ def make_index(
     with writer:
         refuse_other_model(writer.folder, writer.state, entry)
         writer.add_roots(roots_of(photos))
-        job = _Job(writer, classifier, on_bad_file, workers, engine, stored_features(model), progress)
+        job = _Job(writer, classifier, on_bad_file, workers, engine, cache, progress)
         job.store(samples, project)
         writer.finish()
         return job.report(began)
+
+
+def _share_features(
+    classifier: PhotoClassifier, samples: Samples, *, cache: str | Literal[False] | None, **options: Any
+) -> bool:
+    """In a job of several processes, store the features of this process's share; returns whether it is the first.
+
+    Raises:
+        InputError: features are stored nowhere, so there is nothing to share.
+    """
+    with joined_ranks() as ranks:
+        if ranks.size > 1:
+            if cache is False:
+                raise InputError("several processes share features by storing them; index in one process")
+            own = ranks.share(range(len(samples)))
+            for start in range(0, len(own), PART):
+                part = Samples([samples[number] for number in own[start : start + PART]])
+                extract_features(classifier.network, part, classifier.views, cache=cache, **options)
+            ranks.wait()
+        return ranks.first
 
 
 def model_of_index(
