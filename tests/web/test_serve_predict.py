@@ -3,12 +3,16 @@
 import io
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 import tiny_classifier as tiny
+from finegraph.errors import InputError
 from finegraph.model.answering.unknown import UnknownRule
+from finegraph.web.serve.answering import ServedModel
+from finegraph.web.serve.serve_settings import ServeSettings
 from serving import files, photo_bytes, running
 
 
@@ -225,3 +229,25 @@ def test_uploads_are_never_written_to_the_disk(server, monkeypatch):
 def test_a_network_in_training_mode_or_threads_change_nothing(server):
     assert not server.model.network.training
     assert torch.get_num_threads() == 1
+
+
+def test_rounded_weights_answer_nearly_the_same(tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    folder = tmp_path / "model"
+    tiny.classifier().save(folder)
+    exact = ServedModel.load(folder, "torch")
+    pixels = [np.asarray(tiny.picture(seed).convert("RGB").resize((exact.model.views.size,) * 2)) for seed in range(3)]
+    first = exact.answer(exact.scores(pixels), ["a", "b", "c"], exact.ask())
+    for weights in ("bfloat16", "int8"):
+        served = ServedModel.load(folder, "torch", weights)
+        assert served.id != exact.id
+        for one, two in zip(first, served.answer(served.scores(pixels), ["a", "b", "c"], served.ask()), strict=True):
+            chances = dict(two.top)
+            assert all(chances[label] == pytest.approx(chance, abs=0.02) for label, chance in one.top)
+
+
+def test_what_weights_there_are(tmp_path):
+    with pytest.raises(InputError, match="expected one of float32, bfloat16, int8, got 'int4'"):
+        ServeSettings(model=tmp_path, weights="int4")
+    with pytest.raises(InputError, match="rounded weights cannot be taught"):
+        ServeSettings(model=tmp_path, weights="int8", teach=True)
