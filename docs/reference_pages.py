@@ -189,7 +189,8 @@ def python_page() -> str:
         is_class = inspect.isclass(one)
         lines += [f"## {name}", "", "```{eval-rst}"]
         lines += [f".. auto{'class' if is_class else 'function'}:: finegraph.{name}"]
-        lines += [f"   :members: {', '.join(_own_members(one))}"] if is_class else []
+        members = _own_members(one) if is_class else []
+        lines += [f"   :members: {', '.join(members)}"] if members else []  # none named would mean all
         lines += ["```", ""]
     return "\n".join(lines)
 
