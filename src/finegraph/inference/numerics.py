@@ -91,6 +91,16 @@ def whole_tiles(rows: Float[Tensor, "*kind batch column"]) -> Float[Tensor, "*ki
     return torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
+_CACHED = 1 << 16
+"""How many numbers of a temporary tensor stay in the caches."""
+
+
+def cached_parts(rows: int, size: int) -> list[slice]:
+    """Rows of so many numbers each, in parts whose temporary tensors stay in the caches; all at once if compiled."""
+    step = rows if torch.compiler.is_compiling() else max(1, _CACHED // max(size, 1))
+    return [slice(start, start + step) for start in range(0, rows, max(step, 1))]
+
+
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """A context in which matrix products keep their precision, also inside autocast."""
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()

@@ -23,6 +23,10 @@ READING_ERROR = 0.1
 less than a tenth of the spread of all values is not worth telling apart, whatever the number of digits."""
 
 
+_MAX_TABLE = 1 << 23
+"""How many likelihoods are kept as a table at the most."""
+
+
 class NumberTensors(Constants):
     """The tensors of one number.
 
@@ -151,18 +155,23 @@ class NumberTable(Constants):
         pairs = [torch.stack([one.value[one.component], one.variance[one.component]]) for one in self.numbers]
         return torch.stack(pairs)
 
-    def reading_table(self, dtype: torch.dtype) -> Float[Tensor, "fine column"]:
-        """For each fine label, the likelihoods (n3) of reading its exact values given all fine labels.
+    @property
+    def has_reading_table(self) -> bool:
+        """Whether all values are exact and `reading_table` is not too large to be kept."""
+        return self.linear and len(self) * self.fine_count**2 <= _MAX_TABLE
 
-        The likelihoods of the numbers stand one after the other. It has fine x fine entries per number.
+    def reading_table(self, dtype: torch.dtype) -> Float[Tensor, "fine number _"]:
+        """For each fine label and number, the likelihoods (n3) of reading its exact value given all fine labels.
+
+        It has fine x fine entries per number.
         """
         return self._kept("readings", dtype, self._readings)
 
-    def _readings(self) -> Float[Tensor, "fine column"]:
+    def _readings(self) -> Float[Tensor, "fine number _"]:
         rows = self.design[0::2]
         variance = self.design.new_tensor([one.measured_variance for one in self.numbers])
         away = rows.t().unsqueeze(2) - rows.unsqueeze(0)
-        return (away.square() / (-2.0 * variance[:, None])).exp().flatten(1)
+        return (away.square() / (-2.0 * variance[:, None])).exp()
 
     def _kept(self, name: str, dtype: torch.dtype, make: Callable[[], Tensor]) -> Tensor:
         """A tensor in a number format, made once; tables of a device other than the first are made there."""

@@ -25,7 +25,13 @@ from torch import Tensor
 from finegraph.inference.numbers.known_values import both_known
 from finegraph.inference.numbers.normal import cut_moments, interval_log_prob
 from finegraph.inference.numbers.number_tensors import NumberTable, NumberTensors
-from finegraph.inference.numerics import TILE, at_least_float32, refuse_second_derivatives, whole_tiles
+from finegraph.inference.numerics import (
+    TILE,
+    at_least_float32,
+    cached_parts,
+    refuse_second_derivatives,
+    whole_tiles,
+)
 
 _MAX_ERROR = 1e-5
 """The estimated error up to which a plain float32 sum is used."""
@@ -190,12 +196,16 @@ def _quick_terms(
         fine = torch.addmm(fine, own.flatten(start_dim=1), table.design_of(torch.float32))
     if table.spread:
         value, variance = table.values_of(torch.float32, table.spread)
-        pull, precision = (part.unsqueeze(2) for part in scores[:, table.spread].unbind(dim=2))
-        gain = (precision * variance).add_(1.0)
-        terms = torch.addcmul(value, 0.5 * pull, variance).mul_(pull)
-        terms.sub_(precision * (0.5 * value * value)).div_(gain)
-        terms.sub_(gain.log_().mul_(0.5))
-        fine = terms.sum(dim=1).add_(fine)
+        half = 0.5 * value * value
+        own, out = scores[:, table.spread], torch.empty_like(fine)
+        for part in cached_parts(len(fine), value.numel()):
+            pull, precision = (column.unsqueeze(2) for column in own[part].unbind(dim=2))
+            gain = (precision * variance).add_(1.0)
+            terms = torch.addcmul(value, 0.5 * pull, variance).mul_(pull)
+            terms.addcmul_(precision, half, value=-1.0).div_(gain)
+            terms.sub_(gain.log_(), alpha=0.5)
+            torch.add(terms.sum(dim=1), fine[part], out=out[part])
+        fine = out
     return fine
 
 
@@ -209,13 +219,16 @@ def _quick_score_gradient(
     if table.points:
         own[:, table.points] = (grad @ table.design_of(torch.float32).t()).view(len(grad), -1, 2)
     value, variance = table.values_of(torch.float32, table.spread)
-    pull, precision = (part.unsqueeze(2) for part in scores[:, table.spread].unbind(dim=2))
-    less = (precision * variance).add_(1.0).reciprocal_()
-    mean = torch.addcmul(value, pull, variance).mul_(less)
-    row = grad.unsqueeze(1)
-    first = torch.linalg.vecdot(mean, row)
-    square = torch.linalg.vecdot(torch.addcmul(mean.square_(), less, variance), row)
-    own[:, table.spread] = torch.stack([first, -0.5 * square], dim=2)
+    spread, found = scores[:, table.spread], []
+    for part in cached_parts(len(grad), value.numel()):
+        pull, precision = (column.unsqueeze(2) for column in spread[part].unbind(dim=2))
+        less = (precision * variance).add_(1.0).reciprocal_()
+        mean = torch.addcmul(value, pull, variance).mul_(less)
+        row = grad[part].unsqueeze(1)
+        first = (mean * row).sum(dim=2)
+        square = mean.square_().addcmul_(less, variance).mul_(row).sum(dim=2)
+        found.append(torch.stack([first, square.mul_(-0.5)], dim=2))
+    own[:, table.spread] = torch.cat(found)
     return own
 
 

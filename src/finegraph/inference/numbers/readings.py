@@ -28,9 +28,7 @@ from torch import Tensor
 from finegraph.inference.numbers.known_values import both_known
 from finegraph.inference.numbers.number_tensors import NumberTable, NumberTensors
 from finegraph.inference.numbers.potential import Components, NumberEvidence, NumberScores, components_of
-
-_MAX_TABLE = 1 << 23
-"""How many likelihoods are kept as a table at the most."""
+from finegraph.inference.numerics import cached_parts
 
 
 class Readings(NamedTuple):
@@ -137,20 +135,22 @@ def reading_terms(
     else:
         read = []
         like, moves = _likelihoods(readings, probs.dtype, gradient and readings.scores is not None)
-    found = torch.linalg.vecdot(like, probs.unsqueeze(1))
+    shares = like.mul_(probs.unsqueeze(1))
+    found = shares.sum(dim=2)
     if not gradient:
         return ReadingTerms(found, None, None)
-    weight = torch.where(found < smallest, 0.0, readings.weight.to(found.dtype)) * scale
+    weight = readings.weight.to(found.dtype).mul(scale).masked_fill_(found < smallest, 0.0)
     factor = weight / found.clamp_min(smallest)
-    grad = torch.bmm(factor.unsqueeze(1), like).squeeze(1)
-    grad = torch.sub(weight.sum(dim=1, keepdim=True), grad, out=grad).mul_(probs)
+    grad = torch.baddbmm(
+        (weight.sum(dim=1, keepdim=True) * probs).unsqueeze(1), factor.unsqueeze(1), shares, alpha=-1.0
+    ).squeeze(1)
     score_grad = None
     if readings.scores is not None and moves is not None:
         score_grad = torch.zeros_like(readings.scores, dtype=torch.float64)
-        score_grad[:, list(moves.places)] = _moved_score_grad(moves, like, probs, factor)
+        score_grad[:, list(moves.places)] = _moved_score_grad(moves, shares, factor)
     elif readings.scores is not None and read:
         score_grad = torch.zeros_like(readings.scores, dtype=torch.float64)
-        shares = like.mul_(probs.unsqueeze(1)).mul_(factor.unsqueeze(2))
+        shares.mul_(factor.unsqueeze(2))
         for one in read:
             own = one.number.to_components(shares[:, one.number.place].double())
             score_grad[:, one.number.place] = one.score_grad(own)
@@ -158,29 +158,23 @@ def reading_terms(
 
 
 def _moved_score_grad(
-    moves: _Moves,
-    like: Float[Tensor, "batch number fine"],
-    probs: Float[Tensor, "batch fine"],
-    factor: Float[Tensor, "batch number"],
+    moves: _Moves, shares: Float[Tensor, "batch number fine"], factor: Float[Tensor, "batch number"]
 ) -> Float[Tensor, "batch _ 2"]:
-    """(n6) of numbers with spreads; `like` is used up.
+    """(n6) of numbers with spreads.
 
     Args:
         moves: what readings do to values.
-        like: the likelihoods of all numbers.
-        probs: the fine probabilities.
+        shares: p h of all numbers.
         factor: the weight of each term over its probability.
     """
-    own = like if len(moves.places) == like.shape[1] else like[:, list(moves.places)]
+    own = shares if len(moves.places) == shares.shape[1] else shares[:, list(moves.places)]
     factor = factor[:, list(moves.places)]
-    shares = own.mul_(probs.unsqueeze(1))
-    first = -factor * torch.linalg.vecdot(shares, moves.first)
-    square = 0.5 * factor * torch.linalg.vecdot(shares, moves.square)
+    first = -factor * moves.first.mul_(own).sum(dim=2)
+    square = 0.5 * factor * moves.square.mul_(own).sum(dim=2)
     if not bool((first.isfinite() & square.isfinite()).all()):
         # Moments too large for the number format, of labels without a share.
-        used = shares > 0
-        first = -factor * torch.where(used, shares * moves.first, 0.0).sum(dim=2)
-        square = 0.5 * factor * torch.where(used, shares * moves.square, 0.0).sum(dim=2)
+        first = -factor * moves.first.nan_to_num(0.0, 0.0, 0.0).sum(dim=2)
+        square = 0.5 * factor * moves.square.nan_to_num(0.0, 0.0, 0.0).sum(dim=2)
     return torch.stack([first, square], dim=2).double()
 
 
@@ -224,9 +218,8 @@ def _likelihoods(
         moving: whether the latter is wanted.
     """
     table = readings.table
-    if table.linear and readings.value is None and len(table) * table.fine_count**2 <= _MAX_TABLE:
-        kept = table.reading_table(dtype).index_select(0, readings.fine)
-        return kept.view(len(readings.fine), len(table), table.fine_count), None
+    if readings.value is None and table.has_reading_table:
+        return table.reading_table(dtype).index_select(0, readings.fine), None
     found = [readings.of_number(number) for number in table.numbers]
     value, error = (torch.stack(part, dim=1).to(dtype) for part in zip(*found, strict=True))
     if table.linear:
@@ -259,21 +252,29 @@ def _spread_likelihoods(
         error: the variance of its error.
         moving: whether it is wanted what readings do to them.
     """
-    mean, variance = (part.unsqueeze(0) for part in readings.table.values_of(value.dtype, places))
-    if readings.scores is not None:
-        pull, precision = (part.unsqueeze(2) for part in readings.scores[:, places].to(value.dtype).unbind(dim=2))
-        less = (precision * variance).add_(1.0).reciprocal_()
-        mean = torch.addcmul(mean, pull, variance).mul_(less)
-        variance = less.mul_(variance)
-    whole = variance + error
-    away = value - mean
-    like = (away * away).div_(whole).mul_(-0.5).exp_().mul_((error / whole).sqrt_())
-    if not moving:
-        return like, None
-    gain = torch.div(variance, whole, out=whole)
-    first = away.mul_(gain)
-    square = torch.add(first, mean, alpha=2.0).mul_(first)
-    return like, _Moves(places, first, square.sub_(gain.mul_(variance)))
+    values = [part.unsqueeze(0) for part in readings.table.values_of(value.dtype, places)]
+    scores = None if readings.scores is None else readings.scores[:, places].to(value.dtype)
+    shape = (len(value), *values[0].shape[1:])
+    like = value.new_empty(shape)
+    moves = _Moves(places, torch.empty_like(like), torch.empty_like(like)) if moving else None
+    for part in cached_parts(len(value), values[0].numel()):
+        mean, variance = values
+        if scores is not None:
+            pull, precision = (column.unsqueeze(2) for column in scores[part].unbind(dim=2))
+            less = (precision * variance).add_(1.0).reciprocal_()
+            mean = torch.addcmul(mean, pull, variance).mul_(less)
+            variance = less.mul_(variance)
+        whole = variance + error[part]
+        away = value[part] - mean
+        own = torch.mul(away, away, out=like[part]).div_(whole).mul_(-0.5).exp_()
+        own.mul_((error[part] / whole).sqrt_())
+        if moves is None:
+            continue
+        gain = torch.div(variance, whole, out=whole)
+        first = torch.mul(away, gain, out=moves.first[part])
+        square = torch.add(first, mean, alpha=2.0, out=moves.square[part]).mul_(first)
+        square.addcmul_(gain, variance, value=-1.0)
+    return like, moves
 
 
 def _likelihoods_with_evidence(
