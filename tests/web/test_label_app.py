@@ -270,7 +270,7 @@ def test_thumbnails_are_kept_up_to_a_number_of_bytes(session):
     kept = Thumbnails(max_bytes=2 * one)
     for number in range(5):
         kept.get(str(number), "small", photo)
-    assert len(kept._kept) <= 2
+    assert len(kept._cache) <= 2
 
 
 def test_a_photo_can_have_its_own_label(client):

@@ -143,7 +143,7 @@ def test_other_edits_and_renames_are_noticed(session, client):
 
 def test_many_classes_are_asked_by_the_last_fit(session, monkeypatch):
     """Where a fit takes long, it is made beside the questions, and nothing is asked twice meanwhile."""
-    monkeypatch.setattr(live_order, "FEW", 0)
+    monkeypatch.setattr(live_order, "QUICK_FIT_CLASSES", 0)
     live = LiveOrder(session.store, session.store.kind_entry("heat").id, seed=1)
     threads = []
     monkeypatch.setattr(live_order.threading, "Thread", lambda **options: threads.append(options) or Late(options))

@@ -137,7 +137,7 @@ def session_digest(client):
     from finegraph.web.label import photo_routes
 
     answer = client.get("/photos/x-0/small").json()["detail"]
-    return answer.partition("this data set, ")[2][: photo_routes._DIGEST]
+    return answer.partition("this data set, ")[2][: photo_routes._DIGEST_LENGTH]
 
 
 @pytest.fixture

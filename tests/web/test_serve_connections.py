@@ -12,7 +12,7 @@ import pytest
 
 import tiny_classifier as tiny
 from finegraph.web import connections
-from finegraph.web.admission import HERE, Admission, client_name
+from finegraph.web.admission import LOCAL_CLIENT, Admission, client_name
 from finegraph.web.connections import BoundedConnection
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve import answering
@@ -101,7 +101,7 @@ def test_half_a_head_is_answered_as_too_slow_and_silence_is_closed():
 
 
 def test_a_body_that_does_not_come_is_cut_off_on_every_route(monkeypatch):
-    monkeypatch.setattr(server_module, "_AFTER_UPLOADS", 0.2)
+    monkeypatch.setattr(server_module, "_UPLOAD_GRACE", 0.2)
     with running(tiny.classifier(), upload_seconds=0.3) as server:
         for path in ("/v1/given", "/nowhere"):
             with connected(server) as connection:
@@ -135,7 +135,7 @@ def test_there_are_so_many_connections_at_the_most():
 
 
 def test_one_address_may_have_a_quarter_of_the_connections(monkeypatch):
-    monkeypatch.setattr(connections, "client_name", lambda host: HERE if host == "127.0.0.1" else host)
+    monkeypatch.setattr(connections, "client_name", lambda host: LOCAL_CLIENT if host == "127.0.0.1" else host)
     with running(tiny.classifier(), connections=8) as server, contextlib.ExitStack() as stack:
         for host in ("127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.1", "127.0.0.1"):
             connection = stack.enter_context(connected(server, host))
@@ -149,7 +149,7 @@ def test_one_address_may_have_a_quarter_of_the_connections(monkeypatch):
 
 @pytest.mark.parametrize("way", ["close", "keep-alive", "late", "broken"])
 def test_an_answer_that_nobody_reads_is_given_up_also_a_small_one(monkeypatch, way):
-    monkeypatch.setattr(server_module, "_AFTER_UPLOADS", 0.2)
+    monkeypatch.setattr(server_module, "_UPLOAD_GRACE", 0.2)
     with running(tiny.classifier(), stalled_seconds=0.3, upload_seconds=0.1) as server:
         server.client.close()
         server.server.config.timeout_keep_alive = 0.2
@@ -163,7 +163,7 @@ def test_an_answer_that_nobody_reads_is_given_up_also_a_small_one(monkeypatch, w
             until(found.transport.is_closing)
             assert found._stalled is None  # so little is left that nobody is told to write slower
             until(lambda: not server.server.server_state.connections)
-            assert (found.transport.get_write_buffer_size(), dict(found.limits.of_client)) == (0, {})
+            assert (found.transport.get_write_buffer_size(), dict(found.limits.by_client)) == (0, {})
 
 
 def test_a_large_answer_that_nobody_reads_is_given_up():
@@ -266,13 +266,15 @@ def test_shares_of_clients():
                 pass
         with admission.enter(1), admission.enter(1), admission.enter(1):  # this machine may fill it
             assert admission.inside == 6
-    assert (admission.inside, dict(admission._of_client)) == (0, {})
+    assert (admission.inside, dict(admission._photos_by_client)) == (0, {})
     bounded = Admission(photos=6, megabytes=1, per_client=1)
     with bounded.enter(1), pytest.raises(ProblemError, match="There are 1 photos of yours"), bounded.enter(1):
         pass
 
 
 def test_clients_are_addresses():
-    assert {client_name(host) for host in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", None, "")} == {HERE}
+    assert {client_name(host) for host in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", None, "")} == {
+        LOCAL_CLIENT
+    }
     assert client_name("192.0.2.7") == client_name("::ffff:192.0.2.7") == "192.0.2.7"
     assert client_name("2001:db8::1") == client_name("2001:db8::ffff:9%eth0") != client_name("2001:db8:0:1::1")

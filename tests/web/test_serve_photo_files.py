@@ -126,7 +126,7 @@ def test_a_small_picture_is_kept_until_its_file_changes(folder, monkeypatch):
         monkeypatch.setattr(photo_files, "MAX_CACHE_BYTES", len(other.content) + 10)
         server.client.get("/v1/samples/0/small")
         server.client.get("/v1/samples/1/small")
-        assert list(state._kept) == [str(folder / "1.png")]
+        assert list(state._cache) == [str(folder / "1.png")]
         assert state._bytes == len(other.content)
 
 

@@ -481,7 +481,7 @@ def test_admission_counts_photos_and_bytes():
     assert admission.inside == 0
     with admission.enter(5 << 20) as alone:  # a request that is alone may be as large as the guard lets it be
         alone.count(30)
-    careful = Admission(photos=3, megabytes=8, largest=5 << 20)
+    careful = Admission(photos=3, megabytes=8, max_request_bytes=5 << 20)
     with careful.enter(None), pytest.raises(ProblemError), careful.enter(None):  # a length that is not said may be any
         pass
     with careful.enter(None), careful.enter(3 << 20):
@@ -553,7 +553,7 @@ def test_a_thread_whose_first_step_fails_answers_all_the_same(caplog):
             fail()
 
     async def work():
-        batcher = Batcher(1, 4, on_batch=fail_at_the_second, first=fail)
+        batcher = Batcher(1, 4, on_batch=fail_at_the_second, on_start=fail)
         batcher.start()
         model = answering.ServedModel(tiny.classifier(), "tiny")
         job = Job(model, np.zeros((24, 24, 3), dtype=np.uint8), "photo", model.ask())

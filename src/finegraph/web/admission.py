@@ -1,10 +1,9 @@
-"""Admission: the limit on photos in the server at once, so that admitted requests stay fast.
+"""Admission: limits how many photos the server processes at once, so that admitted requests stay fast.
 
-A request is let in, or refused at once with the seconds after which to try again, before its body is read. It counts as
-one photo until its photos are known. Beside the bound for all there is one for each client, so that one who sends more
-than its share is told so (429) and leaves room for others; only when all together are too many, the server is full
-(503). A client is an address. This machine itself is bounded only when that is asked for, as a proxy on it may stand
-for many. How long to wait follows from how quickly photos were done recently.
+A request is admitted, or refused with a Retry-After time, before its body is read. It counts as one photo until its
+photos have been counted. There is a limit for the whole server (503 when it is reached) and one per client (429), so
+that one busy client leaves room for the others. A client is an IP address. Clients on this machine are limited only on
+request, because a local proxy may stand for many. The Retry-After time follows from the recent time per photo.
 """
 
 from __future__ import annotations
@@ -19,53 +18,55 @@ from functools import lru_cache
 
 from finegraph.web.problems import ProblemError
 
-_SHORTEST, _LONGEST = 1, 30
-_MEMORY = 0.9
-"""How much of the old rate stays when a photo is done."""
-HERE = "here"
-"""The name of all clients on this machine."""
+_MIN_WAIT, _MAX_WAIT = 1, 30
+_SMOOTHING = 0.9
+"""The weight of the previous average when a new time per photo is averaged in."""
+LOCAL_CLIENT = "here"
+"""The name that all clients on this machine share."""
 
 
 class Admission:
-    """Counts what is in the server.
+    """Counts the photos and bytes in the server and refuses requests that exceed the limits.
 
     Args:
-        photos: how many photos may be in it.
-        megabytes: how much all their uploads may take together.
-        per_client: how many photos of one client may be in it; by default half of all, and for clients on this machine
-            all.
-        largest: how many bytes a request may bring at most.
+        photos: the largest number of photos in the server.
+        megabytes: the largest total size of their uploads.
+        per_client: the largest number of photos of one client; by default half of `photos`, and no limit for clients
+            on this machine.
+        max_request_bytes: the largest size of one request.
 
     Attributes:
-        inside: how many photos are in it now.
-        refused: how many requests were refused so far.
-        open: whether anything is let in; False while the server stops.
+        inside: the number of photos in the server now.
+        refused: the number of requests refused so far.
+        open: whether requests are admitted; False while the server stops.
     """
 
-    def __init__(self, photos: int, megabytes: int, per_client: int | None = None, *, largest: int = 32 << 20) -> None:
-        self._most, self._most_bytes, self._largest = photos, megabytes << 20, largest
-        self._bounds_here = per_client is not None
-        self._share = per_client if per_client is not None else max(1, photos // 2)
+    def __init__(
+        self, photos: int, megabytes: int, per_client: int | None = None, *, max_request_bytes: int = 32 << 20
+    ) -> None:
+        self._max_photos, self._max_bytes, self._max_request_bytes = photos, megabytes << 20, max_request_bytes
+        self._limits_local_client = per_client is not None
+        self._max_per_client = per_client if per_client is not None else max(1, photos // 2)
         self.inside, self.refused, self.open = 0, 0, True
-        self._of_client: Counter[str] = Counter()
+        self._photos_by_client: Counter[str] = Counter()
         self._bytes = 0
-        self._seconds_per_photo, self._last = 0.05, time.monotonic()
+        self._seconds_per_photo, self._last_done = 0.05, time.monotonic()
 
     @contextmanager
-    def enter(self, size: int | None, client: str = HERE) -> Iterator[Ticket]:
-        """Let a request in for the time of a `with` block.
+    def enter(self, size: int | None, client: str = LOCAL_CLIENT) -> Iterator[Ticket]:
+        """Admit a request for the duration of a `with` block.
 
         Args:
-            size: how many bytes it brings; one that does not say (None) counts as the largest, which it may be.
-            client: whose it is, as `client_name` says.
+            size: the size of its body in bytes; None if it is not declared, which counts as the largest allowed.
+            client: the client, as `client_name` names it.
 
         Raises:
-            ProblemError: the server is full or stopping, or the client has its share already.
+            ProblemError: the server is full or stopping, or the client has reached its limit.
         """
-        size = self._largest if size is None else size
+        size = self._max_request_bytes if size is None else size
         if not self.open:
             raise ProblemError("not-ready", "The server is stopping.", {"retry-after": "5"})
-        if self.full_for(client) or (self._bytes and self._bytes + size > self._most_bytes):
+        if self.is_full_for(client) or (self._bytes and self._bytes + size > self._max_bytes):
             raise self.refuse(client)
         ticket = Ticket(self, client)
         self._count(client, 1)
@@ -76,74 +77,74 @@ class Admission:
             self._count(client, -ticket.photos)
             self._bytes -= size
 
-    def full_for(self, client: str) -> bool:
+    def is_full_for(self, client: str) -> bool:
         """Whether no further photo of a client is admitted."""
-        return self.inside >= self._most or self._has_its_share(client)
+        return self.inside >= self._max_photos or self._exceeds_share(client)
 
-    def _has_its_share(self, client: str, more: int = 1) -> bool:
-        bounded = client != HERE or self._bounds_here
-        return bounded and self._of_client[client] + more > self._share
+    def _exceeds_share(self, client: str, extra: int = 1) -> bool:
+        is_limited = client != LOCAL_CLIENT or self._limits_local_client
+        return is_limited and self._photos_by_client[client] + extra > self._max_per_client
 
     def _count(self, client: str, photos: int) -> None:
         self.inside += photos
-        self._of_client[client] += photos
-        if not self._of_client[client]:
-            del self._of_client[client]  # there may be any number of addresses
+        self._photos_by_client[client] += photos
+        if not self._photos_by_client[client]:
+            del self._photos_by_client[client]  # otherwise the table grows with every address ever seen
 
-    def _more(self, ticket: Ticket, photos: int) -> None:
+    def _resize(self, ticket: Ticket, photos: int) -> None:
         extra, client = photos - ticket.photos, ticket.client
-        crowded = self.inside > ticket.photos and self.inside + extra > self._most
-        greedy = self._of_client[client] > ticket.photos and self._has_its_share(client, extra)
-        if extra > 0 and (crowded or greedy):
+        crowded = self.inside > ticket.photos and self.inside + extra > self._max_photos
+        over_share = self._photos_by_client[client] > ticket.photos and self._exceeds_share(client, extra)
+        if extra > 0 and (crowded or over_share):
             raise self.refuse(client)  # a request that is alone may be larger than the queue
         self._count(client, extra)
         ticket.photos = photos
 
-    def refuse(self, client: str = HERE) -> ProblemError:
-        """Why a request is refused, and when to try again; counts it."""
+    def refuse(self, client: str = LOCAL_CLIENT) -> ProblemError:
+        """Count a refusal; return the problem to answer with, including when to try again."""
         self.refused += 1
-        greedy = self.inside < self._most and self._has_its_share(client)
-        photos = self._of_client[client] if greedy else self.inside
-        wait = min(max(_SHORTEST, math.ceil(photos * self._seconds_per_photo)), _LONGEST)
+        over_share = self.inside < self._max_photos and self._exceeds_share(client)
+        photos = self._photos_by_client[client] if over_share else self.inside
+        wait = min(max(_MIN_WAIT, math.ceil(photos * self._seconds_per_photo)), _MAX_WAIT)
         headers = {"retry-after": str(wait)}
-        if greedy:
+        if over_share:
             return ProblemError("too-many", f"There are {photos} photos of yours in the server already.", headers)
         return ProblemError("overloaded", f"There are {photos} photos in the server already.", headers)
 
     def done(self, photos: int) -> None:
-        """Note that photos were answered, which tells how quick the server is."""
+        """Record that photos were answered, which updates the average time per photo."""
         now = time.monotonic()
-        taken = (now - self._last) / max(photos, 1)
-        self._last = now
-        if taken < 1.0:  # a longer gap is idleness, not slowness
-            self._seconds_per_photo = _MEMORY * self._seconds_per_photo + (1 - _MEMORY) * taken
+        seconds = (now - self._last_done) / max(photos, 1)
+        self._last_done = now
+        if seconds < 1.0:  # a longer gap is idleness, not slowness
+            self._seconds_per_photo = _SMOOTHING * self._seconds_per_photo + (1 - _SMOOTHING) * seconds
 
 
 class Ticket:
-    """The place of one request in the server."""
+    """An admitted request."""
 
     def __init__(self, admission: Admission, client: str) -> None:
         self._admission, self.client, self.photos = admission, client, 1
 
     def count(self, photos: int) -> None:
-        """Say how many photos the request holds, once that is known.
+        """Set the number of photos in the request, once it is known.
 
         Raises:
             ProblemError: there is no room for them now.
         """
-        self._admission._more(self, photos)
+        self._admission._resize(self, photos)
 
 
 @lru_cache(maxsize=4096)
 def client_name(host: str | None) -> str:
-    """The name of a client by its address; of IPv6 addresses the network, since everybody has 2^64 of them."""
+    """The name of a client: its address, or the /64 network of an IPv6 address, since a client owns all of it."""
     try:
         address = ipaddress.ip_address((host or "").partition("%")[0])
     except ValueError:
-        return HERE  # no address: a test or a local socket
+        return LOCAL_CLIENT  # no address: a test or a local socket
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         elif not address.is_loopback:
             return str(ipaddress.ip_network((address, 64), strict=False))
-    return HERE if address.is_loopback else str(address)
+    return LOCAL_CLIENT if address.is_loopback else str(address)

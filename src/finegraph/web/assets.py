@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent / "page"
 
 
 class _Revalidated(StaticFiles):
-    """Files that a browser may keep if it asks each time whether they are the same; pages and scripts go together."""
+    """Files that a browser may cache but must revalidate, so that pages and scripts always match."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -23,10 +23,10 @@ class _Revalidated(StaticFiles):
 
 
 def mount_assets(app: FastAPI, folder: Path = PAGE, path: str = "/assets") -> None:
-    """Serve a folder of the package; only what is in it."""
+    """Serve the files in a folder of the package, and nothing outside it."""
     app.mount(path, _Revalidated(directory=folder), name=path.strip("/").replace("/", "-"))
 
 
 def page_response(name: str, folder: Path = PAGE) -> Response:
-    """A page by the name of its file."""
+    """The response with a page, by the name of its file."""
     return FileResponse(folder / name, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})

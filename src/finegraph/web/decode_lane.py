@@ -1,11 +1,10 @@
 """Worker processes of one kind that decode photos; each is killed and replaced when a photo hangs or breaks it.
 
-A photo waits for a free worker of its lane, so no more photos are decoded at once than the lane has workers. A worker
-that dies or hangs costs its own photo and nobody else's; one that died before it was asked costs none. Workers also die
-when somebody kills them, or the system does for want of memory: so a photo that a worker died at may be tried again,
-and only the second time it is the photo that broke the decoder. If no new one can be started, that is tried again
-until it works; meanwhile the lane says that it has none. Cost: two copies of the file and of the small picture through
-pipes, far less than the decoding itself.
+A photo waits for a free worker of its lane, so at most as many photos are decoded at once as the lane has workers. A
+worker that dies or hangs fails the photo it was decoding and no other. The cause may be outside, such as a machine that
+runs out of memory, so the client may send the photo again; only when a second worker dies at it is the photo blamed. If
+a new worker cannot be started, the lane keeps trying and meanwhile reports that it has none. Cost: two copies of the
+file and of the small picture through pipes, far less than the decoding itself.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ from finegraph.web.decode_worker import PIPE_BYTES, READY
 from finegraph.web.problems import ProblemError
 
 Pixels = UInt8[np.ndarray, "height width channel"]
-_A_MOMENT = 1.0
-"""How long a worker that has closed its end may take to be gone, in seconds."""
-_OUT_OF_TIME = -getattr(signal, "SIGPROF", 27)
-_STARTING = 60.0
-"""How long a worker may take to be ready, in seconds."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
-"""The first and the longest pause after a failed start, in seconds; each pause is twice the last."""
+_EXIT_SECONDS = 1.0
+"""How long a worker that has closed its pipe may take to exit, in seconds."""
+_CPU_TIME_EXCEEDED = -getattr(signal, "SIGPROF", 27)
+_START_SECONDS = 60.0
+"""How long a worker may take to start, in seconds."""
+_MIN_PAUSE, _MAX_PAUSE = 0.2, 10.0
+"""The shortest and longest pause after a failed start, in seconds; each pause is twice the last."""
 _SECRETS = ("FINEGRAPH_TOKEN",)
-"""Variables that are not passed on: a photo that breaks a worker must not find secrets in it."""
+"""Environment variables withheld from workers: a photo that takes one over must not find secrets in it."""
 _MAX_SUSPECTS = 1000
-"""How many photos that a worker died at are remembered."""
+"""How many photos at which a worker died are remembered."""
 _LOG = logging.getLogger("finegraph.web")
 
 
 class LargePhoto(Exception):  # noqa: N818  # no error: it goes to another lane
-    """A photo that would take longer than this lane allows.
+    """A photo that is too large for this lane.
 
     Attributes:
-        pixels: how many it has; 0 if its memory is the problem.
+        pixels: its number of pixels; 0 if it needs too much memory.
     """
 
     def __init__(self, pixels: int) -> None:
@@ -57,18 +56,18 @@ class LargePhoto(Exception):  # noqa: N818  # no error: it goes to another lane
 
 
 class Lane:
-    """The workers of one kind.
+    """A group of workers with the same limits.
 
     Args:
-        workers: how many photos are decoded at once.
+        workers: the number of workers, and so of photos decoded at once.
         megabytes: how much memory a worker may take beyond what it needs when idle.
-        computing: for how many seconds a worker may compute on one photo.
-        waiting: after how many seconds a worker that does not answer is given up.
-        queueing: after how many seconds a photo that no worker became free for is refused.
+        computing: the processor seconds that one photo may take.
+        waiting: the seconds after which a worker that does not answer is killed.
+        queueing: the seconds after which a photo is refused if no worker becomes free.
 
     Attributes:
-        processes: those that run.
-        killed: how many had to be killed or died so far.
+        processes: the running workers.
+        killed: how many workers were killed or died so far.
         inside: how many photos are in this lane, waiting or being decoded.
     """
 
@@ -78,7 +77,7 @@ class Lane:
         self._idle: asyncio.LifoQueue[Process] = asyncio.LifoQueue()
         self._replacing: set[asyncio.Task[None]] = set()
         self._suspects: OrderedDict[bytes, None] = OrderedDict()
-        """The photos at which a worker died the last time they were asked about, by digest."""
+        """The digests of photos at which a worker died the last time they were decoded."""
         self.processes: set[Process] = set()
         self.killed, self.inside = 0, 0
 
@@ -88,7 +87,7 @@ class Lane:
             self._idle.put_nowait(worker)
 
     async def stop(self) -> None:
-        """End them."""
+        """End the workers."""
         for task in self._replacing:
             task.cancel()
         await asyncio.gather(*self._replacing, return_exceptions=True)
@@ -101,39 +100,39 @@ class Lane:
         return np.frombuffer(data, dtype=np.uint8).reshape(job["size"], job["size"], 3)
 
     async def ask(self, content: bytes, name: str, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """What a worker answers: some facts, and bytes.
+        """The answer of a worker: a JSON object, and bytes.
 
         Args:
-            content: the file; empty if the worker is to read it itself.
-            name: what it is called in the error.
+            content: the file; empty if the worker reads it from disk.
+            name: the name of the photo in errors.
             job: see `decode_worker.decode` and `decode_worker.read_photo`.
 
         Raises:
             PhotoFileError: it is no photo, broken, too large, or takes too long.
-            LargePhoto: it is for another lane.
-            ProblemError: no worker became free for too long, or the worker died; another may do it.
+            LargePhoto: it belongs in another lane.
+            ProblemError: no worker became free in time, or the worker died; the client may try again.
         """
         self.inside += 1
         try:
-            return await self._answer(await self._free(), content, name, job)
+            return await self._answer(await self._free_worker(), content, name, job)
         finally:
             self.inside -= 1
 
     def has_worker(self) -> bool:
-        """Whether any worker is there; those that died since they were asked last are replaced."""
+        """Whether any worker runs; workers that died while idle are replaced."""
         for worker in [self._idle.get_nowait() for _ in range(self._idle.qsize())][::-1]:
             if worker.returncode is None:
                 self._idle.put_nowait(worker)
             else:
-                self._give_up(worker)
+                self._discard(worker)
         return any(worker.returncode is None for worker in self.processes)
 
-    async def _free(self) -> Process:
-        """A worker that lives and has nothing to do."""
+    async def _free_worker(self) -> Process:
+        """Wait for a worker that is alive and idle."""
         try:
             async with asyncio.timeout(self._queueing):
                 while (worker := await self._idle.get()).returncode is not None:
-                    self._give_up(worker)
+                    self._discard(worker)
                 return worker
         except TimeoutError:
             detail = f"No process that decodes photos became free within {self._queueing:g} seconds."
@@ -145,7 +144,7 @@ class Lane:
         usable = False
         try:
             async with asyncio.timeout(self._waiting):
-                found = await self._ask(worker, content, job)
+                answer = await self._ask(worker, content, job)
             usable = True
         except (PhotoFileError, LargePhoto) as error:
             usable = True
@@ -153,25 +152,25 @@ class Lane:
                 raise
             raise PhotoFileError(name, error.reason) from None
         except TimeoutError:
-            raise PhotoFileError(name, _too_long(self._waiting)) from None
+            raise PhotoFileError(name, _timeout_text(self._waiting)) from None
         except (OSError, EOFError, ValueError):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_A_MOMENT):
+                async with asyncio.timeout(_EXIT_SECONDS):
                     await worker.wait()
-            if worker.returncode == _OUT_OF_TIME:
-                raise PhotoFileError(name, _too_long(self._computing)) from None
-            raise self._suspect(content, job, name) from None
+            if worker.returncode == _CPU_TIME_EXCEEDED:
+                raise PhotoFileError(name, _timeout_text(self._computing)) from None
+            raise self._worker_died(content, job, name) from None
         finally:
-            # A worker that was interrupted half-way, for whatever reason, would answer the next photo with this one.
+            # A worker that was interrupted half-way would answer the next request with this photo.
             if usable:
-                self._acquit(content, job)
+                self._clear_suspect(content, job)
                 self._idle.put_nowait(worker)
             else:
-                self._give_up(worker)
-        return found
+                self._discard(worker)
+        return answer
 
-    def _suspect(self, content: bytes, job: dict[str, Any], name: str) -> PhotoFileError | ProblemError:
-        """The error for a photo at which a worker died; the second time in a row the photo is to blame."""
+    def _worker_died(self, content: bytes, job: dict[str, Any], name: str) -> PhotoFileError | ProblemError:
+        """The error for a photo at which a worker died; at the second time in a row it blames the photo."""
         digest = _digest(content, job)
         if digest in self._suspects:
             self._suspects.move_to_end(digest)
@@ -181,16 +180,16 @@ class Lane:
             self._suspects.popitem(last=False)
         return ProblemError("overloaded", "The process that decoded the photo ended early.", {"retry-after": "1"})
 
-    def _acquit(self, content: bytes, job: dict[str, Any]) -> None:
-        """Clear a photo at which a worker died: another worker has decoded it."""
+    def _clear_suspect(self, content: bytes, job: dict[str, Any]) -> None:
+        """Clear a photo at which a worker died, now that another worker has decoded it."""
         if self._suspects:
             self._suspects.pop(_digest(content, job), None)
 
-    def _give_up(self, worker: Process) -> None:
-        """Let a worker be replaced while others go on."""
+    def _discard(self, worker: Process) -> None:
+        """Replace a worker in the background."""
         self.killed += 1
         task = asyncio.get_running_loop().create_task(self._replace(worker))
-        self._replacing.add(task)  # a task that nobody holds may be collected
+        self._replacing.add(task)  # asyncio holds only a weak reference: without this the task may be collected
         task.add_done_callback(self._replacing.discard)
 
     async def _ask(self, worker: Process, content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -210,37 +209,37 @@ class Lane:
         return answer, await worker.stdout.readexactly(answer["bytes"])
 
     async def _replace(self, worker: Process) -> None:
-        """End a worker and put a new one in its place, however often that must be tried."""
+        """End a worker and start a new one, retrying until that works."""
         await self._stop(worker)
-        pause = _FIRST_PAUSE
+        pause = _MIN_PAUSE
         while True:
             try:
                 self._idle.put_nowait(await self._start())
                 return
-            except Exception as error:  # no memory, no file, no thread: all of them may be there again later
+            except Exception as error:  # out of memory, files or threads: all of these may pass
                 _LOG.error("no process that decodes photos could be started; next try in %g s: %s", pause, error)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
 
     async def _start(self) -> Process:
-        """A worker that is ready; its start is not part of any photo's time."""
+        """Start a worker and wait until it is ready; no photo's time limit includes this."""
         environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-P",  # the working folder may hold any file, also one called json.py
+            "-P",  # do not import from the working folder, which may hold a file called json.py
             *("-m", "finegraph.web.decode_worker", str(self._megabytes)),
             stdin=PIPE,
             stdout=PIPE,
             limit=PIPE_BYTES,
             stderr=asyncio.subprocess.DEVNULL,  # decoders may print what a file makes them print
             env={**environment, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            start_new_session=True,  # a Ctrl-C is for the server, which lets its workers finish
+            start_new_session=True,  # so that Ctrl-C reaches the server only, which lets its workers finish
         )
         self.processes.add(worker)
         assert worker.stdout is not None
         line = b""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STARTING):
+            async with asyncio.timeout(_START_SECONDS):
                 line = await worker.stdout.readline()
         if line != READY:
             await self._stop(worker)
@@ -262,5 +261,5 @@ def _digest(content: bytes, job: dict[str, Any]) -> bytes:
     return hashlib.blake2b(content or os.fsencode(job.get("path", "")), digest_size=16).digest()
 
 
-def _too_long(seconds: float) -> str:
+def _timeout_text(seconds: float) -> str:
     return f"decoding took longer than {seconds:g} seconds and was given up"

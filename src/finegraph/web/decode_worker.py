@@ -1,11 +1,11 @@
-"""The process that decodes photos, so that a hostile one, or one that cannot be read now, can harm nothing else.
+"""A worker process that decodes photos, so that a hostile or unreadable photo cannot harm the server.
 
     python -m finegraph.web.decode_worker MEGABYTES
 
 It reads jobs from standard input and writes pictures to standard output, one after the other: a line of JSON, then
-bytes. It may take only so much memory, may write no file, and loads no torch, so a new one is there in a moment. The
-system ends it when one photo keeps it computing too long; its owner ends it when it does not answer. It ends when its
-input ends. Cost: one decoding and one resizing.
+bytes. Its memory is limited and it may not write files. It does not load torch, so it starts quickly. The operating
+system ends it when one photo takes too much processor time; the server ends it when it does not answer. It ends when
+its input ends. Cost: one decoding and one resizing.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from finegraph.errors import PhotoFileError, PhotoTooLargeError
 
 READY = b"ready\n"
 PIPE_BYTES = 1 << 18
-"""How much a pipe from a worker holds: a picture of 290 x 290 pixels. All pipes of a user share some megabytes."""
+"""The capacity of a worker's pipe: a picture of 290 x 290 pixels. The pipes of a user share a few megabytes."""
 MAX_REASON = 300
-"""A reason is cut to this many characters; decoders may quote the file."""
+"""The largest number of characters of an error; decoders may quote the file."""
 MAX_SCANS = 100
 """A progressive JPEG has about ten scans; one with many more is made to keep decoders busy."""
 SCANS_PER_PIXEL = 16
-"""A pixel of a JPEG takes, for each scan, this many times less than one of other formats; it is decoded smaller."""
-SIDE_OF_A_LOOK = 64
-"""The size at which a photo is decoded only to check that it is one."""
+"""How many times faster a scan of a JPEG pixel is than a pixel of other formats, since JPEGs are decoded smaller."""
+CHECK_SIDE = 64
+"""The size at which a photo is decoded only to check that it can be."""
 _JPEG = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
 _MAX_MARKERS = 1000
 _START, _END, _SCAN = 0xD8, 0xD9, 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""The markers before the size of the picture."""
+"""Frame headers, which hold the size of the picture."""
 _OTHER_MEMORY = 12 << 20
-"""What decoding takes beside the file and the coefficients, in bytes, at most."""
-_WITHOUT_LENGTH = (_START, 0x01)
-"""Markers that stand alone; a length read behind them would lead past others."""
+"""The most memory that decoding takes beyond the file and the coefficients, in bytes."""
+_MARKERS_WITHOUT_LENGTH = (_START, 0x01)
+"""Markers without a length field; reading a length behind them would skip other markers."""
 
 
 def limit_process(megabytes: int) -> None:
-    """Limit the memory that this process may take on top, and forbid it to write files, if the system can do that."""
+    """Limit the additional memory of this process and forbid it to write files, where the system supports that."""
     try:
         import resource
     except ImportError:  # Windows
         return
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):  # only Linux tells how much there is now
+    with contextlib.suppress(OSError):  # only Linux tells how much is used now
         with open("/proc/self/statm") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
         limit = now + (megabytes << 20)
@@ -66,9 +66,9 @@ def limit_process(megabytes: int) -> None:
 
 
 def limit_computing(seconds: float) -> None:
-    """Let the system end this process after this much more computing; 0 removes the limit.
+    """Let the system end this process after so many more seconds of processor time; 0 removes the limit.
 
-    Waiting for a processor that others use does not count.
+    Waiting for a busy processor does not count.
     """
     if hasattr(signal, "setitimer"):  # not on Windows
         signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -80,30 +80,30 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Args:
         content: the file.
         job: `size`, `resize`, `keep_shape` and `interpolation` as in `ViewSettings`, `max_pixels` and
-            `max_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is left
-            undone. `megabytes` is what this process may take, if that is bounded. `view` is the part of the photo to
-            look at, from 2 on; see `photo_parts`.
+            `max_jpeg_pixels`; with `quick_pixels` a photo that takes as long as one with more pixels than this is not
+            decoded. `megabytes` is the memory limit of this process, if it has one. `view` is the part of the photo to
+            decode, from 2 on; see `photo_parts`.
 
     Returns:
-        Nothing and the pixels of the middle of the photo, `size` x `size`, as RGB; or `error` with the reason and no
-        pixels; or `large` with the number of pixels of a photo that is left undone.
+        An empty object and the pixels of the middle of the photo, `size` x `size`, as RGB; or `error` with the reason
+        and no pixels; or `large` with the number of pixels of a photo that was not decoded.
     """
     side, max_pixels, quick = job["resize"], job["max_pixels"], job.get("quick_pixels")
     try:
-        scans, kept = jpeg_scans(content)
+        scans, coefficients = jpeg_scans(content)
         if scans > MAX_SCANS:
             return {"error": f"the JPEG has more than {MAX_SCANS} scans; save it again in the usual way"}, b""
         if quick is not None and scans:
             quick = min(quick * SCANS_PER_PIXEL // scans, max_pixels)
         if scans:
             max_pixels = job["max_jpeg_pixels"]
-        if "megabytes" in job and kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
-            raise MemoryError  # the decoder itself would say that the photo is broken
+        if "megabytes" in job and coefficients + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
+            raise MemoryError  # the decoder would report a broken photo instead
         limit = max_pixels if quick is None else min(max_pixels, quick)
         box = None
         if job.get("view", 1) > 1:
-            look = decode_photo(content, "photo", at_least=(SIDE_OF_A_LOOK, SIDE_OF_A_LOOK), max_pixels=limit)
-            box = part_of(whole((look.width, look.height)), job["view"])
+            preview = decode_photo(content, "photo", at_least=(CHECK_SIDE, CHECK_SIDE), max_pixels=limit)
+            box = part_of(whole((preview.width, preview.height)), job["view"])
         picture = decode_photo(content, "photo", box, at_least=(side, side), max_pixels=limit).picture
         small = resized(picture, side, keep_shape=job["keep_shape"], interpolation=job["interpolation"])
         return {}, middle(small, job["size"]).tobytes()
@@ -123,17 +123,17 @@ def decode(content: bytes, job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Read a photo of this machine, as it is or as a small JPEG that has none of the file's other data.
+    """Read a photo on this machine: the file itself, or a small JPEG without its metadata.
 
-    What cannot be decoded is no photo and is not sent either way.
+    A file that cannot be decoded is never sent.
 
     Args:
-        job: `path`; `root`, the folder that the file must lie in, wherever links lead; `stamp`, that of the file when
-            it was read last, or None; `side`, the longer side of the JPEG at most, or None for the file as it is,
-            of at most `max_bytes`; `max_pixels`, `max_jpeg_pixels` and `megabytes` as in `decode`.
+        job: `path`; `root`, the folder that the file must lie in after links are resolved; `stamp`, the stamp of the
+            file when it was last read, or None; `side`, the longer side of the JPEG, or None for the file itself of at
+            most `max_bytes`; `max_pixels`, `max_jpeg_pixels` and `megabytes` as in `decode`.
 
     Returns:
-        `stamp` and the bytes, none if the stamp is still the same; or `error` with the reason and nothing.
+        `stamp` and the bytes, which are empty if the stamp has not changed; or `error` with the reason and no bytes.
     """
     try:
         with PhotoRoot(job["root"]).open(job["path"]) as file:
@@ -146,7 +146,7 @@ def read_photo(job: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             if status.st_size > job["max_bytes"]:
                 return {"error": f"the file has {status.st_size} bytes; at most {job['max_bytes']} are sent"}, b""
             content = file.read(job["max_bytes"])
-            _picture(io.BytesIO(content), SIDE_OF_A_LOOK, job)
+            _picture(io.BytesIO(content), CHECK_SIDE, job)
             return {"stamp": stamp}, content
     except PhotoFileError as error:
         if not isinstance(error.__cause__, MemoryError):
@@ -162,20 +162,20 @@ def _small_jpeg(file: OpenFile, job: dict[str, Any]) -> bytes:
     """A small JPEG of the photo in a file."""
     picture = _picture(file, job["side"], job)
     picture.thumbnail((job["side"], job["side"]))
-    picture.info.clear()  # else comments and profiles of the file would be written too
+    picture.info.clear()  # otherwise comments and profiles of the file would be written too
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=82)
     return buffer.getvalue()
 
 
 def _picture(file: OpenFile, side: int, job: dict[str, Any]) -> Image:
-    """The photo in a file, no smaller than `side`; it is not read as a whole unless it is a JPEG."""
+    """The decoded photo in a file, no smaller than `side`; only JPEG files are read into memory whole."""
     max_pixels, source = job["max_pixels"], file
     if file.read(len(_JPEG)) == _JPEG:
         file.seek(0)
         content = file.read()
-        _, kept = jpeg_scans(content)
-        if kept + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
+        _, coefficients = jpeg_scans(content)
+        if coefficients + len(content) + _OTHER_MEMORY > job["megabytes"] << 20:
             raise MemoryError
         max_pixels, source = job["max_jpeg_pixels"], io.BytesIO(content)
     source.seek(0)
@@ -183,37 +183,37 @@ def _picture(file: OpenFile, side: int, job: dict[str, Any]) -> Image:
 
 
 def jpeg_scans(content: bytes) -> tuple[int, int]:
-    """The number of scans of a JPEG, and the bytes it needs for them; 0 and 0 for other formats.
+    """The number of scans of a JPEG, and the bytes that its coefficients need; 0 and 0 for other formats.
 
-    The number is more than `MAX_SCANS` if it is hidden. If there is one scan, nothing is kept. Only the markers
-    of the photo itself are followed: those inside other segments, such as of a thumbnail, are not its.
+    The number exceeds `MAX_SCANS` if too many markers hide it. A JPEG with one scan keeps no coefficients. Markers
+    inside other segments, such as those of an embedded thumbnail, do not count.
     """
     if not content.startswith(_JPEG):
         return 0, 0
-    place, scans, size = 2, 0, 0
+    offset, scans, size = 2, 0, 0
     for _ in range(_MAX_MARKERS):
-        found = _MARKER.search(content, place)
-        if found is None or found[0][1] == _END:
+        marker = _MARKER.search(content, offset)
+        if marker is None or marker[0][1] == _END:
             return max(1, scans), size if scans > 1 else 0
-        scans += found[0][1] == _SCAN
-        if found[0][1] in _FRAMES:
-            size = _coefficients(content[found.end() + 2 : found.end() + 8 + 3 * 255])
-        place = found.end()
-        if found[0][1] not in _WITHOUT_LENGTH:
-            place += max(2, int.from_bytes(content[place : place + 2], "big"))
+        scans += marker[0][1] == _SCAN
+        if marker[0][1] in _FRAMES:
+            size = _coefficient_bytes(content[marker.end() + 2 : marker.end() + 8 + 3 * 255])
+        offset = marker.end()
+        if marker[0][1] not in _MARKERS_WITHOUT_LENGTH:
+            offset += max(2, int.from_bytes(content[offset : offset + 2], "big"))
     return MAX_SCANS + 1, 0
 
 
-def _coefficients(frame: bytes) -> int:
-    """How many bytes the coefficients of a picture take, two for each, by the part of its header that has its size."""
-    height, width, parts = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big"), frame[5:6]
-    factors = [(one >> 4, one & 15) for one in frame[7 : 6 + 3 * (parts[0] if parts else 0) : 3]]
-    full = max((across for across, _ in factors), default=0) * max((down for _, down in factors), default=0)
-    return 2 * width * height * sum(across * down for across, down in factors) // full if full else 0
+def _coefficient_bytes(frame: bytes) -> int:
+    """The bytes of the coefficients of a picture, two for each, by its frame header."""
+    height, width, components = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big"), frame[5:6]
+    factors = [(byte >> 4, byte & 15) for byte in frame[7 : 6 + 3 * (components[0] if components else 0) : 3]]
+    max_factor = max((across for across, _ in factors), default=0) * max((down for _, down in factors), default=0)
+    return 2 * width * height * sum(across * down for across, down in factors) // max_factor if max_factor else 0
 
 
 def widen_pipe() -> None:
-    """Make the pipe hold a whole picture, if the system can do that, so that the reader wakes up once."""
+    """Make the pipe hold a whole picture, where the system supports that, so that the reader wakes up once."""
     with contextlib.suppress(ImportError, AttributeError, OSError):
         import fcntl
 
@@ -221,7 +221,7 @@ def widen_pipe() -> None:
 
 
 def work(source: IO[bytes], sink: IO[bytes]) -> None:
-    """Report that the worker is ready, then do job after job until the source ends; jobs with a path read the file."""
+    """Report that the worker is ready, then run jobs until the source ends; a job with a path reads that file."""
     sink.write(READY)
     sink.flush()
     while line := source.readline():

@@ -1,10 +1,10 @@
-"""The worker processes in which a server decodes photos, in lanes, so that no photo waits behind a slow one.
+"""The pool of worker processes that decode photos, in lanes, so that no photo waits behind a slow one.
 
-Every upload first comes to a quick worker, which looks at its header. Nearly all are decoded there, in some hundredths
-of a second; a JPEG is decoded smaller, even one from a large camera. What would take longer, such as a PNG of twenty
-million pixels, goes on to the one worker for large photos, or is refused if it is too small a file for a photo. So
-bombs wait for bombs. Photos on this machine are read in a lane of their own: a disk that does not answer holds up no
-upload. What cannot be read comes back as `PhotoFileError`. Why there are three lanes: docs/decisions/0010-server.md.
+Every upload first goes to the quick lane, where a worker reads its header. Nearly all are decoded there, in some
+hundredths of a second; JPEGs are decoded at a reduced size. A photo that would take longer, such as a PNG of twenty
+million pixels, goes on to the one worker for large photos, or is refused if its file is too small for that many pixels.
+So decompression bombs only delay each other. Photos on this machine have a third lane: a disk that hangs delays no
+upload. A photo that cannot be read raises `PhotoFileError`. Why there are three lanes: docs/decisions/0010-server.md.
 Cost: see `decode_lane.py`.
 """
 
@@ -28,23 +28,23 @@ class DecodingSettings:
     """How uploads are decoded."""
 
     workers: int = 2
-    """How many photos are decoded at once, beside one large one."""
+    """How many photos are decoded at once, in addition to one large photo."""
     computing: float = 2.0
-    """A photo whose decoding computes for longer is given up and its worker killed, in seconds."""
+    """The processor seconds that one photo may take; a worker that takes longer is killed."""
     seconds: float = 10.0
     """The seconds after which a worker that has not answered is killed."""
     queueing: float = 30.0
-    """The seconds after which a photo that no worker took is refused."""
+    """The seconds after which a photo is refused if no worker becomes free."""
     megabytes: int = 64
-    """How much memory a worker may take beyond what it needs when idle; what needs more is a large photo."""
+    """How much memory a worker may take beyond what it needs when idle; a photo that needs more is a large photo."""
     large_megabytes: int = 144
     """How much memory the worker for large photos may take."""
     max_pixels: int = 40_000_000
     """A photo with more pixels is refused from its header alone, unless it is a JPEG."""
     max_jpeg_pixels: int = 120_000_000
-    """The same of a JPEG, which is decoded smaller; phones make some of 50 and 108 million."""
+    """The same for JPEGs, which are decoded smaller; some phones make photos of 50 and 108 million pixels."""
     quick_pixels: int = 8_000_000
-    """A photo with more pixels is a large one, unless it is a JPEG, which is decoded smaller."""
+    """A photo with more pixels is a large photo, unless it is a JPEG, which is decoded smaller."""
     pixels_per_byte: int = 250
     """A large photo with more pixels for each byte of its file is refused: no camera makes such files, bombs do."""
     large_waiting: int = 32
@@ -52,10 +52,10 @@ class DecodingSettings:
 
 
 class DecodingPool:
-    """The workers; `async with` starts and stops them.
+    """A pool of workers; `async with` starts and stops them.
 
     Args:
-        settings: the bounds. Those of photos on this machine are the bounds of large uploads.
+        settings: the limits. Photos on this machine have the limits of large uploads.
         reads_files: whether there is a worker for photos on this machine.
     """
 
@@ -79,20 +79,22 @@ class DecodingPool:
 
     @property
     def killed(self) -> int:
-        """How many workers had to be killed or died so far."""
+        """How many workers were killed or died so far."""
         return sum(lane.killed for lane in self._lanes)
 
     def is_ready(self) -> bool:
-        """Whether there is a worker for every upload that may come."""
-        return all([self._quick.has_worker(), self._large.has_worker()])  # both are asked: each sees to its own
+        """Whether both lanes for uploads have a worker."""
+        return all(
+            [self._quick.has_worker(), self._large.has_worker()]
+        )  # a list: both must run, as they replace the dead
 
     async def decode(self, content: bytes, name: str, views: ViewSettings, view: int = 1) -> Pixels:
         """The middle of a photo, or of a part of it, as the network sees it.
 
         Args:
             content: the file.
-            name: what it is called in the error.
-            views: the sizes.
+            name: the name of the photo in errors.
+            views: the sizes of the view.
             view: 1 for the whole photo, more for a part of it.
 
         Raises:

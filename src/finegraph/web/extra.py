@@ -1,4 +1,4 @@
-"""Checks that the packages of the web servers are installed; imports none of them itself."""
+"""Checks that the packages of the web servers are installed, without importing them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Errors as programs and people read them over HTTP: `application/problem+json` (RFC 9457).
 
-Every error answer has the same five fields: `type`, which never changes and is what programs look at, `title`,
-`status`, `detail` (what was expected and what came) and `what_to_do`. All problems stand in one table, so that the
-OpenAPI description and the answers cannot differ. An unexpected error becomes `internal`, without any detail of the
-machine. Errors of the library are mapped here and nowhere else.
+Every error answer has the same five fields: `type`, which is stable and meant for programs, `title`, `status`, `detail`
+(what was expected and what came) and `what_to_do`. All problems are in one table, so that the OpenAPI description and
+the answers cannot differ. An unexpected error becomes `internal`, without details of the machine. Errors of the library
+are mapped here and nowhere else.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ProblemBody(BaseModel):
 
 
 class ProblemError(FinegraphError):
-    """An answer that is a problem; raise it anywhere below a route.
+    """A problem to answer a request with; raise it anywhere below a route.
 
     Args:
         name: one of `PROBLEMS`.
@@ -99,7 +99,7 @@ class ProblemError(FinegraphError):
         self.name, self.detail, self.headers, self.more = name, detail, dict(headers or {}), more
 
     def content(self, advice: Mapping[str, str] = _NO_ADVICE) -> dict[str, Any]:
-        """The fields of the answer; `advice` has what to do by problem, if an app knows better."""
+        """The fields of the answer; `advice` replaces `what_to_do` by problem, where an app can say more."""
         kind = PROBLEMS[self.name]
         return {
             "type": f"urn:finegraph:problem:{self.name}",
@@ -118,21 +118,21 @@ class ProblemError(FinegraphError):
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """The problem that an error of the library, of FastAPI or of anything else is for the client."""
+    """The problem that a client is told for an error of the library, of FastAPI or of anything else."""
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, RequestValidationError):
         return _of_validation(error)
     if isinstance(error, HTTPException):
         return _of_status(error)
-    for kind, name in _OF_THE_LIBRARY.items():
+    for kind, name in _LIBRARY_ERRORS.items():
         if isinstance(error, kind):
             return ProblemError(name, error.reason if isinstance(error, PhotoFileError | LessonError) else str(error))
     _LOG.error("a request failed", exc_info=error)
     return ProblemError("internal", "Something went wrong that should not; nothing was kept.")
 
 
-_OF_THE_LIBRARY: dict[type[FinegraphError], str] = {
+_LIBRARY_ERRORS: dict[type[FinegraphError], str] = {
     EvidenceError: "evidence",
     UnknownNameError: "unknown-name",
     InputError: "input",
@@ -143,7 +143,7 @@ _OF_THE_LIBRARY: dict[type[FinegraphError], str] = {
     NoRoomError: "no-room",
     LabelStoreError: "overloaded",
 }
-"""The first that fits counts, so the narrower classes come first."""
+"""The first match counts, so subclasses come first."""
 
 
 def _of_validation(error: RequestValidationError) -> ProblemError:
@@ -160,13 +160,13 @@ def _of_status(error: HTTPException) -> ProblemError:
 
 
 def install_problems(app: FastAPI, advice: Mapping[str, str] = _NO_ADVICE) -> None:
-    """Let every error of an app be answered as a problem, also those of FastAPI.
+    """Answer every error of an app as a problem, also those of FastAPI.
 
-    An unexpected error is passed on to the guard (`security.py`), which answers it, so that its headers are there too.
+    An unexpected error is passed on to the guard (`security.py`), which answers it with the security headers.
 
     Args:
-        app: whose errors.
-        advice: what to do by problem, if the app can say more than `PROBLEMS`, such as a route of its own.
+        app: the app.
+        advice: what to do by problem, where the app can say more than `PROBLEMS`, such as name one of its routes.
     """
 
     async def answer(request: Request, error: Exception) -> Response:
@@ -178,11 +178,11 @@ def install_problems(app: FastAPI, advice: Mapping[str, str] = _NO_ADVICE) -> No
 
 def problem_responses(*names: str) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route for the OpenAPI description: those named, and what any request may meet."""
-    found: dict[int | str, dict[str, Any]] = {}
+    responses: dict[int | str, dict[str, Any]] = {}
     for name in (*names, "bad-request", "token", "origin", "too-large", "host", "internal"):
         kind = PROBLEMS[name]
-        known = found.get(kind.status)
+        known = responses.get(kind.status)
         description = kind.title if known is None else f"{known['description']}; or: {kind.title}"
         schema = {"$ref": "#/components/schemas/ProblemBody"}
-        found[kind.status] = {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}
-    return found
+        responses[kind.status] = {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}
+    return responses

@@ -1,10 +1,9 @@
 """Refusing requests while the server is full, at almost no cost.
 
-A flood must not take from those inside what it is not given itself. So while the server is full, or full of a client's
-own photos, a plain request with photos is answered from its first bytes: no parser, no task, no route. Whatever is not
-quite plain (no length, a length twice, waiting for leave to send, one request behind another, refusals that nobody
-reads) takes the usual path, where it is refused too, at twenty times the cost. A refusal tells nothing but that the
-server is busy, so no token or origin is looked at.
+A flood of requests must not slow down the requests that were admitted. So while the server is full, or a client has
+reached its limit, a plain upload is refused from its first bytes: no parser, no task, no route. A request that is not
+plain (no length, two lengths, `Expect`, pipelining, unread refusals) takes the usual path, where it is refused too, at
+twenty times the cost. A refusal reveals only that the server is busy, so neither token nor origin is checked.
 """
 
 from __future__ import annotations
@@ -43,37 +42,37 @@ class QuickRefusal(BoundedConnection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._left = 0
-        """How much of the body of a refused request is still to come."""
+        self._unread_bytes = 0
+        """The bytes of the body of a refused request that have not arrived yet."""
 
     def data_received(self, data: bytes) -> None:
         """Refuse the request, or pass the data on."""
-        if self._left:
-            passed = min(self._left, len(data))
-            self._left -= passed
-            data = data[passed:]
+        if self._unread_bytes:
+            skipped = min(self._unread_bytes, len(data))
+            self._unread_bytes -= skipped
+            data = data[skipped:]
             if not data:
-                self._stay()
+                self._keep_open()
                 return
-        if data.startswith(self.starts) and self.admission.full_for(self.who) and self._is_between_requests():
+        if data.startswith(self.starts) and self.admission.is_full_for(self.client_id) and self._is_between_requests():
             size = plain_size(data)
             if size is not None and len(data) <= size <= self.max_bytes:
-                self._left = size - len(data)
-                problem = self.admission.refuse(self.who)
+                self._unread_bytes = size - len(data)
+                problem = self.admission.refuse(self.client_id)
                 self.transport.write(_answer(problem.name, problem.detail, problem.headers["retry-after"]))
-                self._stay()
+                self._keep_open()
                 return
         super().data_received(data)
 
     def awaited(self) -> str | None:
         """The missing part of a request, also of a refused one."""
-        return BODY if self._left else super().awaited()
+        return BODY if self._unread_bytes else super().awaited()
 
-    def _stay(self) -> None:
-        """Keep the connection for a while after a refusal, as after any other answer."""
+    def _keep_open(self) -> None:
+        """Keep the connection open for a while after a refusal, as after any other answer."""
         self.follow()
         self._unset_keepalive_if_required()
-        if not self._left:
+        if not self._unread_bytes:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -92,14 +91,14 @@ def _answer(name: str, detail: str, seconds: str) -> bytes:
 
 
 def plain_size(data: bytes) -> int | None:
-    """The size of a whole request from its beginning; None if it is not plain or its head is not all there."""
-    end = data.find(_END)
-    if end < 0:
+    """The size of a request, by its head; None if the request is not plain or its head is incomplete."""
+    head_end = data.find(_END)
+    if head_end < 0:
         return None
-    head = data[: end + 2]
+    head = data[: head_end + 2]
     lengths = _LENGTH.findall(head)
     if head_problem(data) is not None:
         return None
     if len(lengths) != 1 or head.lower().count(b"content-length") != 1 or _NOT_PLAIN.search(head):
         return None
-    return end + len(_END) + int(lengths[0])
+    return head_end + len(_END) + int(lengths[0])

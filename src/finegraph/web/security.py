@@ -1,12 +1,12 @@
 """Access rules: the checks before every route, and the headers of every answer.
 
-    Host       only names of this server, so that a page of another name that points here (DNS rebinding) is refused
-    Origin     a write that a browser sends from a page of another site is refused
-    token      needed wherever others than this machine can reach the server; a header, or a cookie for pages
-    size       a body above the limit is refused before it is read, or as soon as it grows beyond
+    Host       must name this server, which stops pages whose name was pointed here (DNS rebinding)
+    Origin     a write from a page of another site is refused
+    token      required if other machines can reach the server; sent as a header, or as a cookie by pages
+    size       a body above the limit is refused before it is read, or as soon as it exceeds the limit
     headers    a strict content policy: pages load nothing from elsewhere and run no inline script or style
 
-Programs send no Origin and need none. The checks cost microseconds and read no body.
+Programs need no Origin header. The checks cost microseconds and read no body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from finegraph.errors import InputError
-from finegraph.web.addresses import own_names
+from finegraph.web.addresses import machine_names
 from finegraph.web.problems import ProblemError, problem_of
 
 CONTENT_POLICY = (
@@ -40,7 +40,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-"""Put on every answer."""
+"""The headers of every answer."""
 READS = ("GET", "HEAD", "OPTIONS")
 _HOST = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[\w.~%!$&'()*+,;=-]*)(?::\d*)?", re.ASCII)
 """A Host header: a name or an address, and a port; no user before it."""
@@ -49,23 +49,23 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, kw_only=True)
 class Security:
-    """What is checked. `check` it before listening."""
+    """The access rules of a server. Call `check` before listening."""
 
     host: str = "127.0.0.1"
     """The address to listen on."""
     port: int = 8000
     """The port to listen on."""
     token: str | None = None
-    """What every request must bring; None if only this machine can reach the server."""
+    """The secret that every request must send; None if only this machine can reach the server."""
     hosts: tuple[str, ...] = ()
-    """Further names under which the server is reached, without ports."""
+    """Further host names of the server, without ports."""
     max_bytes: int = 32 << 20
     """The largest body."""
     open_paths: tuple[str, ...] = ("/health/live", "/assets/")
-    """What needs no token: paths, or their beginnings if they end with a slash."""
+    """The paths that need no token; one that ends with a slash stands for all below it."""
 
     def check(self) -> None:
-        """Raise if these settings would let anybody in.
+        """Raise if these rules would let anybody in.
 
         Raises:
             InputError: a public address without a token, or a token that is easily guessed.
@@ -87,7 +87,7 @@ class Security:
 
     @property
     def cookie_value(self) -> str:
-        """What the cookie holds: not the token itself."""
+        """The value of the cookie: a digest, not the token itself."""
         return hashlib.sha256(f"finegraph cookie {self.token}".encode()).hexdigest()
 
 
@@ -108,7 +108,7 @@ class Guard:
         self._app, self._security = app, security
         names = {security.host, *security.hosts, *_LOOPBACK}
         if not is_loopback(security.host):
-            names |= own_names()
+            names |= machine_names()
         self._names = {name.lower() for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,7 +145,7 @@ class Guard:
             await self._app(scope, limited(receive, self._security.max_bytes), send_with_headers)
         except Exception as error:
             if started:
-                raise  # half the answer is sent; only closing the connection can tell the client
+                raise  # part of the answer is sent; only closing the connection can tell the client
             await problem_of(error).response()(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> None:
@@ -154,22 +154,22 @@ class Guard:
             raise ProblemError("bad-request", f"The Host header {header[:80]!r} is no name or address with a port.")
         name = host_name(header)
         if name in self._names or (not is_loopback(self._security.host) and _is_address(name)):
-            return  # rebinding needs a name: an address cannot be pointed elsewhere
+            return  # DNS rebinding needs a name: an address cannot be pointed elsewhere
         raise ProblemError("host", f"The Host header names {name[:80]!r}, which this server is not called.")
 
     @staticmethod
     def _check_origin(method: str, headers: Headers) -> None:
         if method in READS:
-            return  # browsers let no other site read the answer
+            return  # browsers do not let other sites read the answer
         origin = headers.get("origin")
-        foreign = origin is not None and _place(origin) != headers.get("host", "").lower()
+        foreign = origin is not None and _origin_host(origin) != headers.get("host", "").lower()
         if foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise ProblemError(
                 "origin", f"The Origin header is {str(origin)[:80]!r}; only pages of this server may do this."
             )
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """None if the request may go on; otherwise what is answered: a cookie for a page, or where to sign in."""
+        """None if the request may go on; otherwise the answer: a redirect that sets the cookie, or the sign-in page."""
         security, path = self._security, scope["path"]
         if security.token is None or any(_covers(entry, path) for entry in security.open_paths):
             return None
@@ -190,10 +190,10 @@ class Guard:
 
 
 def _sign_in(*, wrong: bool) -> Response:
-    """The page that asks for the token, and says so if a wrong one came."""
+    """The page that asks for the token, with a warning after a wrong one."""
     page = (files("finegraph.web") / "page" / "sign_in.html").read_text(encoding="utf-8")
-    said = '<p role="alert"><strong>That token is wrong.</strong> Try again.</p>\n    <form'
-    return HTMLResponse(page.replace("<form", said, 1) if wrong else page, 401)
+    warning = '<p role="alert"><strong>That token is wrong.</strong> Try again.</p>\n    <form'
+    return HTMLResponse(page.replace("<form", warning, 1) if wrong else page, 401)
 
 
 def check_length(headers: Headers, max_bytes: int) -> None:
@@ -204,7 +204,7 @@ def check_length(headers: Headers, max_bytes: int) -> None:
 
 
 def limited(receive: Receive, max_bytes: int) -> Receive:
-    """The body, refused as soon as it exceeds the limit, also without a length in the head."""
+    """Receive a body and refuse it as soon as it exceeds the limit, whatever length it declared."""
     left = max_bytes
 
     async def receive_limited() -> Message:
@@ -226,8 +226,8 @@ def host_name(header: str) -> str:
         return ""
 
 
-def _place(origin: str) -> str | None:
-    """Host and port of an Origin header; None if it has none, as for pages without a site."""
+def _origin_host(origin: str) -> str | None:
+    """The host and port of an Origin header; None if it has none, as for pages opened from a file."""
     try:
         return urlsplit(origin).netloc.lower() or None
     except ValueError:
@@ -247,16 +247,16 @@ def _covers(entry: str, path: str) -> bool:
 
 
 def _same(given: str, expected: str) -> bool:
-    """Compare in constant time, so that the time does not tell how much was right."""
+    """Compare in constant time, so that the time taken does not reveal how much was right."""
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
 def _cookie(header: str, name: str) -> str:
     try:
-        found = SimpleCookie(header).get(name)
+        morsel = SimpleCookie(header).get(name)
     except CookieError:
         return ""
-    return found.value if found is not None else ""
+    return morsel.value if morsel is not None else ""
 
 
 def _too_large(max_bytes: int) -> str:

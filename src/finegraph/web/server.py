@@ -1,7 +1,7 @@
-"""Running a web server: uvicorn on a socket that is taken first, until the process is asked to stop.
+"""Running a web server: uvicorn on a socket that is bound first, until the process is asked to stop.
 
-SIGTERM or Ctrl-C: no new connections, open requests are answered, then `run_until_stopped` returns. A second Ctrl-C
-ends at once.
+On SIGTERM or Ctrl-C the server takes no new connections, answers open requests, and `run_until_stopped` returns. A
+second Ctrl-C ends the process at once.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from finegraph.web.addresses import reachable
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handling, which ends the process as if it had been killed."""
+    """uvicorn without its signal handling, which would end the process as if it had been killed."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone; `run_until_stopped` takes them."""
+        """Do not handle signals; `run_until_stopped` does."""
         yield
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address; taken before the model is loaded, so that a mistake shows at once.
+    """A socket bound to an address; bound before the model is loaded, so that a mistake shows at once.
 
     Raises:
         InputError: the address is taken, or not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small answers at once only on sockets that say they are TCP; else each waits 40 ms for the client.
+    # asyncio disables Nagle's algorithm only if the protocol is given; otherwise each small answer waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,8 +47,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def no_signals_here() -> contextlib.suppress:
-    """A context for setting signals: only the first thread can, and Windows does not have them."""
+def signals_where_possible() -> contextlib.suppress:
+    """A context for setting signal handlers: only the main thread can, and Windows does not have them."""
     return contextlib.suppress(NotImplementedError, ValueError, RuntimeError)
 
 
@@ -56,13 +56,13 @@ async def run_until_stopped(server: Server, listener: socket.socket, on_ready: C
     """Serve until asked to stop.
 
     Args:
-        server: what answers.
-        listener: where it listens.
-        on_ready: called with the address once the server answers; if it listens on all addresses, one that others
-            reach.
+        server: the server.
+        listener: the socket that it listens on.
+        on_ready: called with the address once the server answers; if it listens on all addresses, with one that other
+            machines reach.
     """
     loop = asyncio.get_running_loop()
-    with no_signals_here():
+    with signals_where_possible():
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, server.handle_exit, number, None)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -1,9 +1,9 @@
 """Strict HTTP/1.1: ambiguous requests that lenient parsers accept are refused.
 
-If two programs read one request differently, such as a proxy and this server, a request can be hidden inside
-another. So what RFC 9112 lets a server refuse is refused: a length together with chunks, lines that end without a
-carriage return, fields that go on in the next line, and heads above a size. The connection is closed afterwards, as
-nobody knows where the next request begins. Cost: three searches through the head of each request.
+If a proxy and this server read one request differently, a second request can be smuggled inside it. So the server
+refuses everything that RFC 9112 allows it to refuse: a length together with chunks, lines that end without a carriage
+return, folded header fields, and heads above a size. The connection is then closed, as nobody knows where the next
+request begins. Cost: three searches through the head of each request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StrictConnection(h11.Connection):
         """The next part of a request.
 
         Raises:
-            RemoteProtocolError: it is not written as it must be; `problem` says why.
+            RemoteProtocolError: the request is not strictly HTTP; `problem` says why.
         """
         if self.their_state is h11.IDLE:
             self._refuse(head_problem(self.trailing_data[0]))
@@ -53,10 +53,10 @@ class StrictConnection(h11.Connection):
 
 
 def head_problem(data: bytes) -> ProblemError | None:
-    """What is wrong with the head of a request, of which there may be only the beginning; None if nothing is.
+    """The problem of the head of a request, which may be incomplete; None if there is none.
 
     Args:
-        data: the head, and what has come after it.
+        data: the head, and what follows it.
     """
     end = _END.search(data)
     head = data[: end.end()] if end is not None else data
@@ -70,7 +70,7 @@ def head_problem(data: bytes) -> ProblemError | None:
 
 
 def _length_problem(request: h11.Request) -> ProblemError | None:
-    """What is wrong with how a request tells its length."""
+    """The problem of how a request declares its length; None if there is none."""
     if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
         return ProblemError(
             "bad-request", "The request has both Content-Length and Transfer-Encoding; send one of them."

@@ -1,8 +1,8 @@
 """Answers that are read from the whole store: the graph check, suggestions from names, and agreement.
 
-With 100,000 classes each takes seconds, and open pages ask again after every edit. So `LiveAnswer` finds an answer in a
-thread of its own, starts again only after edits, and rests some times as long as it took. An answer may be that much
-out of date; its version says of which state it is.
+With 100,000 classes each takes seconds, and open pages ask again after every edit. So `LiveAnswer` computes an answer
+in a background thread, again only after edits, and then pauses for a multiple of the time it took. An answer may be out
+of date by that much; its version tells which state of the store it describes.
 """
 
 from __future__ import annotations
@@ -27,55 +27,55 @@ _LOG = logging.getLogger("finegraph.web")
 
 
 class LiveAnswer(Generic[Answer]):
-    """The answer to one question to a store, as up to date as its cost allows; may be used by several threads.
+    """One answer from a store, as up to date as its cost allows; safe to use from several threads.
 
     Args:
-        store: whose edits make the answer old.
-        find: finds it.
-        none: the answer until there is one.
-        what: what is done, for the log: "the graph check".
-        rest: how many times as long as it took it is not asked again.
+        store: the store; its edits make the answer stale.
+        find: computes the answer.
+        none: the answer until the first is computed.
+        what: the name of the computation in the log, such as "the graph check".
+        rest: the pause after each computation, as a multiple of its duration.
     """
 
     def __init__(self, store: LabelStore, find: Callable[[], Answer], none: Answer, *, what: str, rest: float) -> None:
         self._store, self._find, self._what, self._rest = store, find, what, rest
         self._lock = threading.Lock()
-        self._found: tuple[int, Answer] = (-1, none)
+        self._latest: tuple[int, Answer] = (-1, none)
         self._running = False
         self._not_before = 0.0
         self._done = threading.Event()
 
     def get(self, wait: float = 0.0) -> tuple[int, Answer]:
-        """The version that was looked at (-1: none yet), and the answer.
+        """The version of the store that the answer describes (-1: none yet), and the answer.
 
         Args:
-            wait: how many seconds to wait for a newer answer if this one is old.
+            wait: how many seconds to wait for a newer answer if this one is stale.
         """
         version = self._store.version
         with self._lock:
-            stale = self._found[0] != version and not self._running and time.monotonic() >= self._not_before
-            first = self._found[0] == -1
+            stale = self._latest[0] != version and not self._running and time.monotonic() >= self._not_before
+            first = self._latest[0] == -1
             if stale:
                 self._running = True
                 self._done.clear()
-                threading.Thread(target=self._look, args=(version,), daemon=True).start()
+                threading.Thread(target=self._compute, args=(version,), daemon=True).start()
         if stale:
             self._done.wait(_FIRST_WAIT if first else wait)
         with self._lock:
-            return self._found
+            return self._latest
 
-    def _look(self, version: int) -> None:
+    def _compute(self, version: int) -> None:
         began = time.monotonic()
-        found: tuple[int, Answer] | None = None
+        latest: tuple[int, Answer] | None = None
         try:
-            found = (version, self._find())
+            latest = (version, self._find())
         except FinegraphError as error:  # the store is closing, or the graph has no classes left
             _LOG.warning("%s could not run: %s", self._what, error)
         except Exception:  # a fault of ours: logged in full; the next question tries again
             _LOG.exception("%s failed", self._what)
         with self._lock:
-            if found is not None:
-                self._found = found
+            if latest is not None:
+                self._latest = latest
             self._running = False
             self._not_before = time.monotonic() + self._rest * (time.monotonic() - began)
         self._done.set()
@@ -83,21 +83,21 @@ class LiveAnswer(Generic[Answer]):
 
 MAX_CLASSES = 20
 """The number of classes that are shown with a finding."""
-Found = tuple[tuple[LiveFinding, ...], Mapping[str, tuple[LiveFinding, ...]]]
+Findings = tuple[tuple[LiveFinding, ...], Mapping[str, tuple[LiveFinding, ...]]]
 
 
 class LiveCheck:
     """The findings of a store, as up to date as their cost allows."""
 
     def __init__(self, store: LabelStore) -> None:
-        self.answer: LiveAnswer[Found] = LiveAnswer(
+        self.answer: LiveAnswer[Findings] = LiveAnswer(
             store, lambda: _by_class(store.findings()), ((), {}), what="the graph check", rest=3.0
         )
 
     def of_class(self, fine: str) -> tuple[int, tuple[LiveFinding, ...]]:
         """The version that was checked, and what was found in it of one class."""
-        version, found = self.of_classes([fine])
-        return version, found[fine]
+        version, findings = self.of_classes([fine])
+        return version, findings[fine]
 
     def of_classes(self, names: Iterable[str]) -> tuple[int, dict[str, tuple[LiveFinding, ...]]]:
         """The version that was checked, and what was found in it of each of some classes."""
@@ -106,32 +106,32 @@ class LiveCheck:
 
     def findings(self) -> tuple[int, tuple[LiveFinding, ...]]:
         """The version that was checked (-1: none yet) and what was found in it, each with its first classes."""
-        version, (found, _) = self.answer.get(PATIENCE)
-        return version, found
+        version, (findings, _) = self.answer.get(PATIENCE)
+        return version, findings
 
 
-def _by_class(findings: Iterable[LiveFinding]) -> Found:
+def _by_class(findings: Iterable[LiveFinding]) -> Findings:
     """Findings with the first of their classes, all of them and those of each class."""
     shown: list[LiveFinding] = []
     numbers: dict[str, tuple[int, ...]] = {}
-    same: dict[tuple[int, ...], tuple[int, ...]] = {}  # most classes have the same findings as many others
+    groups: dict[tuple[int, ...], tuple[int, ...]] = {}  # shared tuples: most classes have the findings of many others
     for number, finding in enumerate(findings):
         shown.append(replace(finding, fine=finding.fine[:MAX_CLASSES]))
         for fine in finding.fine:
-            own = (*numbers.get(fine, ()), number)
-            numbers[fine] = same.setdefault(own, own)
-    lists = {own: tuple(shown[number] for number in own) for own in same}
-    return tuple(shown), {fine: lists[own] for fine, own in numbers.items()}
+            group = (*numbers.get(fine, ()), number)
+            numbers[fine] = groups.setdefault(group, group)
+    lists = {group: tuple(shown[number] for number in group) for group in groups}
+    return tuple(shown), {fine: lists[group] for fine, group in numbers.items()}
 
 
 Json = dict[str, Any]
 
 
 class LiveNames:
-    """What names say of the cells of a store that are unknown."""
+    """Suggestions for the unknown cells of a store, from the names of its classes."""
 
     def __init__(self, store: LabelStore) -> None:
-        # People sweep through the classes while this runs, and what it learns changes slowly: it rests for long.
+        # The pause is long because what is learnt changes slowly, and people go through the classes meanwhile.
         self._answer: LiveAnswer[Mapping[str, LabelPlace]] = LiveAnswer(
             store, lambda: learn_places(*store.columns()), {}, what="learning from names", rest=20.0
         )
@@ -139,7 +139,7 @@ class LiveNames:
     def of_cells(self, cells: Iterable[CellState], wait: float = 0.0) -> tuple[int, list[Json]]:
         """The version that was learnt from, and a suggestion for each unknown cell whose class has a label in its name.
 
-        Suggestions have the form of those of the store. `wait` is how many seconds to wait to learn from later edits.
+        Suggestions have the form of those in the store. `wait` is how many seconds to wait for a newer version.
         """
         version, places = self._answer.get(wait)
         return version, list(_suggested(places, cells))
@@ -160,10 +160,12 @@ def _suggested(places: Mapping[str, LabelPlace], cells: Iterable[CellState]) -> 
                 }
 
 
-def with_named(kept: Iterable[Json], named: Iterable[Json]) -> list[Json]:
-    """Suggestions of the store and from names, each value of a cell once, in the order of the store."""
-    found = {(one["fine"], one["kind"], one["text"]): one for one in (*named, *kept)}
-    return sorted(found.values(), key=lambda one: (not one["contradicts"], -one["score"]))
+def with_named(stored: Iterable[Json], named: Iterable[Json]) -> list[Json]:
+    """Suggestions in the store and from names, each value of a cell once, in the order of the store."""
+    unique = {
+        (suggestion["fine"], suggestion["kind"], suggestion["text"]): suggestion for suggestion in (*named, *stored)
+    }
+    return sorted(unique.values(), key=lambda suggestion: (not suggestion["contradicts"], -suggestion["score"]))
 
 
 _AGREEMENT_REST = 3.0
@@ -175,7 +177,7 @@ class Agreements:
     def __init__(self, store: LabelStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._kept: dict[str | None, tuple[int, float, Json]] = {}
+        self._cache: dict[str | None, tuple[int, float, Json]] = {}
 
     def of(self, kind: str | None) -> Json:
         """How well people agree, on one kind or on all.
@@ -185,11 +187,11 @@ class Agreements:
         """
         with self._lock:  # concurrent callers wait for the same count
             version = self._store.version
-            seen, until, found = self._kept.get(kind, (-1, 0.0, {}))
-            if seen == version or (seen >= 0 and time.monotonic() < until):
-                return found
+            counted, fresh_until, agreement = self._cache.get(kind, (-1, 0.0, {}))
+            if counted == version or (counted >= 0 and time.monotonic() < fresh_until):
+                return agreement
             began = time.monotonic()
-            found = self._store.agreement(kind).to_dict()
+            agreement = self._store.agreement(kind).to_dict()
             now = time.monotonic()
-            self._kept[kind] = (version, now + _AGREEMENT_REST * (now - began), found)
-            return found
+            self._cache[kind] = (version, now + _AGREEMENT_REST * (now - began), agreement)
+            return agreement

@@ -1,8 +1,8 @@
 """The routes that show labels: the start of the page, lists of classes, one class, suggestions.
 
-A list returns the cells of one kind only and at most 200 classes. A list of unknown classes gets shorter while people
-work through it, so `Listings` keeps its order under a name and cuts pages from that. Cost of the first page: the
-numbers of all its classes are read. Memory: 8 bytes per class of a list, at most 32 MB.
+A list returns the cells of one kind and at most 200 classes. A list of unknown classes gets shorter while people work
+through it, so `Listings` keeps the order of each list under a name and takes pages from it. Cost of the first page: the
+numbers of all classes of the list are read. Memory: 8 bytes per class of a list, at most 32 MB.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from finegraph.workflows.label import LabelSession
 
 MAX_NUMBERS = 4_000_000
 """How many numbers all lists have together; the newest list is kept however long it is."""
-_LENGTH = 20
+_NAME_LENGTH = 20
 
 
 class Listings:
-    """The lists of one store; may be asked by several threads."""
+    """The lists of one store; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
-        self._kept: OrderedDict[str, array[int]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._lists: OrderedDict[str, array[int]] = OrderedDict()
         self._numbers = 0
 
     def find(self, name: str | None, make: Callable[[], array[int]]) -> tuple[str, array[int]]:
-        """A list with its name: the one that is asked for, or a new one if there is none of that name."""
-        with self._gate:
-            if name is not None and name in self._kept:
-                self._kept.move_to_end(name)
-                return name, self._kept[name]
-        found = make()
-        name = hashlib.sha256(found.tobytes()).hexdigest()[:_LENGTH]
-        with self._gate:
-            if name not in self._kept:
-                self._kept[name] = found
-                self._numbers += len(found)
-            self._kept.move_to_end(name)
-            while self._numbers > MAX_NUMBERS and len(self._kept) > 1:
-                _, oldest = self._kept.popitem(last=False)
+        """A list with its name: the list of that name, or a new one if there is none."""
+        with self._lock:
+            if name is not None and name in self._lists:
+                self._lists.move_to_end(name)
+                return name, self._lists[name]
+        numbers = make()
+        name = hashlib.sha256(numbers.tobytes()).hexdigest()[:_NAME_LENGTH]
+        with self._lock:
+            if name not in self._lists:
+                self._lists[name] = numbers
+                self._numbers += len(numbers)
+            self._lists.move_to_end(name)
+            while self._numbers > MAX_NUMBERS and len(self._lists) > 1:
+                _, oldest = self._lists.popitem(last=False)
                 self._numbers -= len(oldest)
-        return name, found
+        return name, numbers
 
 
 def first_place(numbers: array[int], wanted: Sequence[int]) -> int | None:
-    """The place of the first of some classes that a list has; None if it has none of them."""
+    """The position in a list of the first wanted class that it has; None if it has none of them."""
     for number in wanted:
         try:
             return numbers.index(number)
@@ -114,19 +114,19 @@ def class_routes(session: LabelSession, names: LiveNames) -> APIRouter:
             name, numbers = listings.find(
                 name, lambda: store.class_numbers(kind=kind, show=show, search=search, label=label, order=order)
             )
-            found = store.numbered_classes(numbers[offset : offset + limit], kinds=() if kind is None else (kind,))
-            living = [row.fine for row in found if not row.removed]
+            listed = store.numbered_classes(numbers[offset : offset + limit], kinds=() if kind is None else (kind,))
+            living = [row.fine for row in listed if not row.removed]
             best = {} if kind is None else store.best_suggestions(kind, living)
             beliefs = {} if kind is None else store.beliefs(living, kind=kind)
-            _, named = names.of_cells(one.cells[kind] for one in found if kind is not None and not one.removed)
-            of_name = {one["fine"]: one for one in named}
+            _, named = names.of_cells(row.cells[kind] for row in listed if kind is not None and not row.removed)
+            of_name = {suggestion["fine"]: suggestion for suggestion in named}
             rows = []
-            for one in found:
-                first = [] if one.removed else photos.of_class(one.fine, 1)
-                kept = [best[one.fine].to_dict()] if not one.removed and one.fine in best else []
-                both = with_named(kept, [of_name[one.fine]] if not one.removed and one.fine in of_name else [])
-                more = {"photo": first[0][0] if first else None, "suggestion": both[0] if both else None}
-                rows.append(one.to_dict() | more | {"beliefs": {} if one.removed else beliefs.get(one.fine, {})})
+            for row in listed:
+                first = [] if row.removed else photos.of_class(row.fine, 1)
+                kept = [best[row.fine].to_dict()] if not row.removed and row.fine in best else []
+                both = with_named(kept, [of_name[row.fine]] if not row.removed and row.fine in of_name else [])
+                extra = {"photo": first[0][0] if first else None, "suggestion": both[0] if both else None}
+                rows.append(row.to_dict() | extra | {"beliefs": {} if row.removed else beliefs.get(row.fine, {})})
             version = store.version
         return {
             "rows": rows,

@@ -1,7 +1,7 @@
 """The routes of comparisons: the next pair, an answer, and the order that follows.
 
-The page asks for the next pair while a person looks at one, and names the pairs that are before them already. Photos
-are compared as the photos of two classes; which photo of each is drawn by lot. An answer is an edit like any other.
+The page asks for the next pair while a person looks at one, and names the pairs that it already shows. Photos are
+compared as photos of two classes, of which one each is drawn at random. An answer is an edit like any other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Shown = Annotated[list[Annotated[str, Query(max_length=40, pattern="^[0-9]{1,15}
 """Pairs of classes by their numbers, `3-17`."""
 MAX_SHOWN = 300
 """How many classes of an order are listed."""
-_PHOTOS = 3
+_PHOTOS_PER_CLASS = 3
 """How many photos of a class are shown when classes are compared."""
 _DRAWS = 20
 
@@ -39,7 +39,7 @@ class LiveOrders:
 
     def __init__(self, store: LabelStore) -> None:
         self._store, self._lock = store, threading.Lock()
-        self._kept: dict[int, LiveOrder] = {}
+        self._orders: dict[int, LiveOrder] = {}
 
     def of(self, kind: str) -> LiveOrder:
         """The order of a kind.
@@ -51,7 +51,7 @@ class LiveOrders:
         entry = self._store.kind_entry(kind)
         check_comparable(entry)
         with self._lock:
-            return self._kept.setdefault(entry.id, LiveOrder(self._store, entry.id))
+            return self._orders.setdefault(entry.id, LiveOrder(self._store, entry.id))
 
 
 def compare_routes(session: LabelSession) -> APIRouter:
@@ -65,12 +65,12 @@ def compare_routes(session: LabelSession) -> APIRouter:
         """The next pair for a person; `pair` is null if they have compared all."""
         live = orders.of(kind)
         only = session.classes_with_photos() if of == "photos" else None
-        found = live.next_pair(kind, person, of, [_parsed(one) for one in shown], only)
-        if found is None:
+        numbers = live.next_pair(kind, person, of, [_parse_pair(text) for text in shown], only)
+        if numbers is None:
             return {"kind": kind, "of": of, "pair": None, "seen": 0}
-        sides = [_side(live, number) for number in found]
+        sides = [_side(live, number) for number in numbers]
         if of == "classes":
-            text = pair_text(person, *found)
+            text = pair_text(person, *numbers)
             return {"kind": kind, "of": of, "pair": sides, "seen": live.version_of(text)}
         drawn, text = _draw(sides, person, live)
         for side, (number, photo) in zip(sides, drawn, strict=True):
@@ -80,13 +80,17 @@ def compare_routes(session: LabelSession) -> APIRouter:
     def _side(live: LiveOrder, number: int) -> Json:
         """What is shown of a class."""
         fine = live.name_of(number)
-        return {"fine": fine, "number": number, "photos": [name for name, _ in photos.of_class(fine, _PHOTOS)]}
+        return {
+            "fine": fine,
+            "number": number,
+            "photos": [name for name, _ in photos.of_class(fine, _PHOTOS_PER_CLASS)],
+        }
 
     def _draw(sides: Iterable[Json], person: str, live: LiveOrder) -> tuple[list[tuple[str, SessionPhoto]], str]:
-        """A photo of each of two classes, by lot, that the person has not compared yet if there are such."""
+        """A random photo of each of two classes; a pair that the person has not compared yet, if there is one."""
         listed = [photos.of_class(side["fine"]) for side in sides]
         for _ in range(_DRAWS):
-            drawn = [random.choice(own) for own in listed]
+            drawn = [random.choice(candidates) for candidates in listed]
             text = pair_text(person, drawn[0][1].key, drawn[1][1].key)
             if not live.was_answered(text):
                 break
@@ -100,20 +104,24 @@ def compare_routes(session: LabelSession) -> APIRouter:
             first, second = photos.photo(one), photos.photo(two)
             one, two = first.key, second.key
             meant = PairNumbers(kind=meant.kind, one=session.class_of(first), two=session.class_of(second))
-        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen}
-        done = store.compare(body.kind, one, two, body.outcome, photos=body.of == "photos", numbers=meant, **said)
-        return {**done.to_dict(), "names": False}
+        options: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen}
+        result = store.compare(body.kind, one, two, body.outcome, photos=body.of == "photos", numbers=meant, **options)
+        return {**result.to_dict(), "names": False}
 
     @router.get("/compare/order")
     def order(kind: str, of: Of = "classes", limit: Annotated[int, Query(ge=1, le=10_000)] = MAX_SHOWN) -> Json:
         """The order of the classes that were compared, the one with most first; `total` counts all."""
-        found = orders.of(kind).order(kind, of)
-        return {**found.to_dict(), "order": [one.to_dict() for one in found.order[:limit]], "total": len(found.order)}
+        ranking = orders.of(kind).order(kind, of)
+        return {
+            **ranking.to_dict(),
+            "order": [ranked.to_dict() for ranked in ranking.order[:limit]],
+            "total": len(ranking.order),
+        }
 
     return router
 
 
-def _parsed(text: str) -> Pair:
+def _parse_pair(text: str) -> Pair:
     """Two numbers.
 
     Raises:

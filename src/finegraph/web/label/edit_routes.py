@@ -1,12 +1,11 @@
 """The routes that change labels, and the answer to conflicts.
 
 Each route is one action of one person: acknowledged when it is on the disk, undone as one. The page gives every action
-an id and sends it again under that id if no answer came, so that each action happens once. It may say what its names
-meant on the page, by numbers, so that it also holds after a rename.
+an id and sends it again under that id if no answer came, so that each action happens once. It may send the numbers
+behind its names, so that the action also holds after a rename.
 
-An action that rests on an old version is answered 409 with both values and the version of the present one, so that the
-person can choose. Cost: a question per conflict; of an action with very many, the first hundred are listed and `total`
-counts all.
+An action based on an old version is answered 409 with both values and the current version, so that the person can
+choose. Cost: one query per conflict; at most a hundred conflicts are listed, and `total` counts all.
 """
 
 from __future__ import annotations
@@ -54,50 +53,60 @@ def edit_routes(session: LabelSession) -> APIRouter:
     @router.post("/decide")
     def decide(body: Decide) -> Json:
         if len(body.cells) == 1:
-            one, meant = body.cells[0], _meant(body.cells[0].numbers)
-            said: Json = {"person": body.person, "edit_id": body.edit, "seen": one.seen, "numbers": meant}
-            return _answer(store.decide(one.fine, one.kind, one.value, **said))
+            one, meant = body.cells[0], _numbers_of(body.cells[0].numbers)
+            options: Json = {"person": body.person, "edit_id": body.edit, "seen": one.seen, "numbers": meant}
+            return _answer(store.decide(one.fine, one.kind, one.value, **options))
         decisions = [_decision(cell) for cell in body.cells]
         return _answer(store.decide_many(decisions, person=body.person, edit_id=body.edit))
 
     @router.post("/resolve")
     def resolve(body: Resolve) -> Json:
-        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": _meant(body.numbers)}
-        return _answer(store.resolve(body.fine, body.kind, body.value, **said))
+        options: Json = {
+            "person": body.person,
+            "edit_id": body.edit,
+            "seen": body.seen,
+            "numbers": _numbers_of(body.numbers),
+        }
+        return _answer(store.resolve(body.fine, body.kind, body.value, **options))
 
     @router.post("/note")
     def note(body: Note) -> Json:
-        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": _meant(body.numbers)}
-        return _answer(store.set_note(body.fine, body.text, **said))
+        options: Json = {
+            "person": body.person,
+            "edit_id": body.edit,
+            "seen": body.seen,
+            "numbers": _numbers_of(body.numbers),
+        }
+        return _answer(store.set_note(body.fine, body.text, **options))
 
     @router.post("/photo")
     def label_photo(body: PhotoLabel) -> Json:
         photo = photos.photo(body.photo)
-        meant = _meant(body.numbers) or Numbers()
+        meant = _numbers_of(body.numbers) or Numbers()
         if meant.fine is None:  # by its number, since the same edit may come again after the class was renamed
             meant = replace(meant, fine=session.class_of(photo))
-        said: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": meant}
-        done = store.label_photo(photo.key, body.kind, body.value, **said)
-        return {**_answer(done), "cells": []}  # the page keeps cells of classes
+        options: Json = {"person": body.person, "edit_id": body.edit, "seen": body.seen, "numbers": meant}
+        result = store.label_photo(photo.key, body.kind, body.value, **options)
+        return {**_answer(result), "cells": []}  # the page keeps cells of classes
 
     @router.post("/accept")
     def accept(body: Accept) -> Json:
         numbers, named = list(body.suggestions), [_decision(cell) for cell in body.named]
-        done = store.accept(numbers, person=body.person, edit_id=body.edit, seen=body.suggestions, named=named)
-        return _answer(done, names=bool(named and store.history(batch=done.batch, target="label", limit=1)))
+        result = store.accept(numbers, person=body.person, edit_id=body.edit, seen=body.suggestions, named=named)
+        return _answer(result, names=bool(named and store.history(batch=result.batch, target="label", limit=1)))
 
     @router.post("/undo")
     def undo(body: Undo) -> Json:
         if (body.batch is None) == (body.number is None):
             raise InputError("expected either batch or number: what to undo")
         if body.batch is not None:
-            done = store.undo(body.batch, person=body.person, edit_id=body.edit)
+            result = store.undo(body.batch, person=body.person, edit_id=body.edit)
         else:
             assert body.number is not None
-            done = store.undo_edit(body.number, person=body.person, edit_id=body.edit)
-        edits = store.history(batch=done.batch, limit=MAX_CELLS)
+            result = store.undo_edit(body.number, person=body.person, edit_id=body.edit)
+        edits = store.history(batch=result.batch, limit=MAX_CELLS)
         on_photos = {edit.photo for edit in edits if edit.target == "photo"}
-        answer = _answer(done, names=any(edit.target in NAMES for edit in edits))
+        answer = _answer(result, names=any(edit.target in NAMES for edit in edits))
         cells = [cell for cell in answer["cells"] if cell["fine"] not in on_photos]
         return {**answer, "cells": cells, **_versions(photos, edits)}
 
@@ -108,19 +117,19 @@ def edit_routes(session: LabelSession) -> APIRouter:
     @router.post("/apply")
     def apply(body: Apply) -> Json:
         change = change_from_dict(body.change)
-        done = store.apply(change, person=body.person, edit_id=body.edit, digest=body.digest)
-        return _answer(done, names=True)
+        result = store.apply(change, person=body.person, edit_id=body.edit, digest=body.digest)
+        return _answer(result, names=True)
 
     return router
 
 
 def _decision(cell: bodies.CellChange) -> Decision:
     """A decision for the store."""
-    return Decision(fine=cell.fine, kind=cell.kind, value=cell.value, seen=cell.seen, numbers=_meant(cell.numbers))
+    return Decision(fine=cell.fine, kind=cell.kind, value=cell.value, seen=cell.seen, numbers=_numbers_of(cell.numbers))
 
 
-def _meant(numbers: bodies.Numbers | None) -> Numbers | None:
-    """What the names of an edit meant, for the store."""
+def _numbers_of(numbers: bodies.Numbers | None) -> Numbers | None:
+    """The numbers behind the names of an edit, for the store."""
     return None if numbers is None else Numbers(fine=numbers.fine, kind=numbers.kind, labels=numbers.labels)
 
 
@@ -136,9 +145,9 @@ def _versions(photos: PhotoNumbers, edits: Iterable[Edit]) -> Json:
     return {"photos": labels, "notes": notes}
 
 
-def _answer(done: EditResult, *, names: bool = False) -> Json:
+def _answer(result: EditResult, *, names: bool = False) -> Json:
     """The result as JSON; `names` says whether labels, kinds or classes were renamed."""
-    return {**done.to_dict(), "names": names}
+    return {**result.to_dict(), "names": names}
 
 
 MAX_CONFLICTS = 100
@@ -152,26 +161,26 @@ def install_conflicts(app: FastAPI, session: LabelSession) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, ConflictError)
         listed = error.conflicts[:MAX_CONFLICTS]
-        found = await run_in_threadpool(lambda: [_complete(session, photos, one) for one in listed])
-        return ProblemError("conflict", str(error), conflicts=found, total=len(error.conflicts)).response()
+        conflicts = await run_in_threadpool(lambda: [_complete(session, photos, conflict) for conflict in listed])
+        return ProblemError("conflict", str(error), conflicts=conflicts, total=len(error.conflicts)).response()
 
     app.add_exception_handler(ConflictError, answer)
 
 
 def _complete(session: LabelSession, photos: PhotoNumbers, conflict: Conflict) -> Json:
     """A conflict with the present value, its version, and the number of its photo."""
-    found: Json = conflict.to_dict()
+    content: Json = conflict.to_dict()
     if conflict.what == "preview" and "changes" in conflict.theirs:
-        found["theirs"] = listed(conflict.theirs)
+        content["theirs"] = listed(conflict.theirs)
     with suppress(UnknownNameError):  # removed: there is nothing left to choose
         if conflict.what == "photo" and conflict.photo is not None and conflict.kind is not None:
             now = session.store.photo_cells([conflict.photo]).get(conflict.photo, {}).get(conflict.kind)
-            found |= _present(now) | {"number": photos.number(conflict.photo)}
+            content |= _present(now) | {"number": photos.number(conflict.photo)}
         elif conflict.what == "cell" and conflict.fine is not None and conflict.kind is not None:
-            found |= _present(session.store.cell(conflict.fine, conflict.kind))
+            content |= _present(session.store.cell(conflict.fine, conflict.kind))
         elif conflict.what == "note" and conflict.fine is not None:
-            found |= _present_note(session, conflict.fine)
-    return found
+            content |= _present_note(session, conflict.fine)
+    return content
 
 
 def _present(cell: CellState | None) -> Json:

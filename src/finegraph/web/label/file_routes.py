@@ -1,6 +1,6 @@
 """Import and export of files. An import is previewed as a list of changes, then applied as one action.
 
-An import is bound to its preview: if it would now change something else, the answer is 409 with a new preview.
+An import names its preview: if it would now change anything else, the answer is 409 with a new preview.
 """
 
 from __future__ import annotations
@@ -45,35 +45,35 @@ def file_routes(session: LabelSession) -> APIRouter:
         form: Literal["csv", "json", "label-studio", "photos", "comparisons"],
         compared: Literal["classes", "photos"] | None = None,
     ) -> Response:
-        """A state as a file; with `compared`, comparisons give values where a graph has none."""
+        """The current state as a file; with `compared`, comparisons fill in values that the graph does not have."""
         return Response(store.export_text(form, compared=compared), media_type=MEDIA_TYPES[form])
 
     @router.post("/import/preview")
     def preview(body: ImportFile) -> Json:
-        found = read_content(body.name, body.text, store)
-        if isinstance(found, Comparisons):
-            return listed(store.preview_comparisons(found).to_dict())
-        made = store.preview_photos(found) if isinstance(found, list) else store.preview_import(found)
-        return listed(made.to_dict())
+        content = read_content(body.name, body.text, store)
+        if isinstance(content, Comparisons):
+            return listed(store.preview_comparisons(content).to_dict())
+        planned = store.preview_photos(content) if isinstance(content, list) else store.preview_import(content)
+        return listed(planned.to_dict())
 
     @router.post("/import")
-    def take_over(body: Import) -> Json:
-        found = read_content(body.name, body.text, store)
-        if isinstance(found, Comparisons):
-            done = store.import_comparisons(found, person=body.person, edit_id=body.edit, digest=body.digest)
-        elif isinstance(found, list):
-            done = store.import_photos(found, person=body.person, edit_id=body.edit, digest=body.digest)
-        elif isinstance(found, Content):
-            done = store.import_content(found, person=body.person, edit_id=body.edit, digest=body.digest)
+    def import_file(body: Import) -> Json:
+        content = read_content(body.name, body.text, store)
+        if isinstance(content, Comparisons):
+            result = store.import_comparisons(content, person=body.person, edit_id=body.edit, digest=body.digest)
+        elif isinstance(content, list):
+            result = store.import_photos(content, person=body.person, edit_id=body.edit, digest=body.digest)
+        elif isinstance(content, Content):
+            result = store.import_content(content, person=body.person, edit_id=body.edit, digest=body.digest)
         else:
-            done = store.import_graph(found, person=body.person, edit_id=body.edit, digest=body.digest)
-        return {**done.to_dict(), "names": True}
+            result = store.import_graph(content, person=body.person, edit_id=body.edit, digest=body.digest)
+        return {**result.to_dict(), "names": True}
 
     return router
 
 
 def listed(preview: Json) -> Json:
-    """A preview of an import as it is sent: how many changes there are, and the first of them."""
+    """A preview of an import as it is sent: the number of changes, and the first of them."""
     return {**preview, "total": len(preview["changes"]), "changes": preview["changes"][:MAX_LISTED]}
 
 
@@ -82,10 +82,10 @@ class Comparisons(tuple[Comparison, ...]):
 
 
 def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Content | list[PhotoLabel] | Comparisons:
-    """What a file holds, by the ending of its name and its first words.
+    """The content of a file, by the ending of its name and its first words.
 
-    A JSON file with a list is one of Label Studio; a CSV file whose first column is `path` has photo labels, one that
-    begins with `kind,more,less` comparisons.
+    A JSON file with a list comes from Label Studio; a CSV file whose first column is `path` has photo labels, and one
+    that begins with `kind,more,less` has comparisons.
 
     Raises:
         GraphFileError: with all faults of the file.
@@ -103,7 +103,7 @@ def read_content(name: str, text: str, store: LabelStore) -> LabelGraph | Conten
 
 
 def _is_list(text: str) -> bool:
-    """Whether a JSON text holds a list; faults are left to the full reader."""
+    """Whether a JSON text holds a list; faults are reported by the full reader."""
     try:
         return isinstance(json.loads(text), list)
     except (ValueError, RecursionError):

@@ -20,12 +20,12 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 63)]], Query(min_length=1, max_length=200)]
 FIRST_EDITS = 3
 """The number of edits that are listed with an action."""
-OF_CELLS = ("misspelt-label", "alike-names")
-"""Rules about all cells with a label; the page shows other findings elsewhere."""
+CELL_RULES = ("misspelt-label", "alike-names")
+"""The rules of the graph check that concern all cells with a label; the page shows other findings elsewhere."""
 
 
 def history_routes(session: LabelSession, names: LiveNames) -> APIRouter:
-    """The routes of a session that look back; `names` are its suggestions from names."""
+    """The routes of a session for its history; `names` are its suggestions from names."""
     router = JsonRouter(prefix="/api")
     store, check, agreements = session.store, LiveCheck(session.store), Agreements(session.store)
 
@@ -42,21 +42,21 @@ def history_routes(session: LabelSession, names: LiveNames) -> APIRouter:
         photos: list[str] | None = None
         if target == "photo" and fine is not None:
             photos, fine = [photo.key for photo in session.photos(fine, MAX_PHOTOS)], None
-        found = store.history(
+        edits = store.history(
             fine=fine, kind=kind, target=target, photo=photos, batch=batch, before=before, limit=limit
         )
-        return {"edits": [edit.to_dict() for edit in found]}
+        return {"edits": [edit.to_dict() for edit in edits]}
 
     @router.get("/batches")
     def batches(person: str | None = None, before: int | None = None, limit: Limit = 50) -> Json:
         """The last actions, each with the version of the store that it made and with its last edits."""
         with store.one_state():
-            found = store.batches(person=person, before=before, limit=limit)
-            edits = [store.history(batch=batch.number, limit=FIRST_EDITS) for batch in found]
+            actions = store.batches(person=person, before=before, limit=limit)
+            edits = [store.history(batch=batch.number, limit=FIRST_EDITS) for batch in actions]
         return {
             "batches": [
-                batch.to_dict() | {"edits": [edit.to_dict() for edit in own]}
-                for batch, own in zip(found, edits, strict=True)
+                batch.to_dict() | {"edits": [edit.to_dict() for edit in last]}
+                for batch, last in zip(actions, edits, strict=True)
             ]
         }
 
@@ -84,8 +84,8 @@ def history_routes(session: LabelSession, names: LiveNames) -> APIRouter:
 
         For one class, also the suggestions from its name.
         """
-        version, found = check.findings() if fine is None else check.of_class(fine)
-        answer: Json = {"findings": [finding.to_dict() for finding in found], "version": version}
+        version, listed = check.findings() if fine is None else check.of_class(fine)
+        answer: Json = {"findings": [finding.to_dict() for finding in listed], "version": version}
         if fine is not None:
             answer["suggestions"] = []
             with suppress(UnknownNameError):  # it was renamed or removed; the page learns of that from the changes
@@ -99,16 +99,18 @@ def history_routes(session: LabelSession, names: LiveNames) -> APIRouter:
             rows = [row for row in store.numbered_classes(number, kinds=(kind,)) if not row.removed]
         except UnknownNameError:  # it was renamed or removed; the page learns of that from the changes
             return {"marks": {}, "suggestions": {}, "version": store.version, "now": store.version}
-        version, found = check.of_classes(row.fine for row in rows)
-        said = {
-            row.number: [one.message for one in found[row.fine] if one.kind == kind and one.rule in OF_CELLS]
+        version, by_class = check.of_classes(row.fine for row in rows)
+        messages_by_class = {
+            row.number: [
+                finding.message for finding in by_class[row.fine] if finding.kind == kind and finding.rule in CELL_RULES
+            ]
             for row in rows
         }
-        marked = {number: messages for number, messages in said.items() if messages}
-        learnt, named = names.of_cells((row.cells[kind] for row in rows), PATIENCE)
-        of_name = {one["fine"]: one for one in named}
-        suggested = {row.number: of_name[row.fine] for row in rows if row.fine in of_name}
-        return {"marks": marked, "suggestions": suggested, "version": min(version, learnt), "now": store.version}
+        marked = {number: messages for number, messages in messages_by_class.items() if messages}
+        names_version, named = names.of_cells((row.cells[kind] for row in rows), PATIENCE)
+        by_name = {finding["fine"]: finding for finding in named}
+        suggested = {row.number: by_name[row.fine] for row in rows if row.fine in by_name}
+        return {"marks": marked, "suggestions": suggested, "version": min(version, names_version), "now": store.version}
 
     @router.get("/diff")
     def diff(one: int, two: int | None = None) -> Json:

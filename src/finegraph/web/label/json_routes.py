@@ -1,12 +1,11 @@
-"""What the routes of the labelling page share: answers that are written as they are, and edits for one store only.
+"""What the routes of the labelling page share: fast JSON answers, and the check that an edit is for this store.
 
-What the store returns is plain JSON already. FastAPI would check it against the return type of the route, in another
-thread, and write a copy, which costs as much as the rest of a short question. `JsonRouter` writes an answer in the
-thread that found it.
+The store returns plain JSON. FastAPI would check it against the return type of the route, in another thread, and make a
+copy, which costs as much as the rest of a short request. `JsonRouter` serialises an answer in the thread that made it.
 
-A page may outlive its server, and the next server at the same address may have another store. So the page is given the
+A page may outlive its server, and the next server at the same address may have another store. So the page knows the
 identity of its store, keeps unsent edits under it, and sends it with every edit; an edit for another store is refused.
-A copy of a store at another place is another store.
+A copy of a store in another place has another identity.
 """
 
 from __future__ import annotations
@@ -35,26 +34,26 @@ class JsonRouter(APIRouter):
 def _written(endpoint: Callable[..., Any]) -> Callable[..., Response]:
     @wraps(endpoint)
     def answer(*given: Any, **named: Any) -> Response:
-        found = endpoint(*given, **named)
-        return found if isinstance(found, Response) else JSONResponse(found)
+        content = endpoint(*given, **named)
+        return content if isinstance(content, Response) else JSONResponse(content)
 
-    # Types, not their names: the names are known in the file of the function, not in this one.
+    # Types, not their names: FastAPI would look the names up in this module, where they are not defined.
     answer.__signature__ = signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
     return answer
 
 
-_LENGTH = 16
+_IDENTITY_LENGTH = 16
 
 
 def store_identity(store: LabelStore) -> str:
-    """The identity of a store: a digest of its place and of the time of its first action."""
+    """The identity of a store: a digest of its path or URL and of the time of its first action."""
     first = store.batches(before=2, limit=1)
     began = first[0].at if first else ""
-    return hashlib.sha256(f"{store.place}\0{began}".encode("utf-8", "surrogateescape")).hexdigest()[:_LENGTH]
+    return hashlib.sha256(f"{store.place}\0{began}".encode("utf-8", "surrogateescape")).hexdigest()[:_IDENTITY_LENGTH]
 
 
 def only_for(store: LabelStore) -> Callable[[str | None], Awaitable[None]]:
-    """A check that a request is for this store; one that names none is for any."""
+    """A check that a request is for this store; a request that names no store passes."""
     own = store_identity(store)
 
     async def check(finegraph_store: Annotated[str | None, Header()] = None) -> None:

@@ -1,11 +1,11 @@
 """The web app of the labelling page: its routes, its files, and whether its store is whole.
 
-Every route is a thin layer over one method of the store; what the page shows is what the store says. Blocking calls run
-in the thread pool of the server. Access is checked before all routes, in `finegraph.web.security`.
+Every route is a thin layer over one method of the store. Blocking calls run in the thread pool of the server. Access is
+checked before all routes, in `finegraph.web.security`.
 
-The store was checked when it was opened. What is read after that is not compared with its seals, which would cost too
-much. So `/health/ready` starts a check of the whole store every ten minutes, in a thread of its own, and waits at most
-a second for it.
+The store is checked when it is opened. Later reads are not compared with its seals, which would cost too much. So
+`/health/ready` starts a check of the whole store every ten minutes, in a background thread, and waits at most a second
+for it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
     """The web app of a labelling session.
 
     Args:
-        session: what is labelled; it stays open as long as the app is used, and is closed by its owner.
+        session: the labelling session; the caller keeps it open while the app is in use, and closes it.
         security: the access rules; by default this machine only.
     """
     app = FastAPI(title="finegraph label", docs_url=None, redoc_url=None, openapi_url=None)
@@ -69,7 +69,7 @@ def create_label_app(session: LabelSession, *, security: Security | None = None)
         compare_routes(session),
         file_routes(session),
     ):
-        app.router.routes.extend(router.routes)  # not in a router of their own, which every request would have to pass
+        app.router.routes.extend(router.routes)  # flat: nested routers cost every request time
 
     @app.exception_handler(LabelStoreError)
     async def store_problem(request: Request, error: LabelStoreError) -> Response:
@@ -107,8 +107,8 @@ def _store_problem(store: LabelStore, error: LabelStoreError) -> ProblemError:
     return ProblemError(problem.name, str(error).removeprefix(f"{store.place}: "), headers)
 
 
-_BETWEEN_CHECKS = 600.0
-"""Seconds from one check to the next."""
+_CHECK_INTERVAL = 600.0
+"""The seconds from one check to the next."""
 _CHECK_WAIT = 1.0
 """The seconds that a request waits for the check that it started; enough for small stores."""
 
@@ -117,16 +117,16 @@ class StoreHealth:
     """What the last check of an open store found.
 
     Args:
-        store: the store; it was checked just now.
-        between: seconds from one check to the next.
+        store: the store, which has just been checked.
+        between: the seconds from one check to the next.
     """
 
-    def __init__(self, store: LabelStore, between: float = _BETWEEN_CHECKS) -> None:
-        self._store, self._between = store, between
+    def __init__(self, store: LabelStore, between: float = _CHECK_INTERVAL) -> None:
+        self._store, self._interval = store, between
         self._lock = threading.Lock()
         self._next = time.monotonic() + between
         self._running = False
-        self._found: DamagedStoreError | None = None
+        self._damage: DamagedStoreError | None = None
 
     def refuse_damaged(self) -> None:
         """Begin a check if one is due.
@@ -141,16 +141,16 @@ class StoreHealth:
             check = threading.Thread(target=self._check, name="label-store-check", daemon=True)
             check.start()
             check.join(_CHECK_WAIT)
-        if (found := self._found) is not None:
-            raise DamagedStoreError(str(found), found.damage)
+        if (damage := self._damage) is not None:
+            raise DamagedStoreError(str(damage), damage.damage)
 
     def _check(self) -> None:
         try:
             self._store.check()
-            self._found = None
+            self._damage = None
         except DamagedStoreError as error:
-            self._found = error
+            self._damage = error
         except FinegraphError as error:  # the store is closing
             _LOG.warning("the store could not be checked: %s", error)
         with self._lock:
-            self._running, self._next = False, time.monotonic() + self._between
+            self._running, self._next = False, time.monotonic() + self._interval

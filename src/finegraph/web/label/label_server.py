@@ -1,7 +1,7 @@
 """Running the labelling page: one process, one writer, until it is stopped.
 
-SIGTERM or Ctrl-C: no new connections, what is there is answered, then the process goes on after `serve_label`. A second
-Ctrl-C ends at once.
+On SIGTERM or Ctrl-C the server takes no new connections, answers open requests, and `serve_label` returns. A second
+Ctrl-C ends the process at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STOP_SECONDS = 5
 
 
 def print_address(address: str) -> None:
-    """Say where the page is."""
+    """Print the address of the page."""
     print(f"The page is at {address}   (Ctrl-C stops)", flush=True)  # a calling program may wait for this line
 
 
@@ -38,11 +38,11 @@ def serve_label(
     """Serve the labelling page of a session until the process is asked to stop.
 
     Args:
-        session: what is labelled.
+        session: the labelling session.
         host: the address to listen on; one that other machines can reach needs a token.
         port: the port to listen on; 0 for any that is free.
-        token: what every request must bring.
-        hosts: further names under which the server is reached, such as that of a proxy before it.
+        token: the secret that every request must send.
+        hosts: further host names of the server, such as that of a proxy in front of it.
         on_ready: called with the address once the server answers.
 
     Raises:

@@ -1,10 +1,9 @@
 """The order of one kind while people compare, and the next pair to compare.
 
-Answers are kept in memory, and only new ones are read. An order of few classes is fitted anew for each question. Of
-many it takes a tenth of a second or more, so the next pair is chosen by the last fit, in which a few answers may be
-missing, while a new one is made in a thread of its own; what was answered meanwhile is not asked again. One in ten
-questions is one that somebody else has answered, so that one sees how far people agree. Cost of a pair: see
-`comparison_choice`.
+Answers are kept in memory, and only new ones are read. An order of few classes is fitted for each question. With many
+classes a fit takes a tenth of a second or more, so the next pair is chosen by the last fit, which may lack a few
+answers, while a new fit runs in a background thread; pairs answered meanwhile are not asked again. One in ten questions
+has been answered by somebody else, which shows how far people agree. Cost of a pair: see `comparison_choice`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from finegraph.labelling.order.class_order import Classes, order_of
 from finegraph.labelling.order.kind_answers import Counted, KindAnswers
 
 Pair = tuple[int, int]
-FEW = 150
-"""Up to this number of compared classes a fit takes a few milliseconds."""
-_AGAIN = 0.1
-"""The share of questions that somebody else has answered."""
+QUICK_FIT_CLASSES = 150
+"""The number of compared classes up to which a fit takes a few milliseconds."""
+_REPEATED_SHARE = 0.1
+"""The share of questions that somebody else has already answered."""
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A fit, the version of the answers that it is of, and the classes."""
+    """A fit with the version of its answers and its classes."""
 
     version: int
     classes: Classes
@@ -40,12 +39,12 @@ class _Fitted:
 
 
 class LiveOrder:
-    """The comparisons of one kind; may be used by several threads.
+    """The comparisons of one kind; safe to use from several threads.
 
     Args:
-        store: where they are.
+        store: the store.
         kind: the number of the kind.
-        seed: where lots come from; by default from the system.
+        seed: the seed of random choices; by default from the system.
     """
 
     def __init__(self, store: LabelStore, kind: int, seed: int | None = None) -> None:
@@ -67,35 +66,39 @@ class LiveOrder:
         shown: Collection[Pair] = (),
         only: Collection[int] | None = None,
     ) -> Pair | None:
-        """The numbers of the two classes whose comparison tells most, in the order in which to show them.
+        """The numbers of the two classes whose comparison is most informative, in the order in which to show them.
 
         Args:
-            name: the present name of the kind.
-            person: who will be asked; pairs that they have answered are not asked again.
-            counted: whether photos are compared: then classes can be asked again, by other photos of them.
-            shown: pairs that the person has before them already; their classes are left out where others are there.
+            name: the current name of the kind.
+            person: the person to ask; pairs that they have answered are not asked again.
+            counted: whether classes or photos are compared; two classes can be asked again with other photos.
+            shown: pairs that the person already sees; their classes are avoided where possible.
             only: the classes to choose from; by default all.
         """
         with self._lock:
             classes = self._refresh(name)
-            fit, place = self._fitted(name, counted, patient=False).fit, classes.place
-            again = self._rng.random() < _AGAIN
-            mine, others = self._answered(person, place, counted, others=again)
-            before = {_sorted(place[one], place[two]) for one, two in shown if one in place and two in place}
+            fit, place = self._fitted(name, counted, wait=False).fit, classes.place
+            repeat = self._rng.random() < _REPEATED_SHARE
+            mine, others = self._answered(person, place, counted, others=repeat)
+            shown_pairs = {
+                _sorted(place[first], place[second]) for first, second in shown if first in place and second in place
+            }
             if fit is None:
-                fit = _nothing(name, *classes.prior())
-            chosen = set(range(len(classes.ids))) if only is None else {place[one] for one in only if one in place}
-            resting = {one for pair in before for one in pair}
-            found = self._choose(fit, chosen - resting, mine, others) or self._choose(
-                fit, chosen, mine | before, others
+                fit = _prior_fit(name, *classes.prior())
+            chosen = (
+                set(range(len(classes.ids))) if only is None else {place[number] for number in only if number in place}
             )
-            return None if found is None else (classes.ids[found[0]], classes.ids[found[1]])
+            resting = {place for pair in shown_pairs for place in pair}
+            places = self._choose(fit, chosen - resting, mine, others) or self._choose(
+                fit, chosen, mine | shown_pairs, others
+            )
+            return None if places is None else (classes.ids[places[0]], classes.ids[places[1]])
 
     def _choose(self, fit: ComparisonFit, chosen: Collection[int], barred: set[Pair], others: set[Pair]) -> Pair | None:
-        """The most telling pair of some classes, by their places; now and then one that somebody else has answered."""
-        again = {pair for pair in others - barred if pair[0] in chosen and pair[1] in chosen}
-        if again:
-            return telling_pair(fit, fit.prior_mean, fit.prior_spread, self._rng, among=again)
+        """The most informative pair of some classes, by their positions; a pair in `others` is preferred."""
+        repeated = {pair for pair in others - barred if pair[0] in chosen and pair[1] in chosen}
+        if repeated:
+            return telling_pair(fit, fit.prior_mean, fit.prior_spread, self._rng, among=repeated)
         return telling_pair(fit, fit.prior_mean, fit.prior_spread, self._rng, barred=barred, chosen=chosen)
 
     def _answered(
@@ -106,15 +109,15 @@ class LiveOrder:
         theirs: dict[Pair, int] = {}
         if counted == "photos":
             return mine, set()
-        for one in self._answers.kept.values():
-            if one.photos or not (others or one.person == person):
+        for answer in self._answers.kept.values():
+            if answer.photos or not (others or answer.person == person):
                 continue
-            first, second = place.get(one.one or 0), place.get(one.two or 0)
+            first, second = place.get(answer.one or 0), place.get(answer.two or 0)
             if first is not None and second is not None:
                 pair = _sorted(first, second)
-                if one.person == person:
+                if answer.person == person:
                     mine.add(pair)
-                elif one.outcome != "skip":
+                elif answer.outcome != "skip":
                     theirs[pair] = theirs.get(pair, 0) + 1
         return mine, {pair for pair, count in theirs.items() if count == 1 and pair not in mine}
 
@@ -135,10 +138,10 @@ class LiveOrder:
             return self._classes.names[number]
 
     def order(self, name: str, counted: Counted) -> ClassOrder:
-        """The order of the classes, of the present answers."""
+        """The order of the classes by the current answers."""
         with self._lock:
             classes = self._refresh(name)
-            fitted = self._fitted(name, counted, patient=True)
+            fitted = self._fitted(name, counted, wait=True)
             known = self._orders.get(counted)
             if known is None or known.version != fitted.version or known.kind != name or fitted.classes is not classes:
                 known = order_of(self._answers, self._store.kind_entry(name), classes, fitted.fit, counted)
@@ -156,13 +159,13 @@ class LiveOrder:
         self._seen = changes.version
         return self._classes
 
-    def _fitted(self, name: str, counted: Counted, *, patient: bool) -> _Fitted:
-        """The fit of the present answers, or an older one of many if nobody is patient."""
+    def _fitted(self, name: str, counted: Counted, *, wait: bool) -> _Fitted:
+        """The fit of the current answers; without `wait`, an older one if fitting takes long."""
         known = self._fits.get(counted)
         if known is not None and known.version == self._answers.version:
             return known
-        few = known is None or known.fit is None or len(known.fit.items) <= FEW
-        if few or patient:
+        quick = known is None or known.fit is None or len(known.fit.items) <= QUICK_FIT_CLASSES
+        if quick or wait:
             return self._fit(name, counted)
         assert known is not None, "the first fit is waited for"
         if not self._running:
@@ -173,21 +176,21 @@ class LiveOrder:
     def _fit(self, name: str, counted: Counted) -> _Fitted:
         assert self._classes is not None, "read before"
         tally = self._answers.tally(self._classes.place, counted)
-        found = _Fitted(self._answers.version, self._classes, self._classes.fit(name, tally))
-        self._fits[counted] = found
-        return found
+        fitted = _Fitted(self._answers.version, self._classes, self._classes.fit(name, tally))
+        self._fits[counted] = fitted
+        return fitted
 
     def _fit_later(self, name: str, counted: Counted) -> None:
-        """Fit a copy of the answers, while others are read and asked for."""
+        """Fit a copy of the answers, so that the lock is free meanwhile."""
         try:
             with self._lock:
                 classes, version = self._classes, self._answers.version
                 copy = KindAnswers(self._kind, version, dict(self._answers.kept))
             assert classes is not None, "read before"
-            found = _Fitted(version, classes, classes.fit(name, copy.tally(classes.place, counted)))
+            fitted = _Fitted(version, classes, classes.fit(name, copy.tally(classes.place, counted)))
             with self._lock:
                 if self._classes is classes:
-                    self._fits[counted] = found
+                    self._fits[counted] = fitted
         finally:
             self._running = False
 
@@ -196,7 +199,7 @@ def _sorted(one: int, two: int) -> Pair:
     return (one, two) if one < two else (two, one)
 
 
-def _nothing(name: str, mean: FloatArray, spread: FloatArray) -> ComparisonFit:
-    """A fit to no comparisons."""
+def _prior_fit(name: str, mean: FloatArray, spread: FloatArray) -> ComparisonFit:
+    """The fit to no comparisons, which is the prior."""
     unknown = Number(name, np.full(len(mean), np.nan), np.zeros(len(mean)))
     return ComparisonFit(unknown, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 0)), mean, spread)

@@ -1,10 +1,10 @@
 """Photos of the data set by number, and the route of their thumbnails.
 
-A request names a photo by its place in the data set, so no path ever comes from outside. A page may outlive the server,
-and the next one at its address may show other photos. So a number has two parts, such as `1f0c2ab94d77-12`: a digest of
-the data set and the place in it. A number of another data set is refused. A thumbnail has one of three sizes and is
-made when it is first asked for; the last ones are kept in memory. At most two photos are decoded at a time, and very
-large ones are refused from their header.
+A request names a photo by its position in the data set, so no path ever comes from outside. A page may outlive the
+server, and the next server at its address may have other photos. So a number has two parts, such as `1f0c2ab94d77-12`:
+a digest of the data set and the position in it. A number of another data set is refused. A thumbnail has one of three
+sizes, is made at the first request and cached in memory. At most two photos are decoded at a time, and very large ones
+are refused from their header.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from finegraph.errors import UnknownNameError
 from finegraph.web.label.json_routes import JsonRouter
 from finegraph.workflows.label import LabelSession, SessionPhoto
 
-_DIGEST = 12
+_DIGEST_LENGTH = 12
 _MAX_DIGITS = 10
 
 
@@ -39,17 +39,17 @@ class PhotoNumbers:
         digest = hashlib.sha256()
         for sample in self._samples:  # without their classes, which may be renamed
             digest.update(f"{sample.path}\0".encode("utf-8", "surrogateescape"))
-        self._digest = digest.hexdigest()[:_DIGEST]
+        self._digest = digest.hexdigest()[:_DIGEST_LENGTH]
 
     def of_class(self, fine: str, limit: int | None = None) -> list[tuple[str, SessionPhoto]]:
         """The photos of a class with their numbers."""
         return [(f"{self._digest}-{self._places[photo.path]}", photo) for photo in self._session.photos(fine, limit)]
 
     def named(self, fine: str, name: str) -> tuple[str, SessionPhoto] | None:
-        """The photo of a class that a name means, with its number: its key, or else the end of it after a slash."""
-        found = self.of_class(fine)
-        ends = [one for one in found if one[1].key.endswith(f"/{name}")]
-        return next((one for one in found if one[1].key == name), ends[0] if ends else None)
+        """The photo of a class with its number, by its key or by the part of its key after a slash."""
+        photos = self.of_class(fine)
+        by_ending = [photo for photo in photos if photo[1].key.endswith(f"/{name}")]
+        return next((photo for photo in photos if photo[1].key == name), by_ending[0] if by_ending else None)
 
     def number(self, key: str) -> str:
         """The number of a photo by its key.
@@ -83,33 +83,33 @@ SIDES = {"small": 96, "medium": 288, "large": 1080}
 MAX_PIXELS = 100_000_000
 MAX_CACHE_BYTES = 48 << 20
 """How many bytes of thumbnails are kept in memory."""
-_AT_A_TIME = threading.Semaphore(2)
+_DECODING = threading.Semaphore(2)
 
 
 class Thumbnails:
-    """Thumbnails that were made recently, up to a number of bytes."""
+    """A cache of thumbnails, up to a number of bytes."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
-        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, number: str, size: str, photo: SessionPhoto) -> bytes:
         """The thumbnail of a photo as JPEG."""
         key = (number, size)
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        with _AT_A_TIME:
-            made = thumbnail(photo, SIDES[size])
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        with _DECODING:
+            jpeg = thumbnail(photo, SIDES[size])
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = made
-                self._bytes += len(made)
+            if key not in self._cache:
+                self._cache[key] = jpeg
+                self._bytes += len(jpeg)
             while self._bytes > self._max_bytes:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
-        return made
+                self._bytes -= len(self._cache.popitem(last=False)[1])
+        return jpeg
 
 
 def thumbnail(photo: SessionPhoto, side: int) -> bytes:
@@ -129,12 +129,12 @@ def thumbnail(photo: SessionPhoto, side: int) -> bytes:
 def photo_routes(session: LabelSession) -> APIRouter:
     """The route of the thumbnails."""
     router = JsonRouter()
-    photos, kept = PhotoNumbers(session), Thumbnails()
+    photos, thumbnails = PhotoNumbers(session), Thumbnails()
 
     @router.get("/photos/{number}/{size}")
     def photo(number: str, size: Literal["small", "medium", "large"]) -> Response:
-        found = photos.photo(number)
+        session_photo = photos.photo(number)
         headers = {"cache-control": "private, max-age=3600"}
-        return Response(kept.get(number, size, found), media_type="image/jpeg", headers=headers)
+        return Response(thumbnails.get(number, size, session_photo), media_type="image/jpeg", headers=headers)
 
     return router

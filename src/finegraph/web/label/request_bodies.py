@@ -10,7 +10,7 @@ Name = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 def _shallow(value: Any) -> Any:
-    """A value of a cell: a form with a list or a table of labels, never anything nested in these."""
+    """Check that the value of a cell holds a list or a table of labels, with nothing nested inside."""
     if isinstance(value, dict):
         for content in value.values():
             inner = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
@@ -23,11 +23,11 @@ Value = Annotated[str | dict[str, Any] | None, AfterValidator(_shallow)]
 """A cell as the store takes it: unknown, one label, `one_of`, `weights` or `all_of`."""
 Number = Annotated[int, Field(ge=0, le=2**53)]
 MAX_CELLS = 10_000
-"""The most cells or suggestions that one action changes."""
+"""The largest number of cells or suggestions that one action changes."""
 
 
 class Body(BaseModel):
-    """A request; fields that are not known are refused."""
+    """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -130,7 +130,7 @@ class Undo(Edit):
 
 
 class Change(Body):
-    """A change of names that is only to be previewed."""
+    """A change of names to preview."""
 
     change: dict[str, Any]
 
@@ -143,14 +143,14 @@ class Apply(Edit):
 
 
 class ImportFile(Body):
-    """A graph file that is only to be previewed."""
+    """A graph file to preview."""
 
     name: Annotated[str, Field(max_length=500)]
     text: str
 
 
 class Import(Edit):
-    """A graph file whose labels are taken over, as it was previewed."""
+    """A graph file to import, as it was previewed."""
 
     name: Annotated[str, Field(max_length=500)]
     text: str

@@ -7,8 +7,8 @@ given. If the evidence contradicts the photo, nothing is called sure:
 
     If it is Pear, then Anjou, 99 %; but the photo alone gave that 1 in 4,000
 
-Labels may be in any script: one that is written from right to left is set apart, so that it does not turn the
-numbers beside it, characters that only steer the text around them are shown as replaced, and very long labels are cut.
+Labels may be in any script: one that is written from right to left is isolated, so that it does not reorder the numbers
+beside it, invisible control characters are replaced by a visible sign, and very long labels are cut.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from finegraph.model.answering.predictions import chance_words
 MAX_LETTERS = 160
 """A longer label is cut in a sentence."""
 _REPLACED, _FIRST_ISOLATE, _POP_ISOLATE = "\ufffd", "\u2068", "\u2069"
-_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+_DIRECTION_MARKS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 def answer_words(prediction: Prediction, given: Mapping[str, object]) -> str:
@@ -68,15 +68,15 @@ def _given_words(given: Mapping[str, object]) -> str:
         kind, value = next(iter(given.items()))
         labels = value if isinstance(value, Collection) and not isinstance(value, str) else (value,)
         if len(labels) == 1 and not isinstance(value, Mapping):
-            (one,) = labels
-            label = str(one) if not isinstance(one, bool) else "yes" if one else "no"
+            (single,) = labels
+            label = str(single) if not isinstance(single, bool) else "yes" if single else "no"
             words = statement_words(Statement(kind, label, 1.0, 1))
             return f"it is {words}" if label not in ("yes", "no") or ": " in kind else words
     return "what you said is true"
 
 
 def percent(probability: float) -> str:
-    """A probability that never claims to be certain when it is not."""
+    """A probability in percent; 0 % and 100 % only if it is exactly that."""
     if 0.995 <= probability < 1.0 - 1e-9:
         return "over 99 %"
     return "under 1 %" if 0.0 < probability < 0.005 else f"{100 * probability:.0f} %"
@@ -87,14 +87,14 @@ def _spoken(label: str) -> str:
     short = label if len(label) <= MAX_LETTERS else label[: MAX_LETTERS - 1].rstrip() + "…"
     if short.isascii() and short.isprintable():
         return short.replace(" @ ", " at ")
-    plain = "".join(_REPLACED if _steers(letter) else letter for letter in short).replace(" @ ", " at ")
+    plain = "".join(_REPLACED if _is_invisible_control(letter) else letter for letter in short).replace(" @ ", " at ")
     leftward = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in plain)
     return f"{_FIRST_ISOLATE}{plain}{_POP_ISOLATE}" if leftward else plain
 
 
-def _steers(letter: str) -> bool:
-    """Whether a character shows nothing and changes how its neighbours are shown: controls and turns of direction."""
-    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _TURNS
+def _is_invisible_control(letter: str) -> bool:
+    """Whether a character is invisible and changes how its neighbours are shown: controls and direction marks."""
+    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _DIRECTION_MARKS
 
 
 def _sentence(label: str) -> str:

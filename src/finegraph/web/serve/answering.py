@@ -1,9 +1,9 @@
 """A model as the server uses it: pictures to scores, and scores to answers.
 
-The two steps are apart because evidence only changes the second. Scores are the network's own, before temperature and
-evidence; a client may keep those of its photo and ask again with other evidence, exactly and without the network
-(`given`). Nothing of a photo stays here. Several threads may ask at once. Cost: the network for scores; a few passes
-over the graph for an answer.
+The steps are separate because evidence changes only the second. Scores are the network's own, before temperature and
+evidence; a client may keep the scores of its photo and ask again with other evidence, exactly and without the network
+(`given`). The server keeps nothing of a photo. Safe to use from several threads. Cost: the network for scores; a few
+passes over the graph for an answer.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from finegraph.web.problems import ProblemError
 
 _MANY_LABELS = 10_000
 """The names of more labels are made ready for searches before the first one."""
-_BYTES_BESIDE, _BYTES_PER_LABEL = 64 << 10, 48
-"""How large a question with scores may be: for each label its score and, as evidence, its name with a number."""
+_BASE_BYTES, _BYTES_PER_LABEL = 64 << 10, 48
+"""The size of the largest request with scores: for each label its score and, as evidence, its name with a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """What is asked of a photo; equal ones are answered together.
+    """A question about a photo; photos with equal questions are answered together.
 
     Attributes:
-        given: what is known beside the photo, in the forms of `Posterior.given` that are the same for all photos.
+        given: the evidence, in the forms of `Posterior.given` that are the same for all photos.
         settings: how many labels and questions, at which risk, and whether to explain.
-        key: identifies what is asked: those with the same key have the same evidence.
+        key: identifies the evidence: questions with the same key have the same.
     """
 
     given: Given = field(compare=False)
@@ -59,7 +59,7 @@ class Ask:
 
 
 class Scores(NamedTuple):
-    """What the network says of one photo: its own scores, before temperature and evidence, and the feature."""
+    """The output of the network for one photo: scores before temperature and evidence, and the feature."""
 
     fine: Float[NDArray[np.float32], " fine"]
     coarse: Float[NDArray[np.float32], " coarse"] | None
@@ -68,12 +68,12 @@ class Scores(NamedTuple):
 
 
 class ServedModel:
-    """A loaded model and what the server says of it.
+    """A loaded model as the server uses it.
 
     Args:
         model: the classifier.
-        name: what it is called.
-        engine: what computes the features; ONNX Runtime is about twice as quick as torch on a processor.
+        name: the name of the model.
+        engine: what computes the features; ONNX Runtime is about twice as fast as torch on a CPU.
 
     Attributes:
         id: a fingerprint of weights, labels and rules; scores of one model are refused by another.
@@ -87,12 +87,12 @@ class ServedModel:
 
     @property
     def note(self) -> str | None:
-        """What is to be said about the engine, if anything; known after the first picture."""
+        """A note about the engine, if there is one; known after the first picture."""
         return "; ".join(self._extractor.notes) or None
 
     @classmethod
     def load(cls, folder: Path, engine: EngineName = "auto", weights: WeightForm = "float32") -> ServedModel:
-        """Load a model folder or a run folder, and let a picture through it once.
+        """Load a model folder or a run folder, and run one picture through it.
 
         Args:
             folder: the folder.
@@ -101,7 +101,7 @@ class ServedModel:
 
         Raises:
             ModelFolderError: there is no model, or it is damaged.
-            MissingExtraError: the engine that is asked for is not installed.
+            MissingExtraError: the requested engine is not installed.
         """
         served = cls(PhotoClassifier.load(folder), folder.resolve().name, engine)
         if weights != "float32":
@@ -112,7 +112,7 @@ class ServedModel:
         return served
 
     def with_lessons(self, model: PhotoClassifier) -> ServedModel:
-        """The same with what its model was taught since; this one stays as it is."""
+        """A copy with a model that has been taught since; this one does not change."""
         served = copy.copy(self)
         for name in ("graph_json", "max_given_bytes", "_score_counts"):
             served.__dict__.pop(name, None)
@@ -120,7 +120,7 @@ class ServedModel:
         return served
 
     def warm_up(self, photos: int) -> None:
-        """Answer about so many blank pictures at once, which takes the memory that as many photos will need."""
+        """Answer about so many blank pictures at once, which allocates the memory that as many photos will need."""
         size = self.model.views.size
         scores = self.scores([np.zeros((size, size, 3), dtype=np.uint8)] * photos)
         self.answer(scores, ["photo"] * photos, self.ask())
@@ -137,7 +137,7 @@ class ServedModel:
     def ask(
         self, given: Mapping[str, object] | None = None, settings: PredictionSettings | None = None, key: str = ""
     ) -> Ask:
-        """What is to be asked, checked against the graph.
+        """A question, checked against the graph.
 
         Raises:
             EvidenceError: evidence that cannot be used, or that no fine label agrees with.
@@ -149,9 +149,9 @@ class ServedModel:
     def scores(self, pictures: Sequence[Pixels]) -> list[Scores]:
         """The scores and features of pictures of the size that the network sees."""
         pixels = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).unsqueeze(1)
-        found = self._extractor.of_views(pixels)
-        posterior = posterior_of(self.model.network, *found)
-        parts = (posterior.fine_scores, posterior.coarse_scores, found[0][:, 0], posterior.number_scores)
+        features_and_coarse = self._extractor.of_views(pixels)
+        posterior = posterior_of(self.model.network, *features_and_coarse)
+        parts = (posterior.fine_scores, posterior.coarse_scores, features_and_coarse[0][:, 0], posterior.number_scores)
         fine, coarse, features, numbers = map(_rows, parts)
         assert fine is not None
         assert features is not None
@@ -166,7 +166,7 @@ class ServedModel:
         ]
 
     def answer(self, scores: Sequence[Scores], names: Sequence[str], ask: Ask) -> list[Prediction]:
-        """What is said of photos with these scores, all asked the same.
+        """The predictions for photos with these scores and the same question.
 
         Raises:
             EvidenceError: the evidence has probability 0.
@@ -224,10 +224,10 @@ class ServedModel:
 
     @cached_property
     def max_given_bytes(self) -> int:
-        """The size of the largest body with scores and evidence; a larger one is no question."""
+        """The size of the largest valid body with scores and evidence."""
         graph = self.model.graph
         labels = len(graph) + sum(len(graph.kind(name).labels) for name in graph.kinds) + 2 * len(graph.numbers)
-        return _BYTES_BESIDE + _BYTES_PER_LABEL * labels
+        return _BASE_BYTES + _BYTES_PER_LABEL * labels
 
     @cached_property
     def _score_counts(self) -> tuple[int, int]:
@@ -251,7 +251,7 @@ def _taught_id(fitted: str, revision: str) -> str:
 
 
 def _fingerprint(model: PhotoClassifier) -> str:
-    """A short digest of all that answers depend on."""
+    """A short digest of everything that answers depend on."""
     digest = hashlib.sha256(model.graph.digest.encode())
     digest.update(repr((model.views, model.temperature, model.unknown)).encode())
     for name, value in sorted(model.network.state_dict().items()):

@@ -1,7 +1,7 @@
-"""`/v1/lessons`: teaching the served model by example, taking lessons back, and what it was taught.
+"""`/v1/lessons`: teach the served model by example, take lessons back, and list them.
 
-These routes exist only if the server was started with teaching. Photos are looked at in memory like all others; their
-features, names and digests are kept with the lesson in the model folder, never the photos themselves.
+These routes exist only if the server was started with teaching. Photos are decoded in memory like all others; the model
+folder keeps their features, names and digests with the lesson, never the photos themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from finegraph.model.teaching.taught_photos import mean_view, photo_name, scaled
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.photo_requests import admitted_upload, look_at_all
+from finegraph.web.serve.photo_requests import admitted_upload, answer_photos
 from finegraph.web.serve.schemas import LessonsBody, TaughtBody, multipart
 from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.uploads import Photo
@@ -106,12 +106,12 @@ def lesson_routes(state: ServerState) -> APIRouter:
 
 
 async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
-    """What the lesson keeps of its photos; one that cannot be read refuses the whole lesson."""
+    """The photos as the lesson keeps them; one that cannot be read fails the whole lesson."""
     if not photos:
         return []
     model = state.model
-    outcomes = await look_at_all(state, photos, model, None)
-    found = []
+    outcomes = await answer_photos(state, photos, model, None)
+    taught = []
     for photo, outcome in zip(photos, outcomes, strict=True):
         if isinstance(outcome, PhotoFileError):
             raise ProblemError("photo", f"{photo.name}: {outcome.reason}")
@@ -121,18 +121,18 @@ async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
         views = [outcome.scores.feature, *await _other_views(state, photo, model, model.model.statistics.views)]
         feature = mean_view([torch.from_numpy(one)[None] for one in views]).to(model.model.device)
         digest = hashlib.sha256(photo.content).hexdigest()
-        found.append(TaughtPhoto(photo_name(photo.name), digest, scaled_features(model.model.network, feature)[0]))
-    return found
+        taught.append(TaughtPhoto(photo_name(photo.name), digest, scaled_features(model.model.network, feature)[0]))
+    return taught
 
 
 async def _other_views(state: ServerState, photo: Photo, model: ServedModel, views: int) -> list[NDArray[np.float32]]:
     """The features of the parts of a photo that count with its middle, where the model was fitted to several views."""
-    found = []
+    features = []
     for view in range(2, views + 1):
         done = await state.look(photo, model, None, view)
         assert done.scores.feature is not None
-        found.append(done.scores.feature)
-    return found
+        features.append(done.scores.feature)
+    return features
 
 
 def _content(state: ServerState, result: TeachResult) -> dict[str, Any]:

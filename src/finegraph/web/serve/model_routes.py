@@ -93,8 +93,8 @@ def model_routes(state: ServerState) -> APIRouter:
     )
     async def sample(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
         """A photo to try, as it is."""
-        found = await state.photo_files.whole(state.samples.photo(number))
-        return found.response(request, "application/octet-stream")
+        photo = await state.photo_files.whole(state.samples.photo(number))
+        return photo.response(request, "application/octet-stream")
 
     @router.get(
         "/v1/samples/{number}/small",
@@ -106,20 +106,20 @@ def model_routes(state: ServerState) -> APIRouter:
     )
     async def small(request: Request, number: Annotated[int, Path(ge=0, le=10_000)]) -> Response:
         """A small picture of a photo to try."""
-        found = await state.photo_files.small(state.samples.photo(number))
-        return found.response(request, "image/jpeg")
+        photo = await state.photo_files.small(state.samples.photo(number))
+        return photo.response(request, "image/jpeg")
 
     return router
 
 
 def kinds_of(graph: LabelGraph) -> list[KindBody]:
     """The kinds, each with the group that it is a part of: `ingredient: tofu` is tofu of the group ingredient."""
-    found = []
+    bodies = []
     for name in graph.kinds:
         kind = graph.kind(name)
         group, mark, part = name.partition(": ")
         grouped = bool(mark) and kind.binary
-        found.append(
+        bodies.append(
             KindBody(
                 name=name,
                 labels=len(kind.labels),
@@ -129,16 +129,16 @@ def kinds_of(graph: LabelGraph) -> list[KindBody]:
                 order=list(kind.labels) if kind.ordered else None,
             )
         )
-    return found
+    return bodies
 
 
 def numbers_of(graph: LabelGraph) -> list[NumberKindBody]:
     """The numbers of which at least one value is known, with the range of their values."""
-    found = []
+    bodies = []
     for name in graph.numbers:
         number = graph.number(name)
         values = number.values[number.known]
         if len(values):
             low, high = float(values.min()), float(values.max())
-            found.append(NumberKindBody(name=name, unit=number.unit, scale=number.scale, low=low, high=high))
-    return found
+            bodies.append(NumberKindBody(name=name, unit=number.unit, scale=number.scale, low=low, high=high))
+    return bodies

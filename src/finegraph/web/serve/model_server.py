@@ -1,7 +1,7 @@
-"""Serving a model: uvicorn with the limits of this project, reload by SIGHUP, and a stop that finishes its work.
+"""Serving a model: uvicorn with connection limits, a reload on SIGHUP, and a graceful stop.
 
-SIGTERM or Ctrl-C: no new connections, open requests are answered, then the workers end. A second Ctrl-C ends at once.
-SIGHUP: the model is loaded again from its folder; no request is dropped.
+On SIGTERM or Ctrl-C the server takes no new connections, answers open requests, then ends its workers. A second Ctrl-C
+ends at once. On SIGHUP the model is loaded again from its folder; no request is dropped.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from finegraph.web.serve.searching import PhotoIndex
 from finegraph.web.serve.serve_app import make_app
 from finegraph.web.serve.serve_settings import ServeSettings
 from finegraph.web.serve.server_state import ServerState
-from finegraph.web.server import Server, listen, no_signals_here, run_until_stopped
+from finegraph.web.server import Server, listen, run_until_stopped, signals_where_possible
 
 _LOG = logging.getLogger("finegraph.web")
-_AFTER_UPLOADS = 5.0
-"""How long after the time for uploads a connection is cut, in seconds; the route answers first if it can."""
-_SWITCH = 0.0005
-"""How long a thread may keep others from running Python, in seconds. The loop that talks to clients gives way whenever
-it sends; with Python's own 5 ms it then waits so long that the network has nothing to do: a quarter fewer photos."""
-_OTHER_FILES = 200
-"""How many files a server needs beside its connections."""
+_UPLOAD_GRACE = 5.0
+"""How long after the upload deadline a connection is cut, in seconds; it lets the route answer first."""
+_SWITCH_INTERVAL = 0.0005
+"""How long a thread may keep others from running Python, in seconds. The event loop yields whenever it sends; with
+Python's default of 5 ms it then waits so long that the network runs dry, which costs a quarter of the throughput."""
+_SPARE_FILES = 200
+"""How many open files a server needs in addition to its connections."""
 
 
 def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda address: None) -> None:
@@ -47,10 +47,10 @@ def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda addr
         ModelFolderError: there is no model, or it is damaged.
         InputError: the address cannot be listened on.
     """
-    torch.set_num_threads(1)  # each thread of the network has a core of its own; see batching.py
-    sys.setswitchinterval(_SWITCH)
+    torch.set_num_threads(1)  # each batching thread uses one core; see batching.py
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     listener = listen(settings.security.host, settings.security.port)
-    allow_files(settings.connections + _OTHER_FILES)
+    raise_file_limit(settings.connections + _SPARE_FILES)
     try:
         model = ServedModel.load(settings.model, settings.engine, settings.weights)
         if settings.teach:
@@ -64,7 +64,7 @@ def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda addr
         listener.close()
 
 
-def allow_files(number: int) -> None:
+def raise_file_limit(number: int) -> None:
     """Raise the limit of open files of this process, as far as the system allows."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
         import resource
@@ -81,7 +81,7 @@ def make_server(state: ServerState) -> Server:
     limits = ConnectionLimits(
         connections=settings.connections,
         head_seconds=settings.head_seconds,
-        body_seconds=settings.upload_seconds + _AFTER_UPLOADS,
+        body_seconds=settings.upload_seconds + _UPLOAD_GRACE,
         stalled_seconds=settings.stalled_seconds,
     )
     paths, max_bytes = ("/v1/predict", "/v1/search", "/v1/lessons"), settings.security.max_bytes
@@ -109,9 +109,9 @@ async def _run(server: Server, state: ServerState, listener: socket.socket, on_r
 
     def reload() -> None:
         task = loop.create_task(state.reload())
-        reloads.add(task)  # a task that nobody holds may be collected
+        reloads.add(task)  # asyncio holds only a weak reference: without this the task may be collected
         task.add_done_callback(reloads.discard)
 
-    with no_signals_here():
+    with signals_where_possible():
         loop.add_signal_handler(signal.SIGHUP, reload)
     await run_until_stopped(server, listener, on_ready)

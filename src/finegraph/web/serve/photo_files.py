@@ -1,8 +1,7 @@
-"""Photos on this machine for clients: samples as they are, and small pictures of samples and of photos that were found.
+"""Photos on this machine for clients: whole samples, and small pictures of samples and of search hits.
 
-They are read and decoded in a worker process of the pool, one at a time; no thread of the server ever touches the
-files. Small pictures that were made recently are kept until their file changes. Cost: one decoding, or one look at the
-time of the file.
+A worker process of the pool reads and decodes them, one at a time; no thread of the server touches the files. Recent
+small pictures are cached until their file changes. Cost: one decoding, or one `stat` of the file.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class PhotoFile(NamedTuple):
     tag: str
 
     def response(self, request: Request, media_type: str) -> Response:
-        """The answer to a request; a browser asks each time and is sent the photo again only if it changed."""
+        """The answer to a request; browsers revalidate each time and receive the photo again only if it changed."""
         headers = {"etag": self.tag, "cache-control": "private, no-cache"}
         if request.headers.get("if-none-match") == self.tag:
             return Response(status_code=304, headers=headers)
@@ -41,12 +40,12 @@ class PhotoFiles:
     """Reads photos on this machine.
 
     Args:
-        pool: whose workers read them.
+        pool: the workers that read them.
     """
 
     def __init__(self, pool: DecodingPool) -> None:
         self._pool = pool
-        self._kept: OrderedDict[str, tuple[list[int], bytes]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[list[int], bytes]] = OrderedDict()
         self._bytes = 0
 
     async def small(self, photo: PhotoPlace) -> PhotoFile:
@@ -57,14 +56,14 @@ class PhotoFiles:
             ProblemError: too many wait already, or the worker did not become free.
         """
         path = photo.path
-        stamp, made = self._kept.get(path, (None, b""))
+        stamp, jpeg = self._cache.get(path, (None, b""))
         answer, data = await self._read(photo, SIDE, stamp)
         if answer["stamp"] != stamp:
-            made = data
+            jpeg = data
             self._keep(path, answer["stamp"], data)
-        elif path in self._kept:
-            self._kept.move_to_end(path)
-        return PhotoFile(made, _tag(path, answer["stamp"]))
+        elif path in self._cache:
+            self._cache.move_to_end(path)
+        return PhotoFile(jpeg, _tag(path, answer["stamp"]))
 
     async def whole(self, photo: PhotoPlace) -> PhotoFile:
         """A photo as it is; see `small`."""
@@ -76,12 +75,12 @@ class PhotoFiles:
             path=photo.path, root=photo.root, side=side, stamp=stamp, max_bytes=MAX_SAMPLE_BYTES
         )
 
-    def _keep(self, path: str, stamp: list[int], made: bytes) -> None:
-        """Keep a small picture and drop the least recently used ones."""
-        self._bytes += len(made) - len(self._kept.pop(path, (stamp, b""))[1])
-        self._kept[path] = stamp, made
+    def _keep(self, path: str, stamp: list[int], jpeg: bytes) -> None:
+        """Cache a small picture and drop the least recently used ones."""
+        self._bytes += len(jpeg) - len(self._cache.pop(path, (stamp, b""))[1])
+        self._cache[path] = stamp, jpeg
         while self._bytes > MAX_CACHE_BYTES:
-            self._bytes -= len(self._kept.popitem(last=False)[1][1])
+            self._bytes -= len(self._cache.popitem(last=False)[1][1])
 
 
 def _tag(path: str, stamp: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""What the routes with photos share: letting a request in, and looking at its photos.
+"""What the routes with photos share: admitting a request, answering its photos, and describing photos of the index.
 
 A request is admitted before its body is read, and counts as one photo until its photos are known. A photo that cannot
 be read does not affect the others.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from starlette.requests import Request
 
 from finegraph.errors import PhotoFileError
+from finegraph.search import StoredPhoto
 from finegraph.web.admission import client_name
 from finegraph.web.problems import ProblemError
 from finegraph.web.serve.answering import Ask, ServedModel
 from finegraph.web.serve.batching import Done
+from finegraph.web.serve.searching import OpenIndex
 from finegraph.web.serve.server_state import ServerState
 from finegraph.web.serve.uploads import Photo, Upload, read_upload
 
@@ -26,16 +29,16 @@ from finegraph.web.serve.uploads import Photo, Upload, read_upload
 async def admitted_upload(
     state: ServerState, request: Request, fields: Iterable[str], *, min_photos: int = 1
 ) -> AsyncIterator[Upload]:
-    """The photos and fields of a request, which is in the server for as long as the block runs.
+    """Admit a request for the duration of the block, and read its photos and fields.
 
     Args:
         state: the server.
-        request: not yet read.
-        fields: the names of fields that are known.
+        request: the request, not yet read.
+        fields: the names of the known fields.
         min_photos: how many photos it must hold, 0 or 1.
 
     Raises:
-        ProblemError: the server is full, or the body cannot be read, has too much in it, or takes too long.
+        ProblemError: the server is full, or the body cannot be read, holds too much, or takes too long.
         InputError: a field that is not known, or no photo.
     """
     with state.admission.enter(body_size(request), client_of(request)) as ticket:
@@ -50,17 +53,17 @@ async def admitted_upload(
         yield upload
 
 
-async def look_at_all(
+async def answer_photos(
     state: ServerState, photos: Sequence[Photo], model: ServedModel, ask: Ask | None
 ) -> list[Done | PhotoFileError]:
-    """The outcome of each photo of a request, in order; an error for one that cannot be read.
+    """The outcome of each photo of a request, in order; an error for a photo that cannot be read.
 
     Raises:
-        FinegraphError: what is wrong with the request as a whole.
+        FinegraphError: the request as a whole is wrong.
     """
-    found = await asyncio.gather(*(state.look(photo, model, ask) for photo in photos), return_exceptions=True)
+    results = await asyncio.gather(*(state.look(photo, model, ask) for photo in photos), return_exceptions=True)
     outcomes: list[Done | PhotoFileError] = []
-    for outcome in found:
+    for outcome in results:
         if not isinstance(outcome, Done | PhotoFileError):
             raise outcome
         outcomes.append(outcome)
@@ -69,11 +72,11 @@ async def look_at_all(
     return outcomes
 
 
-def refuse_all_bad(photos: Sequence[Photo], outcomes: Sequence[Done | PhotoFileError]) -> list[dict[str, Any]]:
+def bad_photos(photos: Sequence[Photo], outcomes: Sequence[Done | PhotoFileError]) -> list[dict[str, Any]]:
     """The photos that could not be read.
 
     Raises:
-        ProblemError: there is no other.
+        ProblemError: no photo could be read.
     """
     bad = [
         {"number": number, "photo": photo.name, "reason": outcome.reason}
@@ -86,7 +89,7 @@ def refuse_all_bad(photos: Sequence[Photo], outcomes: Sequence[Done | PhotoFileE
 
 
 def client_of(request: Request) -> str:
-    """Whose request it is."""
+    """The name of the client that sent a request."""
     return client_name(request.client.host if request.client else None)
 
 
@@ -94,3 +97,27 @@ def body_size(request: Request) -> int | None:
     """The length that a request declares; None if it declares none or comes in chunks."""
     length = request.headers.get("content-length", "")
     return int(length) if length.isdigit() and "transfer-encoding" not in request.headers else None
+
+
+def stored_contents(state: ServerState, opened: OpenIndex, photos: Sequence[StoredPhoto]) -> list[dict[str, Any]]:
+    """Photos of the index as JSON: the name of the file alone and a key, never a path of this machine."""
+    contents = []
+    for photo in photos:
+        content = photo.to_dict()
+        path = content.pop("path")
+        # Names of files may be any bytes, and JSON holds text only.
+        content["name"] = os.path.basename(path).encode("utf-8", "backslashreplace").decode("utf-8")
+        content["thumbnail"] = f"/v1/photos/{state.thumbnails.key(opened.place(photo))}"
+        contents.append(content)
+    return contents
+
+
+def copies_of(state: ServerState, model: ServedModel, photos: Sequence[Photo]) -> list[list[dict[str, Any]] | None]:
+    """For each photo its copies in the index as JSON; None if there is no index, or none that can be opened now."""
+    if state.index is None:
+        return [None] * len(photos)
+    try:
+        opened = state.index.current(state.index.model)
+    except ProblemError:  # an answer needs no index
+        return [None] * len(photos)
+    return [stored_contents(state, opened, found) for found in opened.copies([photo.content for photo in photos])]

@@ -1,8 +1,7 @@
-"""Which photos on this machine clients may see: samples to try, and photos that a search found.
+"""Which photos on this machine clients may see: samples to try, and search hits.
 
-A client never names a file. It names a number in a list, or a key that an answer held; so there is no path to climb out
-of a folder with. Each photo has a root, a folder that links must not lead out of. The files themselves are read in
-`photo_files.py`.
+A client never names a file. It sends a number in a list, or a key from an earlier answer, so that no path can lead out
+of a folder. Each photo has a root, a folder that links must not lead out of. `photo_files.py` reads the files.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LOG = logging.getLogger("finegraph.web")
 
 
 class PhotoPlace(NamedTuple):
-    """A photo of this machine: its path, and the folder that it must lie in, wherever links lead."""
+    """A photo on this machine: its path, and the folder that it must lie in after links are resolved."""
 
     path: str
     root: str
@@ -42,11 +41,11 @@ def photos_below(folder: Path) -> list[str]:
         DataError: there is no photo.
     """
     folders = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
-    found: list[str] = []
+    photos: list[str] = []
     for place in (os.fspath(folder), *folders):
         with contextlib.suppress(DataError):  # one without photos
-            found += photos_of([place])
-    return found or photos_of([folder])
+            photos += photos_of([place])
+    return photos or photos_of([folder])
 
 
 class SamplePhotos:
@@ -54,7 +53,7 @@ class SamplePhotos:
 
     Args:
         folder: the folder; None for no photos.
-        to_label: photos to label; each must lie in its own folder, wherever links lead.
+        to_label: photos to label; each must lie in its own folder after links are resolved.
 
     Raises:
         DataError: there is no such folder, or no photo in it, or a photo to label is not there.
@@ -81,9 +80,9 @@ class SamplePhotos:
                     len(named) - len(inside),
                     len(named),
                 )
-            found = [path for path in inside if os.path.getsize(path) <= MAX_SAMPLE_BYTES]
-            step = max(1, len(found) // MAX_SAMPLES)
-            self.paths = found[::step][:MAX_SAMPLES]  # spread over the folder, whose order often is that of labels
+            offered = [path for path in inside if os.path.getsize(path) <= MAX_SAMPLE_BYTES]
+            step = max(1, len(offered) // MAX_SAMPLES)
+            self.paths = offered[::step][:MAX_SAMPLES]  # spread out: photos of one label are often next to each other
 
     def photo(self, number: int) -> PhotoPlace:
         """The photo of a number."""
@@ -94,7 +93,7 @@ class SamplePhotos:
 
 
 class Thumbnails:
-    """Photos named in answers, by keys that cannot be guessed; the oldest are dropped."""
+    """The photos named in answers, by keys that cannot be guessed; the oldest are dropped."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(16)

@@ -21,7 +21,14 @@ from finegraph.web.security import check_length, limited
 from finegraph.web.serve.answer_text import answer_words
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.photo_requests import admitted_upload, body_size, client_of, look_at_all, refuse_all_bad
+from finegraph.web.serve.photo_requests import (
+    admitted_upload,
+    answer_photos,
+    bad_photos,
+    body_size,
+    client_of,
+    copies_of,
+)
 from finegraph.web.serve.schemas import (
     MAX_QUESTIONS,
     MAX_TOP,
@@ -32,7 +39,6 @@ from finegraph.web.serve.schemas import (
     multipart,
 )
 from finegraph.web.serve.server_state import ServerState
-from finegraph.web.serve.stored_photos import copies_of
 from finegraph.workflows.predict import evidence_of, parse_given
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -85,7 +91,7 @@ def predict_routes(state: ServerState) -> APIRouter:
             given = parse_given(model.model.graph, upload.fields.get("given", ()))
             evidence = evidence_of(model.model.graph, given)
             ask = model.ask(evidence, settings, key=json.dumps(sorted(given.items())))
-            outcomes = await look_at_all(state, upload.photos, model, ask)
+            outcomes = await answer_photos(state, upload.photos, model, ask)
             copies = await asyncio.to_thread(copies_of, state, model, upload.photos)
         photos = []
         for number, outcome in enumerate(outcomes):
@@ -93,7 +99,7 @@ def predict_routes(state: ServerState) -> APIRouter:
                 scores = model.pack(outcome.scores) if wants_scores else None
                 content = prediction_content(number, outcome.prediction, given, scores)
                 photos.append({**content, "in_index": copies[number]})
-        bad = refuse_all_bad(upload.photos, outcomes)
+        bad = bad_photos(upload.photos, outcomes)
         known = {kind: list(labels) for kind, labels in given.items()}
         return JSONResponse({"model": model.id, "given": known, "photos": photos, "bad": bad})
 
@@ -104,7 +110,7 @@ def predict_routes(state: ServerState) -> APIRouter:
         settings = PredictionSettings(top=body.top, risk=body.risk, explain=body.explain, questions=body.questions)
         known = {kind: value for kind, value in evidence.items() if value is not None}
         loop = asyncio.get_running_loop()
-        prediction = await loop.run_in_executor(state.given_threads, _again, model, body, known, settings)
+        prediction = await loop.run_in_executor(state.given_threads, _answer_again, model, body, known, settings)
         return JSONResponse({"model": model.id, "prediction": prediction_content(0, prediction, known, body.scores)})
 
     router.add_api_route(
@@ -119,7 +125,7 @@ def predict_routes(state: ServerState) -> APIRouter:
 
 
 def _admitted(state: ServerState) -> type[APIRoute]:
-    """Routes that admit a request before its body is read, which may be as large as a question with scores."""
+    """A route class that admits a request before reading its body, whose size is limited to that of scores."""
 
     class Admitted(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -141,7 +147,7 @@ def _admitted(state: ServerState) -> type[APIRoute]:
     return Admitted
 
 
-def _again(
+def _answer_again(
     model: ServedModel, body: GivenRequest, evidence: dict[str, object], settings: PredictionSettings
 ) -> Prediction:
     """The answer from scores."""
@@ -154,15 +160,15 @@ def _evidence(graph: LabelGraph, given: Mapping[str, Evidence]) -> dict[str, obj
     Raises:
         InputError: several texts for a number.
     """
-    found: dict[str, object] = {}
+    evidence: dict[str, object] = {}
     for name, value in given.items():
         if isinstance(value, list) and name in graph.numbers:
             if len(value) != 1:
                 raise InputError(f"given {name}: expected one limit or range, such as '10..15', got {len(value)}")
-            found[name] = value[0]
+            evidence[name] = value[0]
         else:
-            found[name] = set(value) if isinstance(value, list) else value
-    return found
+            evidence[name] = set(value) if isinstance(value, list) else value
+    return evidence
 
 
 def prediction_content(

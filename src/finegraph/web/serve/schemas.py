@@ -89,7 +89,7 @@ class QuestionBody(BaseModel):
 
 
 class NumberBody(BaseModel):
-    """What is said of a number, such as a price."""
+    """The prediction of a number, such as a price."""
 
     mean: float = Field(description="The expected value.")
     spread: float = Field(description="Its standard deviation.")

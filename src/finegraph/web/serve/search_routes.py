@@ -12,11 +12,10 @@ from finegraph.errors import PhotoFileError
 from finegraph.web.problems import ProblemError, problem_responses
 from finegraph.web.serve.answering import ServedModel
 from finegraph.web.serve.batching import Done
-from finegraph.web.serve.photo_requests import admitted_upload, client_of, look_at_all, refuse_all_bad
+from finegraph.web.serve.photo_requests import admitted_upload, answer_photos, bad_photos, client_of, stored_contents
 from finegraph.web.serve.schemas import MAX_TOP, LabelSearchBody, SearchBody, multipart
 from finegraph.web.serve.searching import OpenIndex, PhotoIndex, SearchAsk
 from finegraph.web.serve.server_state import ServerState
-from finegraph.web.serve.stored_photos import stored_contents
 from finegraph.web.serve.uploads import Upload
 from finegraph.workflows.predict import evidence_of, parse_given
 
@@ -56,13 +55,13 @@ def search_routes(state: ServerState) -> APIRouter:
         """The photos of the index that are most similar to each photo, filtered and re-ranked as asked."""
         _index_of(state)  # before anything is read
         async with admitted_upload(state, request, FIELDS) as upload:
-            # Both at one moment: while the photos came, another model may have taken over, with another index.
+            # Taken together: a reload during the upload may have replaced both the model and its index.
             index = _index_of(state)
             model = index.model
             opened, ask = await asyncio.to_thread(_prepare, index, model, upload)
-            outcomes = await look_at_all(state, upload.photos, model, None)
+            outcomes = await answer_photos(state, upload.photos, model, None)
             good = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Done)]
-            bad = refuse_all_bad(upload.photos, outcomes)
+            bad = bad_photos(upload.photos, outcomes)
             scores = [outcome.scores for outcome in outcomes if not isinstance(outcome, PhotoFileError)]
             hits = await asyncio.to_thread(opened.search, scores, ask)
             copies = await asyncio.to_thread(opened.copies, [upload.photos[number].content for number in good])
@@ -70,10 +69,10 @@ def search_routes(state: ServerState) -> APIRouter:
             {
                 "number": number,
                 "photo": upload.photos[number].name,
-                "hits": stored_contents(state, opened, found),
-                "in_index": stored_contents(state, opened, own),
+                "hits": stored_contents(state, opened, photo_hits),
+                "in_index": stored_contents(state, opened, same_photo),
             }
-            for number, found, own in zip(good, hits, copies, strict=True)
+            for number, photo_hits, same_photo in zip(good, hits, copies, strict=True)
         ]
         given = {
             kind: sorted(labels) if isinstance(labels, set) else [labels] for kind, labels in (ask.given or {}).items()
@@ -90,8 +89,8 @@ def search_routes(state: ServerState) -> APIRouter:
     )
     async def photo(request: Request, key: Annotated[str, Path(max_length=64)]) -> Response:
         """A small picture of a photo that a search found."""
-        found = await state.photo_files.small(state.thumbnails.photo(key))
-        return found.response(request, "image/jpeg")
+        picture = await state.photo_files.small(state.thumbnails.photo(key))
+        return picture.response(request, "image/jpeg")
 
     return router
 
@@ -104,7 +103,7 @@ def _index_of(state: ServerState) -> PhotoIndex:
 
 
 def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[OpenIndex, SearchAsk]:
-    """The index as it is now, and what a request asks of it; what is wrong shows before any photo is looked at."""
+    """The current index and the question of a request, checked before any photo is decoded."""
     opened = index.current(model)
     known = parse_given(model.model.graph, upload.fields.get("given", ()))
     given = evidence_of(model.model.graph, known)

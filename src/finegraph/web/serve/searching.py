@@ -28,13 +28,13 @@ from finegraph.web.serve.answering import Scores, ServedModel
 from finegraph.web.serve.pictures import PhotoPlace
 
 _LOG = logging.getLogger("finegraph.web")
-_AGAIN = 30.0
-"""The seconds after which an index that could not be opened is tried again, unless it changes earlier."""
+_RETRY_SECONDS = 30.0
+"""The seconds after which an index that could not be opened is tried again, unless it changes before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchAsk:
-    """What is asked of the index, for all photos of a request; see `finegraph.search.Index.search`."""
+    """A question to the index, for all photos of a request; see `finegraph.search.Index.search`."""
 
     count: int = 12
     where: Mapping[str, AbstractSet[str | bool]] | None = None
@@ -47,13 +47,13 @@ class SearchAsk:
 
 
 class PhotoIndex:
-    """An index that the served model made; opened again when somebody changed it.
+    """The index of the served model; opened again when its folder changes.
 
-    One search opens it; others meanwhile use what was there before. If what is there now cannot be opened, or is of
-    another model, searches are refused and that is remembered: a whole index is not read again for every search.
+    One search opens it; others use the old state meanwhile. If the new state cannot be opened, or belongs to another
+    model, searches are refused for a while, so that the index is not read again for every search.
 
     Attributes:
-        model: the one that made it, so that searches do not change while the model is taught.
+        model: the model that made the index; searches do not change while the served model is taught.
     """
 
     def __init__(self, index: Index, model: ServedModel) -> None:
@@ -66,7 +66,7 @@ class PhotoIndex:
 
     @classmethod
     def open_for(cls, folder: Path | None, model: ServedModel) -> PhotoIndex | None:
-        """Open an index folder and refuse one of another model; None if there is none to open.
+        """Open an index folder and refuse one of another model; None without a folder.
 
         Raises:
             IndexFolderError: it is not there, damaged, or of another model.
@@ -81,13 +81,13 @@ class PhotoIndex:
         return cls(index, model)
 
     def current(self, model: ServedModel) -> OpenIndex:
-        """The index as it is now, or as it was until somebody else has opened it again.
+        """The index in its current state, or in the old one while another thread opens it again.
 
         Args:
             model: the model that is served, which made the index.
 
         Raises:
-            ProblemError: it changed and cannot be opened again, or another model made the new one.
+            ProblemError: it changed and cannot be opened again, or the new one belongs to another model.
         """
         stamp = state_stamp(self._index.folder)
         failed = self._failed
@@ -96,7 +96,7 @@ class PhotoIndex:
         if not self._is_current() or failed is not None:
             if self._opening.acquire(blocking=False):
                 try:
-                    self._open_again(model, stamp)
+                    self._reopen(model, stamp)
                 finally:
                     self._opening.release()
             elif failed is not None:
@@ -104,13 +104,13 @@ class PhotoIndex:
         return OpenIndex(self._index, model)
 
     def _is_current(self) -> bool:
-        """Whether the index that is open is what is in its folder."""
+        """Whether the open index is the one in its folder."""
         try:
             return self._index.is_current()
         except (FinegraphError, OSError):
-            return False  # opening it says why
+            return False  # opening it reports why
 
-    def _open_again(self, model: ServedModel, stamp: object) -> None:
+    def _reopen(self, model: ServedModel, stamp: object) -> None:
         """Open the index again unless it is already current; one thread at a time."""
         try:
             if not self._index.is_current():
@@ -118,14 +118,14 @@ class PhotoIndex:
                 index.refuse_other(model.model)
                 self._index = index
         except (FinegraphError, OSError) as error:
-            self._failed = stamp, time.monotonic() + _AGAIN
+            self._failed = stamp, time.monotonic() + _RETRY_SECONDS
             _LOG.error("the index was changed and cannot be opened again, searches are refused: %s", error)
             raise _cannot_open() from error
         self._failed = None
 
 
 class OpenIndex:
-    """An index as one request uses it from its filters to its hits, whatever happens to the folder.
+    """The index as one request sees it, from its filters to its hits, whatever happens to the folder.
 
     Args:
         index: the open index.
@@ -136,7 +136,7 @@ class OpenIndex:
         self._index, self._model = index, model
 
     def place(self, hit: StoredPhoto) -> PhotoPlace:
-        """Where a photo that was found lies, and the folder that it must not lead out of."""
+        """The path of a hit, and the folder that it must lie in."""
         return PhotoPlace(hit.path, root_of(hit.path, self._index.state.roots))
 
     def filters(self, texts: Sequence[str]) -> dict[str, set[str]] | None:
@@ -151,11 +151,11 @@ class OpenIndex:
         return {kind: set(labels) for kind, labels in parse_labels(self._index, texts).items()} or None
 
     def search(self, scores: Sequence[Scores], ask: SearchAsk) -> list[list[Hit]]:
-        """What is most similar to photos with these scores, the best first.
+        """The hits for photos with these scores, the most similar first.
 
         Raises:
             UnknownNameError: a kind or a label that the graph does not have.
-            EvidenceError: what is given cannot be true.
+            EvidenceError: the evidence is impossible.
         """
         factors, where = None, ask.where
         if ask.given and not (ask.same or ask.other):
@@ -179,13 +179,13 @@ class OpenIndex:
         return [self._index.copies(PhotoKeys(content)) for content in contents]
 
     def search_label(self, label: str, ask: SearchAsk) -> list[Hit]:
-        """What is most similar to the mean of the photos of a fine label, the best first.
+        """The hits for the mean of the photos of a fine label, the most similar first.
 
         Raises:
             UnknownNameError: no such label, or a kind that the graph does not have.
             InputError: no photo of the label is in the index.
         """
-        asked = ask.same or ask.other
+        reranked = ask.same or ask.other
         return self._index.search_label(
             label,
             ask.count,
@@ -193,7 +193,7 @@ class OpenIndex:
             where_not=ask.where_not,
             per_label=ask.per_label,
             guessed=ask.guessed,
-            factors=label_factors(self._index.graph, label, same=ask.same, other=ask.other) if asked else None,
+            factors=label_factors(self._index.graph, label, same=ask.same, other=ask.other) if reranked else None,
         )
 
 
@@ -201,4 +201,4 @@ def _cannot_open() -> ProblemError:
     detail = (
         "The index was changed; what is there now is not whole, or another model made it than the one that is served."
     )
-    return ProblemError("index-changed", detail, {"retry-after": f"{_AGAIN:.0f}"})
+    return ProblemError("index-changed", detail, {"retry-after": f"{_RETRY_SECONDS:.0f}"})

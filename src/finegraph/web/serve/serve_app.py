@@ -1,4 +1,4 @@
-"""The app of `finegraph serve`: routes, page, checks and counters put together.
+"""The app of `finegraph serve`: its routes, page, checks and counters.
 
 GET  /                 the page
 POST /v1/predict       what is on photos            POST /v1/given     the same photo with other evidence
@@ -73,8 +73,8 @@ def make_app(state: ServerState) -> FastAPI:
         return page_response("docs.html")
 
     _complete_description(app, has_token=state.settings.security.token is not None)
-    app.add_middleware(_Following, state=state)
-    app.add_middleware(_Counted, statistics=state.statistics)
+    app.add_middleware(_LessonRefresh, state=state)
+    app.add_middleware(_RequestCounter, statistics=state.statistics)
     app.add_middleware(Guard, security=state.settings.security)
     return app
 
@@ -110,7 +110,7 @@ def _health_routes(state: ServerState) -> APIRouter:
 
 
 def _complete_description(app: FastAPI, *, has_token: bool) -> None:
-    """Add to the description what FastAPI leaves out: the form of errors, the token, and sentences as summaries."""
+    """Complete the OpenAPI description: add the error schema and the token, and use docstrings as summaries."""
     make = app.openapi
 
     def described() -> dict[str, object]:
@@ -132,8 +132,8 @@ def _complete_description(app: FastAPI, *, has_token: bool) -> None:
     app.openapi = described  # type: ignore[method-assign]
 
 
-class _Following:
-    """Lets the model follow what other processes taught it, before each request that asks it anything."""
+class _LessonRefresh:
+    """Middleware that takes up lessons of other processes before each request to the API."""
 
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self._app, self._state = app, state
@@ -144,8 +144,8 @@ class _Following:
         await self._app(scope, receive, send)
 
 
-class _Counted:
-    """Counts requests by route and status, and how long they take."""
+class _RequestCounter:
+    """Middleware that counts requests by route and status, and measures how long they take."""
 
     def __init__(self, app: ASGIApp, statistics: Statistics) -> None:
         self._app, self._statistics = app, statistics
@@ -156,16 +156,16 @@ class _Counted:
             return
         started, status = time.perf_counter(), 500
 
-        async def noted(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_and_note_status)
         finally:
-            # The pattern of a route, never the path itself: there may be any number of those.
+            # The pattern of a route, not the path: every distinct path would become a counter of its own.
             route = getattr(scope.get("route"), "path", "other")
             self._statistics.requests.labels(route, str(status)).inc()
             self._statistics.seconds.labels(route).observe(time.perf_counter() - started)

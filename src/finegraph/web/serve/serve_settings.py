@@ -38,9 +38,9 @@ class ServeSettings:
     threads: int = 1
     """How many batches go through the network at once, each on one core."""
     batch_size: int = 8
-    """How many photos go through the network together at most."""
+    """The largest number of photos that go through the network together."""
     queue: int = 64
-    """How many photos may be in the server at once; what comes beyond is refused until some are done."""
+    """How many photos may be in the server at once; further ones are refused until some are done."""
     per_client: int | None = None
     """How many photos of one client may be in the server at once; by default half of all, and all of this machine."""
     connections: int = 1000

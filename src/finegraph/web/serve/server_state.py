@@ -1,8 +1,8 @@
-"""What a running server holds: the model, the workers, the queue, and counters for Prometheus at `/metrics`.
+"""The state of a running server: the model, the workers, the queue, and the counters for Prometheus at `/metrics`.
 
-A model is replaced in one assignment: a request uses the model that it met from its first photo to its last, so none is
-dropped and none is answered by two. The old model goes when its last request is done. No name of a photo, label or
-client is ever among the counters.
+A model is replaced in one assignment. A request uses one model for all its photos, so a reload drops no request and
+mixes no answers. The old model is freed when its last request is done. Counters never hold the name of a photo, label
+or client.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Statistics:
     """The counters of one server.
 
     Args:
-        inside: tells how many photos are in the server now.
-        refused: tells how many requests were refused.
-        killed: tells how many decoding workers were killed.
+        inside: returns the number of photos in the server now.
+        refused: returns the number of refused requests.
+        killed: returns the number of killed decoding workers.
     """
 
     def __init__(self, inside: Callable[[], int], refused: Callable[[], int], killed: Callable[[], int]) -> None:
@@ -65,12 +65,12 @@ class Statistics:
 
 
 _LOG = logging.getLogger("finegraph.web")
-_UPLOADS = 8
-"""How many of the largest bodies all uploads together may take."""
+_MAX_BODIES = 8
+"""The memory for all uploads together, in bodies of the largest size."""
 
 
 class ServerState:
-    """Everything of a server; `start` it in the event loop and `stop` it there.
+    """The parts of a server; call `start` and `stop` in its event loop.
 
     Args:
         settings: the settings of the server.
@@ -82,8 +82,10 @@ class ServerState:
         self.settings, self.model, self.index = settings, model, index
         self.samples = SamplePhotos(settings.samples, settings.to_label)
         self.pool = DecodingPool(settings.decoding, reads_files=bool(self.samples.paths) or index is not None)
-        largest = settings.security.max_bytes
-        self.admission = Admission(settings.queue, (_UPLOADS * largest) >> 20, settings.per_client, largest=largest)
+        max_bytes = settings.security.max_bytes
+        self.admission = Admission(
+            settings.queue, (_MAX_BODIES * max_bytes) >> 20, settings.per_client, max_request_bytes=max_bytes
+        )
         self.statistics = Statistics(
             lambda: self.admission.inside,
             lambda: self.admission.refused,
@@ -97,7 +99,7 @@ class ServerState:
         )
         self.thumbnails = Thumbnails()
         self.photo_files = PhotoFiles(self.pool)
-        # Requests with new evidence do not wait for searches.
+        # A pool of its own, so that requests with new evidence do not wait for searches.
         self.given_threads = ThreadPoolExecutor(settings.threads, "given")
         self.ready = False
         self._reloading = asyncio.Lock()
@@ -112,14 +114,14 @@ class ServerState:
         self.ready = True
 
     async def stop(self) -> None:
-        """Finish what is there and end workers and threads."""
+        """Finish the admitted requests and end workers and threads."""
         self.ready, self.admission.open = False, False
         await self.batcher.close()
         self.given_threads.shutdown(wait=False)
         await self.pool.__aexit__()
 
     async def look(self, photo: Photo, model: ServedModel, ask: Ask | None, view: int = 1) -> Done:
-        """Decode a photo, or a part of it, and let it through the network.
+        """Decode a photo, or a part of it, and run it through the network.
 
         Raises:
             PhotoFileError: it cannot be read.
@@ -128,7 +130,7 @@ class ServerState:
         return await self.batcher.submit(Job(model, picture, photo.name, ask))
 
     async def follow(self) -> None:
-        """Take up what other processes taught the model since; costs a look at a file if there is nothing."""
+        """Take up lessons that other processes taught the model; without any this costs one `stat` of a file."""
         if self.model.model.is_current():
             return
         async with self._changing:
@@ -146,26 +148,28 @@ class ServerState:
     async def teach(self, label: str, photos: Sequence[TaughtPhoto], **options: Any) -> TeachResult:
         """Teach the served model; see `PhotoClassifier.keep_lesson`. Answers follow from now on."""
         async with self._changing:
-            return await asyncio.to_thread(self._change, lambda model: model.keep_lesson(label, photos, **options))
+            return await asyncio.to_thread(
+                self._apply_lesson, lambda model: model.keep_lesson(label, photos, **options)
+            )
 
     async def forget(self, lesson: str, *, person: str) -> TeachResult:
         """Take a lesson back; see `PhotoClassifier.forget`."""
         async with self._changing:
-            return await asyncio.to_thread(self._change, lambda model: model.forget(lesson, person=person))
+            return await asyncio.to_thread(self._apply_lesson, lambda model: model.forget(lesson, person=person))
 
-    def _change(self, act: Callable[[PhotoClassifier], Lesson]) -> TeachResult:
-        """Let the model be changed by lessons, and say how its answers change."""
+    def _apply_lesson(self, change: Callable[[PhotoClassifier], Lesson]) -> TeachResult:
+        """Replace the model by a changed copy, and report how its answers change."""
         model = copy.copy(self.model.model)
         before, graph = model.network.head, model.graph
-        lesson = act(model)
+        lesson = change(model)
         self.model = self.model.with_lessons(model)
         return taught(model, lesson, before, graph)
 
     async def reload(self) -> bool:
-        """Load the model again from its folder; the one that is served stays if that fails.
+        """Load the model again from its folder; if that fails, the old one stays.
 
         Returns:
-            Whether it is served now.
+            Whether the new model is served now.
         """
         async with self._reloading:
             try:

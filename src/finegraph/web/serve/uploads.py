@@ -1,7 +1,7 @@
 """Photos and fields of a multipart request, in memory only.
 
-The usual parser writes larger files to the disk; here nothing of an upload ever gets there. What the body may hold is
-bounded: its size by the guard, the number of photos and fields and the time it takes here. Cost: one copy of the body.
+Starlette's parser writes larger files to the disk; here no upload ever reaches the disk. The guard limits the size of a
+body; this module limits its time and its number of photos and fields. Cost: one copy of the body.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from finegraph.web.problems import ProblemError
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 64 << 10
 MAX_DIGITS = 18
-"""Longer numbers are never valid here, and Python refuses to parse very long ones."""
+"""Longer numbers are never valid, and Python refuses to parse very long ones."""
 MAX_NAME = 200
 """Names of files are cut to this many characters."""
 
 
-class _InMemory(MultiPartParser):
+class _MemoryParser(MultiPartParser):
     spool_max_size = 1 << 62
     ended = False
 
@@ -35,7 +35,7 @@ class _InMemory(MultiPartParser):
 
 
 class Photo(NamedTuple):
-    """An uploaded file: what the client calls it, and its bytes."""
+    """An uploaded file: its name on the client, and its bytes."""
 
     name: str
     content: bytes
@@ -85,20 +85,20 @@ async def read_upload(
     """The photos (files called `photo`) and the fields of a request.
 
     Args:
-        request: not yet read.
-        fields: the names of fields that are known.
+        request: the request, not yet read.
+        fields: the names of the known fields.
         max_photos: how many photos it may hold.
         seconds: how long it may take to arrive.
-        min_photos: how many it must hold, 0 or 1.
+        min_photos: how many photos it must hold, 0 or 1.
 
     Raises:
-        ProblemError: it is no multipart body, broken, has too much in it, or takes too long.
+        ProblemError: the body is not multipart, is broken, holds too much, or takes too long.
         InputError: a field that is not known, or no photo.
     """
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         raise ProblemError("media-type", f"Expected multipart/form-data, got {kind[:80]!r}.")
-    parser = _InMemory(
+    parser = _MemoryParser(
         request.headers,
         request.stream(),
         max_files=max_photos,
@@ -119,13 +119,13 @@ async def read_upload(
     try:
         if not parser.ended:  # photos may be missing, so the others are not answered as if complete
             raise ProblemError("bad-request", "The multipart body cannot be read: it has no end.")
-        return await _sorted_out(form.multi_items(), fields, min_photos)
+        return await _sort_parts(form.multi_items(), fields, min_photos)
     finally:
-        for file in parser._files_to_close_on_error:  # also those of parts that never ended
+        for file in parser._files_to_close_on_error:  # includes files of parts that never ended
             file.close()
 
 
-async def _sorted_out(items: Sequence[tuple[str, str | UploadFile]], known: Sequence[str], min_photos: int) -> Upload:
+async def _sort_parts(items: Sequence[tuple[str, str | UploadFile]], known: Sequence[str], min_photos: int) -> Upload:
     """The parts of a request, sorted into photos and fields."""
     upload = Upload([], {})
     for name, value in items:
