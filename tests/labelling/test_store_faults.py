@@ -388,7 +388,7 @@ from finegraph.labelling.store.sealed_rows import add_rows
 from finegraph.labelling.store.seals import seal_of
 from finegraph.labelling.store.sql_tables import meta
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-store_writer._IDLE = 0.05
+store_writer._IDLE_SECONDS = 0.05
 store = LabelStore.open(sys.argv[1])
 fill = lambda name, size: store._do(lambda c: c.execute(sa.insert(meta), {"key": name, "value": "x" * size}))
 fill("large", 2**21)

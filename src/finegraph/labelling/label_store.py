@@ -43,7 +43,7 @@ from finegraph.labelling.exchange.contents import add_content, add_photos
 from finegraph.labelling.exchange.graph_import import plan_import, preview_comparisons, preview_import, preview_photos
 from finegraph.labelling.exchange.graphs import first_import, is_empty, plan_text
 from finegraph.labelling.exchange.label_studio import Content
-from finegraph.labelling.questions.history import result_made, result_of
+from finegraph.labelling.questions.history import result_of, result_of_record
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import check_number, fine_ids
 from finegraph.labelling.store.database import Database, store_error
@@ -74,8 +74,8 @@ from finegraph.labelling.suggestions.suggesting import (
 )
 
 
-class _TakenBackError(Exception):
-    """Ends a rehearsal; the writer rolls its job back."""
+class _RollbackError(Exception):
+    """Makes the writer roll a job back."""
 
 
 class LabelStore(StoreReader):
@@ -103,18 +103,18 @@ class LabelStore(StoreReader):
         Args:
             fine: the class.
             kind: the kind.
-            value: what holds; see `records`.
+            value: the value; see `records`.
             person: the name of the person who decides.
             edit_id: see the class.
-            seen: the version of the cell that the person looked at. None for a blind vote: it is kept as the person's,
+            seen: the version of the cell that the person saw. None for a blind vote: it is kept as the person's vote
                 and changes no value that somebody else made.
-            numbers: what the names meant when the person saw them; it holds if something was renamed since.
+            numbers: the numbers behind the names when the person saw them; they hold after a rename.
 
         Raises:
-            ConflictError: the cell was changed since, to another value.
+            ConflictError: the cell was since changed to another value.
         """
-        one = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
-        return self._decide("decide", [one], person, edit_id)
+        decision = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
+        return self._decide("decide", [decision], person, edit_id)
 
     def decide_many(self, decisions: Sequence[Decision], *, person: str, edit_id: str) -> EditResult:
         """Decide several cells as one action, all or none."""
@@ -132,12 +132,12 @@ class LabelStore(StoreReader):
         numbers: Numbers | None = None,
     ) -> EditResult:
         """Settle a disagreement with a value; the votes stay. `numbers` as for `decide`."""
-        one = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
-        return self._decide("resolve", [one], person, edit_id)
+        decision = Decision(fine=fine, kind=kind, value=value, seen=seen, numbers=numbers)  # type: ignore[arg-type]
+        return self._decide("resolve", [decision], person, edit_id)
 
     def _decide(self, action: str, decisions: Sequence[Decision], person: str, edit_id: str) -> EditResult:
         request = [decision.to_dict() for decision in decisions]
-        return self._act(
+        return self._perform(
             action,
             person,
             edit_id,
@@ -151,8 +151,8 @@ class LabelStore(StoreReader):
         self, fine: str, text: str, *, person: str, edit_id: str, seen: int, numbers: Numbers | None = None
     ) -> EditResult:
         """Change the note of a class; `seen` is the version of the note, `numbers` as for `decide`."""
-        request = [fine, text, seen, *_meant(numbers)]
-        return self._act(
+        request = [fine, text, seen, *_numbers_field(numbers)]
+        return self._perform(
             "note", person, edit_id, request, lambda c, _, name: plan_note(c, fine, text, name, seen, numbers)
         )
 
@@ -169,11 +169,11 @@ class LabelStore(StoreReader):
         numbers: Numbers | None = None,
     ) -> EditResult:
         """Set the photo label of one photo; None removes it. `seen` is its version, 0 if there is none."""
-        return self._act(
+        return self._perform(
             "photo",
             person,
             edit_id,
-            [photo, kind, value, seen, fine, *_meant(numbers)],
+            [photo, kind, value, seen, fine, *_numbers_field(numbers)],
             lambda connection, catalogue, name: plan_photo(
                 connection, catalogue, photo, kind, value, name, seen=seen, fine_label=fine, numbers=numbers
             ),
@@ -202,16 +202,16 @@ class LabelStore(StoreReader):
                 answer back.
             person: the name of the person who compares.
             edit_id: see the class.
-            seen: the version of the person's answer that was looked at, 0 if there was none; None for any.
+            seen: the version of the person's answer that they saw, 0 if there was none; None for any.
             photos: whether two photos are compared.
-            numbers: what the names meant when the person saw them; of photos, their classes.
+            numbers: the numbers behind the names when the person saw them; for photos, those of their classes.
 
         Raises:
-            ConflictError: the same person has answered otherwise since.
+            ConflictError: the same person has since given another answer.
         """
         meant = numbers or PairNumbers()
         request = [kind, one, two, outcome, seen, photos, meant.to_dict()]
-        return self._act(
+        return self._perform(
             "compare",
             person,
             edit_id,
@@ -237,13 +237,13 @@ class LabelStore(StoreReader):
         def job(connection: Connection) -> None:
             catalogue, number = self._known_catalogue(connection), secrets.token_hex(8)
             find_batch(connection, number, "")
-            one = Decision(fine=fine, kind=cell.kind, value=cell.value, seen=None)
-            plan = plan_decisions(connection, catalogue, [one], "-")
-            made = carry_out(connection, catalogue, plan, person="-", edit_id=number, digest="", action="decide")
-            result_made(connection, plan, made)
-            raise _TakenBackError
+            decision = Decision(fine=fine, kind=cell.kind, value=cell.value, seen=None)
+            plan = plan_decisions(connection, catalogue, [decision], "-")
+            record = carry_out(connection, catalogue, plan, person="-", edit_id=number, digest="", action="decide")
+            result_of_record(connection, plan, record)
+            raise _RollbackError
 
-        with contextlib.suppress(_TakenBackError, UnknownNameError):  # another server may have renamed it meanwhile
+        with contextlib.suppress(_RollbackError, UnknownNameError):  # another server may have renamed it meanwhile
             self._do(job)
 
     # ---- structure --------------------------------------------------------------------------------------------------
@@ -263,20 +263,22 @@ class LabelStore(StoreReader):
             change: what to do.
             person: the name of the person.
             edit_id: see the class.
-            digest: that of the preview that the person looked at.
+            digest: the digest of the preview that the person confirmed.
 
         Raises:
-            ConflictError: it would do something else now than the preview said.
+            ConflictError: it would now do something else than the preview.
         """
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
             plan = plan_change(connection, catalogue, change, name)
             if digest is not None:
                 new = preview_of(connection, catalogue, change, plan)
-                _refuse_other(digest, new.digest, lambda: new)
+                _check_preview(digest, new.digest, lambda: new)
             return plan
 
-        return self._act(change_name(change), person, edit_id, [change.to_dict(), digest], planning, patient=True)
+        return self._perform(
+            change_name(change), person, edit_id, [change.to_dict(), digest], planning, no_timeout=True
+        )
 
     # ---- undo -------------------------------------------------------------------------------------------------------
 
@@ -285,10 +287,12 @@ class LabelStore(StoreReader):
 
         Raises:
             ConflictError: something that it changed was changed again since, or people have decided something in a
-                kind or class that would go.
-            InputError: it is undone already, or the first import.
+                kind or class that would be removed.
+            InputError: it is already undone, or is the first import.
         """
-        return self._act("undo", person, edit_id, batch, lambda c, known, _: plan_undo(c, known, batch), patient=True)
+        return self._perform(
+            "undo", person, edit_id, batch, lambda c, known, _: plan_undo(c, known, batch), no_timeout=True
+        )
 
     def undo_edit(self, number: int, *, person: str, edit_id: str) -> EditResult:
         """Undo one edit of an action; see `undo`."""
@@ -300,7 +304,7 @@ class LabelStore(StoreReader):
                 raise InputError(f"there is no edit number {number} in the log")
             return plan_undo(connection, catalogue, row.batch, only=number)
 
-        return self._act("undo", person, edit_id, ["edit", number], planning)
+        return self._perform("undo", person, edit_id, ["edit", number], planning)
 
     # ---- suggestions ------------------------------------------------------------------------------------------------
 
@@ -319,29 +323,29 @@ class LabelStore(StoreReader):
             numbers: the suggestions, at most one for each cell.
             person: the name of the person who accepts.
             edit_id: see the class.
-            seen: by suggestion, the version of the cell that was looked at; by default the present one.
-            named: labels that were suggested from the names of classes; those that their kinds do not have are added.
+            seen: by suggestion, the version of the cell that the person saw; by default the current one.
+            named: labels suggested from the names of classes; labels that their kinds lack are added.
         """
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
-            kept = accepted(connection, catalogue, numbers, seen) if numbers or not named else []
-            decisions = [*kept, *named]
+            stored = accepted(connection, catalogue, numbers, seen) if numbers or not named else []
+            decisions = [*stored, *named]
             plan = plan_named(connection, catalogue, decisions, name)
             plan.text = f"accepted {len(decisions)} suggestion{'s' if len(decisions) != 1 else ''}{added_labels(plan)}"
             return plan
 
         request: list[Any] = [list(numbers), {str(number): version for number, version in (seen or {}).items()}]
         request += [[decision.to_dict() for decision in named]] if named else []
-        return self._act("accept", person, edit_id, request, planning)
+        return self._perform("accept", person, edit_id, request, planning)
 
     def put_suggestions(self, source: str, proposals: Iterable[Proposal]) -> int:
         """Replace the suggestions of one source; returns their number. This is no edit."""
         listed = list(proposals)
-        return self._do(lambda c: keep_suggestions(c, self._known_catalogue(c), source, listed), patient=True)
+        return self._do(lambda c: keep_suggestions(c, self._known_catalogue(c), source, listed), no_timeout=True)
 
     def put_beliefs(self, beliefs: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
         """Replace the beliefs of a model: by kind, class and label, a mean probability. This is no edit."""
-        self._do(lambda c: keep_beliefs(c, self._known_catalogue(c), beliefs), patient=True)
+        self._do(lambda c: keep_beliefs(c, self._known_catalogue(c), beliefs), no_timeout=True)
 
     # ---- in and out -------------------------------------------------------------------------------------------------
 
@@ -349,19 +353,19 @@ class LabelStore(StoreReader):
         """Make the store hold this graph: fill it, or edit what differs. Only the first import cannot be undone.
 
         Args:
-            graph: what to hold.
+            graph: the graph.
             person: the name of the person who imports.
             edit_id: see the class.
-            digest: that of the preview that the person looked at.
+            digest: the digest of the preview that the person confirmed.
 
         Raises:
-            ConflictError: it would do something else now than the preview said.
+            ConflictError: it would now do something else than the preview.
         """
         return self._import(self._content(graph), graph.digest, person, edit_id, digest)
 
     def _content(self, graph: LabelGraph) -> Content:
         """A graph in the columns of the store."""
-        # Kinds that people see as single ones stay so, even if they could now be a group; and groups stay groups.
+        # A kind that people know as a single column stays one, even if it could now be a group; groups stay groups.
         single, groups = ({kind.name for kind in self.kinds() if kind.mode == mode} for mode in ("one", "all"))
         return Content(graph.fine, columns_of(graph, single, groups))
 
@@ -405,11 +409,13 @@ class LabelStore(StoreReader):
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
             plan, kinds = _plan_content(connection, catalogue, content, name)
-            _refuse_other(seen, plan.digest, lambda: preview_import(connection, catalogue, content, plan, kinds))
+            _check_preview(seen, plan.digest, lambda: preview_import(connection, catalogue, content, plan, kinds))
             plan.text = plan_text(plan)
             return plan
 
-        return self._do(fill, patient=True) or self._act("import", person, edit_id, request, planning, patient=True)
+        return self._do(fill, no_timeout=True) or self._perform(
+            "import", person, edit_id, request, planning, no_timeout=True
+        )
 
     def preview_photos(self, labels: Sequence[PhotoLabel]) -> ImportPreview:
         """The preview of `import_photos`; nothing is written."""
@@ -424,11 +430,11 @@ class LabelStore(StoreReader):
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
             plan = _plan_photos(connection, catalogue, labels, name)
-            _refuse_other(digest, plan.digest, lambda: preview_photos(catalogue, plan))
+            _check_preview(digest, plan.digest, lambda: preview_photos(catalogue, plan))
             return plan
 
         request = [vars(label) for label in labels]
-        return self._act("import_photos", person, edit_id, request, planning, patient=True)
+        return self._perform("import_photos", person, edit_id, request, planning, no_timeout=True)
 
     def preview_comparisons(self, found: Sequence[Comparison]) -> ImportPreview:
         """The preview of `import_comparisons`; nothing is written."""
@@ -441,22 +447,22 @@ class LabelStore(StoreReader):
     def import_comparisons(
         self, found: Sequence[Comparison], *, person: str, edit_id: str, digest: str | None = None
     ) -> EditResult:
-        """Import comparisons; those without a person are of the one who imports. For `digest` see `import_graph`."""
+        """Import comparisons; those without a person belong to the importer. For `digest` see `import_graph`."""
 
         def planning(connection: Connection, catalogue: Catalogue, name: str) -> Plan:
             plan = plan_comparisons(connection, catalogue, found, name if digest is None else "")
-            _refuse_other(digest, plan.digest, lambda: preview_comparisons(connection, catalogue, plan))
+            _check_preview(digest, plan.digest, lambda: preview_comparisons(connection, catalogue, plan))
             return plan if digest is None else plan_comparisons(connection, catalogue, found, name)
 
-        request = [vars(one) for one in found]
-        return self._act("import_comparisons", person, edit_id, request, planning, patient=True)
+        request = [vars(comparison) for comparison in found]
+        return self._perform("import_comparisons", person, edit_id, request, planning, no_timeout=True)
 
     def backup(self, path: str | os.PathLike[str]) -> Path:
         """Write a copy of the whole store, also during edits; the copy is one state, and complete or absent.
 
         Raises:
             DamagedStoreError: the store is not as it was written; then there is no copy.
-            LabelStoreError: the target is there already, or the store is on a server, which has its own tools.
+            LabelStoreError: the target exists, or the store is on a server, which has its own tools.
         """
         target = Path(path)
         if self._database.file is None:
@@ -486,7 +492,7 @@ class LabelStore(StoreReader):
         return target
 
     def _check_copy(self, copy: Path) -> None:
-        """Check the seals of a copy. The copy is checked, not the store, since it is one state."""
+        """Check the seals of a copy; unlike the store, which may change meanwhile, the copy is one state."""
         database = Database(copy, write=False)
         try:
             with database.reading() as connection:
@@ -495,7 +501,7 @@ class LabelStore(StoreReader):
             database.close()
 
 
-def _refuse_other(seen: str | None, digest: str, preview: Callable[[], Preview | ImportPreview]) -> None:
+def _check_preview(seen: str | None, digest: str, preview: Callable[[], Preview | ImportPreview]) -> None:
     """Raise if the plan differs from the preview that the person confirmed."""
     if seen is not None and seen != digest:
         conflict = Conflict(what="preview", yours=seen, theirs=preview().to_dict())
@@ -510,7 +516,7 @@ def _plan_photos(connection: Connection, catalogue: Catalogue, labels: Sequence[
     return plan
 
 
-def _meant(numbers: Numbers | None) -> list[Any]:
+def _numbers_field(numbers: Numbers | None) -> list[Any]:
     """The numbers in a request; nothing if there are none, so that digests of earlier requests stay valid."""
     return [] if numbers is None else [numbers.to_dict()]
 
@@ -526,12 +532,12 @@ def _plan_content(
 
 def _copy(file: Path, target: Path) -> None:
     """Copy a SQLite file during writes, and check that the copy is a store."""
-    # As a URI, since a file name may hold `#`, `?` or `%`, which would end the name or stand for something else.
+    # `as_uri` escapes `#`, `?` and `%` in the file name.
     with (
         contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,
         contextlib.closing(sqlite3.connect(target)) as copy,
     ):
-        # In one step: between two, an edit would make SQLite begin anew, and people edit all the time.
+        # In one step: SQLite would start again whenever somebody edits between two steps.
         source.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
         if copy.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() is None:

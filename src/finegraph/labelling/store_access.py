@@ -1,7 +1,7 @@
 """Opening a store, and its two kinds of access: questions, and actions by the one writer.
 
-Questions run side by side, each on one state of the database. Actions go through the writer; each has an id of its
-caller, so that one which is repeated is carried out once. Opening a store of an older version brings it up to date.
+Questions run concurrently, each on one state of the database. Actions go through the writer; each has an id from its
+caller, so that a repeated action is carried out once. Opening a store of an older version migrates it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeVar
 from sqlalchemy.engine import Connection
 
 from finegraph.errors import FinegraphError, LabelStoreError, near_paths
-from finegraph.labelling.questions.history import result_made, result_of
+from finegraph.labelling.questions.history import result_of, result_of_record
 from finegraph.labelling.store import schema
 from finegraph.labelling.store.catalogue import Catalogue, read_catalogue
 from finegraph.labelling.store.damage import DECIDED_NAMES, DERIVED_NAMES, LOG_NAMES, VIEW_NAMES, find_damage
@@ -46,7 +46,7 @@ class StoreAccess:
         self._database = database
         self._writer = Writer(database) if database.writers is not None else None
         self._catalogue: Catalogue | None = None
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._local = threading.local()
 
     @classmethod
@@ -74,16 +74,16 @@ class StoreAccess:
     @classmethod
     def _opened(cls, place: str | os.PathLike[str], *, write: bool, new: bool) -> Self:
         database = Database(place, write=False)
-        there = database.file is None or database.file.exists()
+        exists = database.file is None or database.file.exists()
         database.close()
-        if not there and not new:
+        if not exists and not new:
             near = near_paths(database.file) if database.file is not None else ""
             raise LabelStoreError(
                 f"{database.shown}: there is no such store{near or '; make one by importing a graph'}"
             )
-        if not there and database.file is not None and not database.file.parent.is_dir():
+        if not exists and database.file is not None and not database.file.parent.is_dir():
             raise LabelStoreError(f"{database.shown}: the folder {database.file.parent} is not there; make it first")
-        version = _version(database) if there else None
+        version = _version(database) if exists else None
         if version is None and not new:
             raise LabelStoreError(f"{database.shown}: no label store there yet; make one by importing a graph")
         if version is not None and new:
@@ -95,9 +95,9 @@ class StoreAccess:
         store = cls(Database(place, write=write))
         try:
             if new:
-                store._do(schema.create, patient=True)
+                store._do(schema.create, no_timeout=True)
             elif version is not None and version < SCHEMA_VERSION and write:
-                store._do(schema.migrate, patient=True)
+                store._do(schema.migrate, no_timeout=True)
         except BaseException:
             store.close()
             raise
@@ -128,8 +128,8 @@ class StoreAccess:
     def one_state(self) -> Iterator[None]:
         """Answer all questions of this thread in the block from one state of the store.
 
-        Edits made during the block, also by this thread, are seen after it. What is counted once for everybody
-        who asks (`changes`, `progress`) may be of a later state.
+        Edits made during the block, also by this thread, are seen after it. Answers that all callers share
+        (`changes`, `progress`) may describe a later state.
         """
         if getattr(self._local, "state", None) is not None:
             yield
@@ -150,20 +150,20 @@ class StoreAccess:
                 return question(connection, self._known_catalogue(connection))
 
     def _known_catalogue(self, connection: Connection) -> Catalogue:
-        with self._gate:
+        with self._lock:
             known = self._catalogue
-        found = read_catalogue(connection, known)
-        if found is not known:
-            with self._gate:
-                self._catalogue = found
-        return found
+        catalogue = read_catalogue(connection, known)
+        if catalogue is not known:
+            with self._lock:
+                self._catalogue = catalogue
+        return catalogue
 
-    def _do(self, job: Callable[[Connection], Answer], *, patient: bool = False) -> Answer:
+    def _do(self, job: Callable[[Connection], Answer], *, no_timeout: bool = False) -> Answer:
         """Carry out a job by the writer."""
         if self._writer is None:
             raise LabelStoreError(f"{self.place}: the store was opened to be read only")
         with self._explained():
-            return self._writer.do(job, patient=patient)
+            return self._writer.do(job, no_timeout=no_timeout)
 
     # ---- damage -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class StoreAccess:
         with self._database.reading() as connection:
             damage = find_damage(connection, DERIVED_NAMES).damage
         if damage:
-            self._do(make_anew, patient=True)
+            self._do(make_anew, no_timeout=True)
         return bool(damage)
 
     @contextlib.contextmanager
@@ -203,11 +203,11 @@ class StoreAccess:
             raise
         except Exception:
             with self._database.reading() as connection:
-                if (found := find_damage(connection)).damage:
-                    raise damaged(connection, self.place, found) from None
+                if (check := find_damage(connection)).damage:
+                    raise damaged(connection, self.place, check) from None
             raise
 
-    def _act(
+    def _perform(
         self,
         action: str,
         person: str,
@@ -215,7 +215,7 @@ class StoreAccess:
         request: Any,
         planning: Planning,
         *,
-        patient: bool = False,
+        no_timeout: bool = False,
     ) -> EditResult:
         """Carry out an action once: plan it, log it, and answer when it is on the disk.
 
@@ -225,7 +225,7 @@ class StoreAccess:
             edit_id: the id of the call, by which a repeated call is recognised.
             request: the request as JSON values; a repeated call must be equal.
             planning: makes the plan, in the transaction of the writer.
-            patient: whether to wait without a timeout.
+            no_timeout: whether to wait without a timeout.
         """
         name = check_person(person)
         digest = request_digest(action, name, request)
@@ -235,10 +235,10 @@ class StoreAccess:
             if (batch := find_batch(connection, edit_id, digest)) is not None:
                 return result_of(connection, catalogue, batch.number, repeated=True)
             plan = planning(connection, catalogue, name)
-            made = carry_out(connection, catalogue, plan, person=name, edit_id=edit_id, digest=digest, action=action)
-            return result_made(connection, plan, made)
+            record = carry_out(connection, catalogue, plan, person=name, edit_id=edit_id, digest=digest, action=action)
+            return result_of_record(connection, plan, record)
 
-        return self._do(job, patient=patient)
+        return self._do(job, no_timeout=no_timeout)
 
 
 def _version(database: Database) -> int | None:

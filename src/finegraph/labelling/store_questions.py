@@ -74,15 +74,15 @@ from finegraph.labelling.suggestions.suggesting import best_suggestions, has_bel
 
 Format = Literal["csv", "json", "label-studio", "photos", "comparisons"]
 FORMATS = ("csv", "json", "label-studio", "photos", "comparisons")
-_FRESH, _FRESH_TIMES = 0.1, 10.0
-"""The seconds for which progress is not counted again; at least ten times as long as counting took."""
+_MIN_FRESH_SECONDS, _FRESH_FACTOR = 0.1, 10.0
+"""How long a count of the progress is reused: at least these seconds, and this many times as long as it took."""
 
 
 class StoreReader(StoreAccess):
     """The questions; see `LabelStore`."""
 
     _progress: tuple[float, int, Progress] | None = None
-    """Until when it is fresh, of which version, and the progress."""
+    """The time until which the progress is fresh, its version, and the progress."""
     _findings: tuple[int, tuple[LiveFinding, ...]] | None = None
 
     @cached_property
@@ -128,15 +128,15 @@ class StoreReader(StoreAccess):
 
         Args:
             search: words that must all occur in the name; case and accents do not count.
-            kind: the kind that `show` and `label` speak of; None for any.
+            kind: the kind that `show` and `label` apply to; None for any.
             show: `all`, `unknown`, `known`, `disagreement`, `low_confidence`, `noted`, `suggested`, or `contradicted`:
                 the model sees something else on the photos.
             label: only classes that have this label in `kind`.
             order: as in the graph, by name, or those that need attention first: photos contradict the labels, people
                 disagree, the model doubts, something is unknown; of contradicted ones, the surest first.
             offset: how many to leave out.
-            limit: how many to give at most.
-            kinds: which cells to give; None for all.
+            limit: the largest number of classes to return.
+            kinds: the kinds whose cells to return; None for all.
         """
         return self._ask(
             lambda connection, catalogue: find_classes(
@@ -174,11 +174,11 @@ class StoreReader(StoreAccess):
         )
 
     def numbered_classes(self, numbers: Sequence[int], *, kinds: Sequence[str] | None = None) -> list[ClassRow]:
-        """Classes by their numbers, in that order; those that are gone are marked as removed.
+        """Classes by their numbers, in that order, including removed ones, which are marked.
 
         Args:
-            numbers: as `class_numbers` gives them.
-            kinds: which cells to give; None for all.
+            numbers: the numbers, as `class_numbers` gives them.
+            kinds: the kinds whose cells to return; None for all.
         """
         return self._ask(lambda connection, catalogue: classes_of(connection, catalogue, numbers, kinds))
 
@@ -216,7 +216,7 @@ class StoreReader(StoreAccess):
         return self._ask(lambda connection, catalogue: read_answers(connection, catalogue, version))
 
     def order(self, kind: str, counted: Counted = "classes") -> ClassOrder:
-        """The order of the classes that were compared in a kind, with values, spreads and what does not fit together.
+        """The order of the classes that were compared in a kind, with values, spreads and contradictions.
 
         Args:
             kind: a kind of numbers, or an ordered one.
@@ -225,7 +225,7 @@ class StoreReader(StoreAccess):
         return self._ask(lambda connection, catalogue: read_order(connection, catalogue, kind, counted))
 
     def class_ids(self, names: Collection[str]) -> set[int]:
-        """The numbers of those classes that there are."""
+        """The numbers of the classes among some names."""
         query = sa.select(fine.c.id, fine.c.name).where(fine.c.removed == 0)
         wanted = set(names)
         return self._ask(lambda connection, _: {row.id for row in connection.execute(query) if row.name in wanted})
@@ -259,17 +259,17 @@ class StoreReader(StoreAccess):
 
     def progress(self) -> Progress:
         """How much is labelled. The answer may be a tenth of a second old, or ten times as old as counting takes."""
-        kept, began = self._progress, time.monotonic()
-        if kept is not None and (began < kept[0] or kept[1] == self.version):
-            return kept[2]
+        cached, began = self._progress, time.monotonic()
+        if cached is not None and (began < cached[0] or cached[1] == self.version):
+            return cached[2]
 
         def question(connection: Connection, catalogue: Catalogue) -> tuple[int, Progress]:
             return store_version(connection), read_progress(connection, catalogue)
 
-        version, found = self._ask(question)
+        version, progress = self._ask(question)
         ended = time.monotonic()
-        self._progress = (ended + max(_FRESH, _FRESH_TIMES * (ended - began)), version, found)
-        return found
+        self._progress = (ended + max(_MIN_FRESH_SECONDS, _FRESH_FACTOR * (ended - began)), version, progress)
+        return progress
 
     def history(
         self,
@@ -347,12 +347,12 @@ class StoreReader(StoreAccess):
         """The label graph, now or at an earlier version, checked against its seals.
 
         Args:
-            version: the edit after which the state was; by default the present one.
-            compared: give classes that have no value of a number, but were compared in it, one that follows from
-                comparisons of `classes`, or from those of `photos` too.
+            version: the number of the last edit of the state; by default the current state.
+            compared: whether compared classes without a value of a number get one, from the comparisons of `classes`
+                alone, or from those of `photos` too.
 
         Raises:
-            DamagedStoreError: it is not what people decided.
+            DamagedStoreError: the store is damaged.
         """
         with self.one_state():
             self.check("labels" if version is None else "all")
@@ -381,9 +381,9 @@ class StoreReader(StoreAccess):
             fine: only of this class.
             source: only from `model`, `similar` or `name`.
             contradicting: only if the cell has another value.
-            least: the lowest score to give.
-            offset: how many to leave out.
-            limit: how many to give at most.
+            least: the lowest score.
+            offset: how many to skip.
+            limit: the largest number of suggestions to return.
         """
         return self._ask(
             lambda connection, catalogue: read_suggestions(
@@ -411,8 +411,7 @@ class StoreReader(StoreAccess):
     def beliefs(self, fine: Collection[str], *, kind: str | None = None) -> dict[str, dict[str, dict[str, float]]]:
         """What a model believes of some classes: by class, kind and label, the mean probability over its photos.
 
-        Labels of less than 0.001 in kinds of one label are left out, as are classes and kinds that the model has said
-        nothing of.
+        Labels below 0.001 in kinds of one label are left out, and so are classes and kinds without beliefs.
 
         Args:
             fine: the classes.
@@ -427,14 +426,15 @@ class StoreReader(StoreAccess):
 
         Args:
             format: `csv` or `json`, a graph file; `label-studio`; `photos`, the photo labels as CSV; or `comparisons`.
-            safe: whether CSV cells that a spreadsheet could run get a backslash, which the readers take away again.
-            version: the edit after which the state was; by default the present one. Votes are known of that only.
-            compared: of graph files, whether comparisons give values where there are none; see `graph`.
+            safe: whether CSV cells that a spreadsheet would run as formulas get a backslash, which readers remove.
+            version: the number of the last edit of the state; by default the current state. Votes are known only of
+                the current state.
+            compared: for graph files, whether comparisons fill in missing values; see `graph`.
 
         Raises:
             GraphError: the graph holds something that CSV cannot.
-            InputError: there is no such format, not of an earlier version, or no such version.
-            DamagedStoreError: the state is not what people decided.
+            InputError: there is no such format or version, or the format cannot hold an earlier version.
+            DamagedStoreError: the store is damaged.
         """
         if format not in FORMATS:
             raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
@@ -461,18 +461,18 @@ class StoreReader(StoreAccess):
 def _label_studio(connection: Connection, catalogue: Catalogue) -> str:
     """The store as Label Studio JSON."""
     names, columns = read_columns(connection, catalogue)
-    said: dict[str, dict[str, dict[str, CellValue]]] = {}
+    votes_by_class: dict[str, dict[str, dict[str, CellValue]]] = {}
     query = sa.select(votes, fine.c.name).join(fine, fine.c.id == votes.c.fine_id).where(fine.c.removed == 0)
     for row in connection.execute(query.order_by(votes.c.fine_id, votes.c.person, votes.c.kind_id)):
         kind = catalogue.by_id[row.kind_id]
         if not kind.removed:
-            said.setdefault(row.name, {}).setdefault(row.person, {})[kind.name] = kind.value(row.value)
+            votes_by_class.setdefault(row.name, {}).setdefault(row.person, {})[kind.name] = kind.value(row.value)
     noted = sa.select(fine.c.name, notes.c.text).join(fine, fine.c.id == notes.c.fine_id).where(notes.c.text != "")
-    written = {row.name: row.text for row in connection.execute(noted.where(fine.c.removed == 0))}
+    note_texts = {row.name: row.text for row in connection.execute(noted.where(fine.c.removed == 0))}
     settled: dict[str, list[str]] = {}
-    done = sa.select(fine.c.name, cells.c.kind_id).join(fine, fine.c.id == cells.c.fine_id)
-    for row in connection.execute(done.where(cells.c.resolved == 1, fine.c.removed == 0).order_by(cells.c.kind_id)):
+    resolved = sa.select(fine.c.name, cells.c.kind_id).join(fine, fine.c.id == cells.c.fine_id)
+    for row in connection.execute(resolved.where(cells.c.resolved == 1, fine.c.removed == 0).order_by(cells.c.kind_id)):
         kind = catalogue.by_id[row.kind_id]
         if not kind.removed:
             settled.setdefault(row.name, []).append(kind.name)
-    return format_tasks(names, columns, said, written, read_photo_labels(connection, catalogue), settled)
+    return format_tasks(names, columns, votes_by_class, note_texts, read_photo_labels(connection, catalogue), settled)

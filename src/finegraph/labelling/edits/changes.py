@@ -40,7 +40,7 @@ class RemoveFine(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AddKind(Record):
-    """Adds a kind with its labels; of mode `all` if several labels of a cell can hold at once.
+    """Adds a kind with its labels; its mode is `all` if several labels can hold at once.
 
     Its type is `ordered` if the labels are in rising order, or that of a column of numbers in a graph file: `number`,
     `log number`, `number, EUR`. The labels of numbers are values, and there need not be any.
@@ -54,7 +54,7 @@ class AddKind(Record):
     def to_dict(self) -> dict[str, Any]:
         """The change as plain JSON data."""
         plain = super().to_dict()
-        if not self.type:  # as it always was: by this a repeated change is known
+        if not self.type:  # left out, so that the digests by which repeated changes are recognised stay valid
             del plain["type"]
         return plain
 
@@ -155,8 +155,8 @@ def change_name(change: StructureChange) -> str:
     return _name_of(type(change))
 
 
-def _name_of(form: type[Any]) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", form.__name__).lower()
+def _name_of(change_type: type[Any]) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", change_type.__name__).lower()
 
 
 CHANGES: dict[str, type[StructureChange]] = {_name_of(form): form for form in get_args(StructureChange)}
@@ -171,17 +171,17 @@ def change_from_dict(content: Mapping[str, Any]) -> StructureChange:
     name = content.get("change")
     if not isinstance(name, str) or name not in CHANGES:
         raise unknown_name("change", name, tuple(CHANGES))
-    form = CHANGES[name]
-    known = {field.name: field for field in fields(form)}
+    change_type = CHANGES[name]
+    known = {field.name: field for field in fields(change_type)}
     given = {key: value for key, value in content.items() if key != "change"}
     refuse_unknown("field", given, tuple(known), f"of {name}")
     for key, field in known.items():
         if key not in given and field.default is MISSING:
             raise InputError(f"{name}: the field {key!r} is missing")
-    return form(**{key: _checked(name, key, value) for key, value in given.items()})
+    return change_type(**{key: _checked_field(name, key, value) for key, value in given.items()})
 
 
-def _checked(change: str, key: str, value: Any) -> Any:
+def _checked_field(change: str, key: str, value: Any) -> Any:
     """A field of the right type: text, a list of texts, or lists of texts by name."""
     if key == "mode":
         if value not in ("one", "all"):
@@ -195,13 +195,13 @@ def _checked(change: str, key: str, value: Any) -> Any:
         if not value:
             what = "class" if change == "split_label" else "label"
             raise InputError(f"splitting: give at least one {what} to a new name")
-        return {name: _texts(change, key, own) for name, own in value.items()}
+        return {name: _texts(change, key, names) for name, names in value.items()}
     if not isinstance(value, str):
         raise InputError(f"{change}: {key!r} must be text, got {type(value).__name__}")
     return value
 
 
 def _texts(change: str, key: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{change}: {key!r} must be a list of names, got {type(value).__name__}")
     return tuple(value)

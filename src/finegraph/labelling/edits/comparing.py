@@ -1,8 +1,7 @@
 """Plans of comparisons: what one person says of two classes, or of two photos.
 
-Each person has an answer of their own to each pair, so nobody overwrites anybody. An answer says which version of it
-the person looked at; one that was given elsewhere since, under the same name, is a conflict unless it is the same.
-Cost: a few questions.
+Each person has their own answer to each pair, so nobody overwrites anybody. An answer names the version that the person
+saw; if the same person has given another answer elsewhere since, that is a conflict. Cost: a few queries.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.checks import check_photo
 from finegraph.labelling.store.current_rows import comparison_snapshot, fine_ids
 from finegraph.labelling.store.log import check_person, now
-from finegraph.labelling.store.pair_text import Thing, is_turned, pair_text, pair_words, turned
+from finegraph.labelling.store.pair_text import Thing, is_swapped, pair_text, pair_words, swapped_outcome
 from finegraph.labelling.store.plan import Key, Plan, Snapshot
 from finegraph.labelling.store.records import Conflict, Outcome, PairNumbers
 from finegraph.labelling.store.renames import living_fine, present_kind
@@ -39,10 +38,10 @@ def plan_comparison(
     seen: int | None,
     numbers: PairNumbers,
 ) -> Plan:
-    """The plan of one comparison; None takes it back.
+    """The plan of one comparison; an outcome of None takes it back.
 
     Raises:
-        InputError: the kind has no order, the two are one, or the outcome is none.
+        InputError: the kind has no order, the two things are the same, or the outcome is unknown.
         UnknownNameError: there is no such kind or class.
         ConflictError: the same person has said something else since.
     """
@@ -64,13 +63,13 @@ def plan_comparison(
         if first == second:
             raise InputError(f"{one!r} is compared with itself; expected two different things")
         things = classes = (first, second)
-    kept, classes = (turned(outcome), classes[::-1]) if is_turned(*things) else (outcome, classes)
+    stored, classes = (swapped_outcome(outcome), classes[::-1]) if is_swapped(*things) else (outcome, classes)
     key = Key("comparison", kind_id=kind.id, photo=pair_text(person, *things))
-    where = (comparisons.c.kind_id == kind.id) & (comparisons.c.pair == key.photo)
-    row = connection.execute(sa.select(comparisons).where(where)).first()
+    condition = (comparisons.c.kind_id == kind.id) & (comparisons.c.pair == key.photo)
+    row = connection.execute(sa.select(comparisons).where(condition)).first()
     version, current = (0, None) if row is None else (row.version, row.value)
-    if seen is not None and seen != version and current != kept:
-        theirs = pair_words(one, two, turned(current) if is_turned(*things) else current)
+    if seen is not None and seen != version and current != stored:
+        theirs = pair_words(one, two, swapped_outcome(current) if is_swapped(*things) else current)
         conflict = Conflict(
             what="comparison",
             kind=kind.name,
@@ -82,7 +81,7 @@ def plan_comparison(
         )
         raise ConflictError(f"you have compared {one!r} with {two!r} elsewhere meanwhile: {theirs}", [conflict])
     plan = Plan(f"compared {one!r} with {two!r}, {kind.name!r}")
-    after = _snapshot(kept, classes)
+    after = _snapshot(stored, classes)
     plan.add(key, None if row is None else comparison_snapshot(row), after)
     return plan
 
@@ -92,10 +91,10 @@ def _snapshot(outcome: Outcome | None, classes: tuple[int | None, int | None]) -
 
 
 def check_comparable(kind: KindEntry) -> None:
-    """Raise unless what a kind says has an order.
+    """Raise unless the labels of a kind have an order.
 
     Raises:
-        InputError: saying what can be compared.
+        InputError: they have none; it says what can be compared.
     """
     if not kind.comparable:
         raise InputError(
@@ -103,33 +102,46 @@ def check_comparable(kind: KindEntry) -> None:
         )
 
 
-def plan_comparisons(connection: Connection, catalogue: Catalogue, found: Sequence[Comparison], person: str) -> Plan:
-    """The plan of importing comparisons; answers that are not named stay, and so do those that are the same.
+def plan_comparisons(connection: Connection, catalogue: Catalogue, imported: Sequence[Comparison], person: str) -> Plan:
+    """The plan of importing comparisons; all other answers stay.
 
     Args:
-        connection: where the store is.
+        connection: a connection to the store.
         catalogue: its kinds.
-        found: what to import; those without a person are of the one who imports.
-        person: who imports.
+        imported: the comparisons; those without a person belong to the person who imports.
+        person: the person who imports.
     """
-    plan = Plan(f"imported {len(found)} comparison{'s' if len(found) != 1 else ''}")
-    numbers = fine_ids(connection, {name for one in found if not one.photos for name in (one.more, one.less)})
+    plan = Plan(f"imported {len(imported)} comparison{'s' if len(imported) != 1 else ''}")
+    numbers = fine_ids(
+        connection,
+        {name for comparison in imported if not comparison.photos for name in (comparison.more, comparison.less)},
+    )
     present: dict[int, dict[str, Snapshot]] = {}
-    for one in found:
-        kind = catalogue.kind(one.kind)
+    for comparison in imported:
+        kind = catalogue.kind(comparison.kind)
         check_comparable(kind)
         if kind.id not in present:
             query = sa.select(comparisons).where(comparisons.c.kind_id == kind.id)
             present[kind.id] = {row.pair: comparison_snapshot(row) for row in connection.execute(query)}
-        things: tuple[Thing, Thing] = (one.more, one.less) if one.photos else (numbers[one.more], numbers[one.less])
-        outcome: Outcome | None = "same" if one.same else "more"
-        classes: tuple[int | None, int | None] = (None, None) if one.photos else (numbers[one.more], numbers[one.less])
-        if is_turned(*things):
-            outcome, classes = turned(outcome), classes[::-1]
-        key = Key("comparison", kind_id=kind.id, photo=pair_text(check_person(one.who) if one.who else person, *things))
+        things: tuple[Thing, Thing] = (
+            (comparison.more, comparison.less)
+            if comparison.photos
+            else (numbers[comparison.more], numbers[comparison.less])
+        )
+        outcome: Outcome | None = "same" if comparison.same else "more"
+        classes: tuple[int | None, int | None] = (
+            (None, None) if comparison.photos else (numbers[comparison.more], numbers[comparison.less])
+        )
+        if is_swapped(*things):
+            outcome, classes = swapped_outcome(outcome), classes[::-1]
+        key = Key(
+            "comparison",
+            kind_id=kind.id,
+            photo=pair_text(check_person(comparison.who) if comparison.who else person, *things),
+        )
         before = present[kind.id].get(key.photo or "")
-        if one.photos and before is not None:
-            classes = before["one"], before["two"]  # the file does not say of which classes the photos are
+        if comparison.photos and before is not None:
+            classes = before["one"], before["two"]  # the file does not name the classes of photos
         if before is None or before["value"] != outcome:
             plan.put(key, before, _snapshot(outcome, classes))
     return plan

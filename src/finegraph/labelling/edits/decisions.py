@@ -1,8 +1,8 @@
 """Plans of single decisions: cells, notes and photo labels.
 
-A decision says which version of the cell the person looked at. If the cell has changed since and does not say what
-the person chooses, nothing is changed and both values come back. A blind decision (no version) is only the person's
-vote: it never replaces what somebody else decided. Cost: a few questions, however many cells there are in a kind.
+A decision names the version of the cell that the person saw. If the cell has since changed to another value, nothing is
+changed and a conflict with both values is raised. A blind decision (no version) is only the person's vote: it never
+replaces what somebody else decided. Cost: a few queries, whatever the size of the kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def plan_decisions(
     """The plan of decisions that are made together, or not at all.
 
     Args:
-        connection: where the store is.
+        connection: a connection to the store.
         catalogue: its kinds.
         decisions: at most one for each cell.
         person: the name of the person who decides.
@@ -56,40 +56,42 @@ def plan_decisions(
     by_kind: dict[str, list[Decision]] = {}
     for decision in decisions:
         by_kind.setdefault(decision.kind, []).append(decision)
-    for name, own in by_kind.items():
+    for name, kind_decisions in by_kind.items():
         kind = catalogue.kind(name)
-        numbers = [ids[decision.fine] for decision in own]
+        numbers = [ids[decision.fine] for decision in kind_decisions]
         if len(set(numbers)) != len(numbers):
             raise InputError(f"kind {name!r}: two decisions on one cell; expected one for each cell")
-        rows, given = load_cells(connection, kind.id, numbers), load_votes(connection, kind.id, numbers)
-        for decision, number in zip(own, numbers, strict=True):
+        rows, votes_by_class = load_cells(connection, kind.id, numbers), load_votes(connection, kind.id, numbers)
+        for decision, number in zip(kind_decisions, numbers, strict=True):
             value = kind.encode(decision.value, f"class {decision.fine!r}, kind {name!r}")
             row = rows.get(number)
             if conflict := _conflict(kind, decision, value, row):
                 conflicts.append(conflict)
                 continue
-            said = given.get(number, {})
+            cell_votes = votes_by_class.get(number, {})
             changed = {} if resolve else {person: value}
-            before = cell_snapshot(row, {name: said.get(name, NO_VOTE) for name in changed})
+            before = cell_snapshot(row, {name: cell_votes.get(name, NO_VOTE) for name in changed})
             after = cell_snapshot(row, changed)
-            if decision.seen is not None or not _others(row, said, person):
+            if decision.seen is not None or not _decided_by_others(row, cell_votes, person):
                 after |= {"value": value, "by": person, "at": at}
             after["resolved"] = int(resolve or (before["resolved"] and value == before["value"]))
             key = Key("cell", fine_id=number, kind_id=kind.id)
             plan.add(key, before, after)
-            plan.votes[key] = said
+            plan.votes[key] = cell_votes
     if conflicts:
         raise ConflictError(_conflict_text(conflicts), conflicts)
     return plan
 
 
-def _others(row: Row[Any] | None, said: Mapping[str, str | None], person: str) -> bool:
-    """Whether somebody else has decided a cell, or it was known from the beginning."""
-    return any(name != person for name in said) or (row is not None and row.value is not None and row.by != person)
+def _decided_by_others(row: Row[Any] | None, cell_votes: Mapping[str, str | None], person: str) -> bool:
+    """Whether somebody else has decided a cell, or the first import set it."""
+    return any(name != person for name in cell_votes) or (
+        row is not None and row.value is not None and row.by != person
+    )
 
 
 def _conflict(kind: KindEntry, decision: Decision, value: str | None, row: Row[Any] | None) -> Conflict | None:
-    """What was changed by somebody else, if something was."""
+    """The conflict with a change by somebody else; None if there is none."""
     version, current = (0, None) if row is None else (row.version, row.value)
     if decision.seen is None or decision.seen == version or current == value:
         return None
@@ -115,7 +117,7 @@ def _conflict_text(conflicts: Sequence[Conflict]) -> str:
 
 
 def shown(value: CellValue) -> str:
-    """A value for a sentence."""
+    """A value as it appears in a sentence."""
     return "unknown" if value is None else repr(value_text(value))
 
 
@@ -133,7 +135,7 @@ def _text(decisions: Sequence[Decision], resolve: bool) -> str:
 def plan_note(
     connection: Connection, fine_label: str, text: str, person: str, seen: int, numbers: Numbers | None = None
 ) -> Plan:
-    """The plan of a new text of the note of a class.
+    """The plan of changing the note of a class.
 
     Raises:
         ConflictError: somebody else has changed it since.
@@ -165,37 +167,37 @@ def plan_photo(
     fine_label: str | None,
     numbers: Numbers | None = None,
 ) -> Plan:
-    """The plan of the label of a single photo; None takes it away.
+    """The plan of labelling a single photo; a value of None removes the label.
 
-    Its class is named by `numbers` or by `fine_label`; without either the photo is of no known class.
+    `numbers` or `fine_label` names the class of the photo; without either its class is unknown.
 
     Raises:
         UnknownNameError: there is no such class.
         ConflictError: somebody else has changed it since.
     """
     check_photo(photo)
-    meant = numbers or Numbers()
-    kind = present_kind(catalogue, kind_name, meant.kind)
-    kept = kind.encode(present_value(kind, value, meant.labels), f"photo {photo!r}, kind {kind.name!r}")
+    meant_numbers = numbers or Numbers()
+    kind = present_kind(catalogue, kind_name, meant_numbers.kind)
+    encoded = kind.encode(present_value(kind, value, meant_numbers.labels), f"photo {photo!r}, kind {kind.name!r}")
     number = None if fine_label is None else fine_ids(connection, [fine_label])[fine_label]
-    if meant.fine is not None:
-        number = living_fine(connection, meant.fine)
-    where = (photo_labels.c.kind_id == kind.id) & (photo_labels.c.photo == photo)
-    row = connection.execute(sa.select(photo_labels).where(where)).first()
+    if meant_numbers.fine is not None:
+        number = living_fine(connection, meant_numbers.fine)
+    condition = (photo_labels.c.kind_id == kind.id) & (photo_labels.c.photo == photo)
+    row = connection.execute(sa.select(photo_labels).where(condition)).first()
     version, current = (0, None) if row is None else (row.version, row.value)
-    if version != seen and current != kept:
+    if version != seen and current != encoded:
         conflict = Conflict(
             what="photo",
             photo=photo,
             kind=kind.name,
-            yours=kind.value(kept),
+            yours=kind.value(encoded),
             theirs=kind.value(current),
             version=version,
             by=row.by if row else None,
             at=row.at if row else None,
         )
         raise ConflictError(f"{conflict.by or 'somebody'} has labelled {photo!r} since you looked", [conflict])
-    after = {"value": kept, "fine": number, "by": person, "at": now()}
+    after = {"value": encoded, "fine": number, "by": person, "at": now()}
     plan = Plan(f"labelled the photo {photo!r}, {kind.name!r}")
     plan.add(Key("photo", kind_id=kind.id, photo=photo), None if row is None else photo_snapshot(row), after)
     return plan

@@ -1,7 +1,7 @@
 """Rewriting all values of a kind: its cells, the votes on them, and the photo labels.
 
-A rewriting is a function from a kept value to another one; it sees the class too. What does not change is not touched.
-One pass over the kind.
+A rewriting is a function from a stored value and its class to another value. Values that stay the same are not edited.
+Cost: one pass over the kind.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Rewriting = Callable[[str, int | None], str | None]
 
 
 class Rewriter:
-    """The values of one kind, and the plan that their rewriting goes to.
+    """Rewrites the values of one kind into a plan.
 
     Attributes:
-        lost: how many cells have become unknown.
+        lost: how many cells become unknown.
     """
 
     def __init__(self, connection: Connection, plan: Plan, kind: KindEntry) -> None:
@@ -40,16 +40,16 @@ class Rewriter:
         self.new_photos: dict[str, str | None] = {}
 
     def rewrite(self, rewriting: Rewriting) -> None:
-        """Put all that changes into the plan."""
+        """Add every value that changes to the plan."""
         for number in sorted({*self.cells, *self.votes}):
-            row, said = self.cells.get(number), self.votes.get(number, {})
+            row, cell_votes = self.cells.get(number), self.votes.get(number, {})
             value = row.value if row else None
             new = value and rewriting(value, number)
-            changed = {person: rewriting(vote, number) for person, vote in said.items() if vote is not None}
-            changed = {person: vote for person, vote in changed.items() if vote != said[person]}
+            changed = {person: rewriting(vote, number) for person, vote in cell_votes.items() if vote is not None}
+            changed = {person: vote for person, vote in changed.items() if vote != cell_votes[person]}
             self.new[number] = new
             if new != value or changed:
-                before = cell_snapshot(row, {person: said[person] for person in changed})
+                before = cell_snapshot(row, {person: cell_votes[person] for person in changed})
                 self.plan.add(
                     Key("cell", fine_id=number, kind_id=self.kind.id),
                     before,
@@ -66,39 +66,39 @@ class Rewriter:
     def holds(self, number: int, label: int) -> bool:
         """Whether the cell of a class named a label before the rewriting."""
         row = self.cells.get(number)
-        return row is not None and row.value is not None and label in {one for one, _ in parts_of(row.value)}
+        return row is not None and row.value is not None and label in {part for part, _ in parts_of(row.value)}
 
     def left(self, label: int) -> bool:
         """Whether anything names a label after the rewriting."""
         values = {*self.new.values(), *self.new_photos.values()}
-        for number, said in self.votes.items():
+        for number, cell_votes in self.votes.items():
             key = Key("cell", fine_id=number, kind_id=self.kind.id)
             after = self.plan.changes[key].after if key in self.plan.changes else None
-            values |= {*{**said, **(after["votes"] if after else {})}.values()}
-        return any(label == one for value in values if value for one, _ in parts_of(value))
+            values |= {*{**cell_votes, **(after["votes"] if after else {})}.values()}
+        return any(label == part for value in values if value for part, _ in parts_of(value))
 
 
 def drop(value: str, gone: Collection[int], mode: Mode) -> str | None:
-    """A value without some labels; unknown if a kind of one label is left without any."""
+    """A value without some labels; in a kind of mode "one", unknown if none is left."""
     parts = parts_of(value)
     left = [part for part in parts if part[0] not in gone]
     return value if len(left) == len(parts) else encode_parts(left, mode)
 
 
 def replace(value: str, targets: Mapping[int, int], mode: Mode) -> str | None:
-    """A value in which some labels are others; weights of labels that become one are added."""
+    """A value with some labels replaced by others; the weights of labels that become one are added."""
     parts = parts_of(value)
     if not any(label in targets for label, _ in parts):
         return value
     weighted = any(weight is not None for _, weight in parts)
     share = 1.0 / len(parts)
-    found: dict[int, float] = {}
+    weights: dict[int, float] = {}
     for label, weight in parts:
         new = targets.get(label, label)
-        found[new] = found.get(new, 0.0) + (share if weight is None else weight)
-    if mode == "all" or (len(found) == len(parts) and not weighted):
-        return encode_parts([(label, None) for label in found], mode)
-    return encode_parts(list(found.items()), mode)
+        weights[new] = weights.get(new, 0.0) + (share if weight is None else weight)
+    if mode == "all" or (len(weights) == len(parts) and not weighted):
+        return encode_parts([(label, None) for label in weights], mode)
+    return encode_parts(list(weights.items()), mode)
 
 
 def label_snapshot(label: LabelEntry) -> Snapshot:
@@ -108,5 +108,5 @@ def label_snapshot(label: LabelEntry) -> Snapshot:
 
 def kind_snapshot(kind: KindEntry) -> Snapshot:
     """The snapshot of a kind."""
-    own = {"name": kind.name, "position": kind.position, "mode": kind.mode, "prior": kind.prior}
-    return {**own, "removed": int(kind.removed)}
+    fields = {"name": kind.name, "position": kind.position, "mode": kind.mode, "prior": kind.prior}
+    return {**fields, "removed": int(kind.removed)}

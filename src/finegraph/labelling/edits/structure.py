@@ -1,8 +1,8 @@
 """Plans of changes of the structure, and their previews.
 
-`plan_change` makes the plan; `preview_of` shows it and `apply` carries it out, so what is shown is what happens.
-Adding, renaming and removing classes and kinds touches one or a few rows. Merging and splitting passes once over the
-cells of the kinds concerned.
+`plan_change` makes the plan; `preview_of` describes it and `apply` carries it out, so the preview is exact. Adding,
+renaming and removing classes and kinds touches a few rows. Merging and splitting take one pass over the cells of the
+kinds.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def plan_change(connection: Connection, catalogue: Catalogue, change: StructureC
     """The plan of a change.
 
     Raises:
-        UnknownNameError: something that the change names is not there.
+        UnknownNameError: the change names something that does not exist.
         InputError: the change makes no sense.
-        GraphError: a new name that cannot be one.
+        GraphError: a new name is invalid.
     """
     plan = _PLANNERS[type(change)](connection, catalogue, change, person)
     check_names(plan)
@@ -67,32 +67,34 @@ def _add_fine(connection: Connection, _: Catalogue, change: AddFine, person: str
     number = next_number(connection, fine.c.id)
     last = connection.scalar(sa.select(sa.func.max(fine.c.position)))
     plan = Plan(f"added the class {change.name!r}")
-    added(plan, Key("fine", fine_id=number), {"name": change.name, "position": (-1 if last is None else last) + 1})
+    plan_new_row(
+        plan, Key("fine", fine_id=number), {"name": change.name, "position": (-1 if last is None else last) + 1}
+    )
     if change.note:
         plan.add(Key("note", fine_id=number), None, {"text": check_note(change.note), "by": person, "at": now()})
     return plan
 
 
-def added(plan: Plan, key: Key, snapshot: Snapshot) -> None:
-    """Add a new row to a plan: before, it was one that is removed."""
+def plan_new_row(plan: Plan, key: Key, snapshot: Snapshot) -> None:
+    """Add a new row to a plan; its snapshot before is that of a removed row."""
     plan.add(key, {**snapshot, "removed": 1}, {**snapshot, "removed": 0})
 
 
-def _new_fine(connection: Connection, name: str) -> tuple[Key, Snapshot]:
+def _fine_row(connection: Connection, name: str) -> tuple[Key, Snapshot]:
     number = fine_ids(connection, [name])[name]
     row = connection.execute(sa.select(fine).where(fine.c.id == number)).one()
     return Key("fine", fine_id=number), row_snapshot(row, *FINE_FIELDS)
 
 
 def _rename_fine(connection: Connection, _: Catalogue, change: RenameFine, person: str) -> Plan:
-    key, before = _new_fine(connection, change.name)
+    key, before = _fine_row(connection, change.name)
     plan = Plan(f"renamed the class {change.name!r} to {change.to!r}")
     plan.add(key, before, {**before, "name": change.to})
     return plan
 
 
 def _remove_fine(connection: Connection, catalogue: Catalogue, change: RemoveFine, person: str) -> Plan:
-    key, before = _new_fine(connection, change.name)
+    key, before = _fine_row(connection, change.name)
     plan = Plan(f"removed the class {change.name!r}")
     plan.add(key, before, {**before, "removed": 1})
     known = sa.select(sa.func.count()).where(cells.c.fine_id == key.fine_id, cells.c.value.is_not(None))
@@ -114,10 +116,10 @@ def _add_kind(connection: Connection, catalogue: Catalogue, change: AddKind, per
     position = max((kind.position for kind in catalogue.all_kinds), default=-1) + 1
     plan = Plan(f"added the kind {change.name!r} with {len(given)} label{'s' if len(given) != 1 else ''}")
     snapshot = {"name": change.name, "position": position, "mode": change.mode, "prior": prior}
-    added(plan, Key("kind", kind_id=number), snapshot)
+    plan_new_row(plan, Key("kind", kind_id=number), snapshot)
     for place, label in enumerate(given):
         key = Key("label", kind_id=number, label_id=first + place)
-        added(plan, key, {"name": label, "position": place})
+        plan_new_row(plan, key, {"name": label, "position": place})
     return plan
 
 
@@ -142,7 +144,7 @@ def _remove_kind(connection: Connection, catalogue: Catalogue, change: RemoveKin
 
 
 def new_label(connection: Connection, kind: KindEntry, name: str, place: int = 0) -> tuple[Key, Snapshot]:
-    """A new label after those that a kind has; `place` counts several new ones."""
+    """A new label after the existing ones of a kind; `place` numbers several new ones."""
     number = next_number(connection, labels.c.id) + place
     position = max((label.position for label in kind.all_labels), default=-1) + 1 + place
     return Key("label", kind_id=kind.id, label_id=number), {"name": name, "position": position}
@@ -151,7 +153,7 @@ def new_label(connection: Connection, kind: KindEntry, name: str, place: int = 0
 def _add_label(connection: Connection, catalogue: Catalogue, change: AddLabel, person: str) -> Plan:
     kind = catalogue.kind(change.kind)
     plan = Plan(f"added the label {change.name!r} to the kind {change.kind!r}")
-    added(plan, *new_label(connection, kind, change.name))
+    plan_new_row(plan, *new_label(connection, kind, change.name))
     if kind.mode == "all":
         known = sa.select(sa.func.count()).where(cells.c.kind_id == kind.id, cells.c.value.is_not(None))
         if count := connection.scalar(known):
@@ -198,39 +200,39 @@ def _merge_labels(connection: Connection, catalogue: Catalogue, change: MergeLab
     else:
         key, snapshot = new_label(connection, kind, change.into)
         target = key.label_id or 0
-        added(plan, key, {**snapshot, "position": merged[0].position})
-    gone = {label.id: target for label in merged if label.id != target}
+        plan_new_row(plan, key, {**snapshot, "position": merged[0].position})
+    replacements = {label.id: target for label in merged if label.id != target}
     for label in merged:
         if label.id != target:
             remove_label(plan, kind, label)
-    Rewriter(connection, plan, kind).rewrite(lambda value, _: replace(value, gone, kind.mode))
+    Rewriter(connection, plan, kind).rewrite(lambda value, _: replace(value, replacements, kind.mode))
     return plan
 
 
 def _split_label(connection: Connection, catalogue: Catalogue, change: SplitLabel, person: str) -> Plan:
     kind = catalogue.kind(change.kind)
     label = kind.label(change.name)
-    numbers = fine_ids(connection, {name for own in change.into.values() for name in own})
+    numbers = fine_ids(connection, {name for class_names in change.into.values() for name in class_names})
     plan = Plan(f"split the label {change.name!r} of kind {change.kind!r} into {', '.join(map(repr, change.into))}")
     chosen: dict[int, int] = {}
     new = 0
-    for name, own in change.into.items():
+    for name, class_names in change.into.items():
         if name in kind.ids:
             target = kind.ids[name]
         else:
             key, snapshot = new_label(connection, kind, name, new)
             new += 1
             target = key.label_id or 0
-            added(plan, key, snapshot)
-        for class_name in own:
+            plan_new_row(plan, key, snapshot)
+        for class_name in class_names:
             if chosen.setdefault(numbers[class_name], target) != target:
                 raise InputError(f"splitting {change.name!r}: {class_name!r} is named for two labels")
     rewriter = Rewriter(connection, plan, kind)
 
-    def divided(value: str, number: int | None) -> str | None:
+    def split_value(value: str, number: int | None) -> str | None:
         return value if number not in chosen else replace(value, {label.id: chosen[number]}, kind.mode)
 
-    rewriter.rewrite(divided)
+    rewriter.rewrite(split_value)
     for class_name, number in numbers.items():
         if not rewriter.holds(number, label.id):
             raise InputError(f"splitting {change.name!r}: the class {class_name!r} does not have this label")
@@ -260,23 +262,31 @@ _MAX_EXAMPLES = 20
 
 def preview_of(connection: Connection, catalogue: Catalogue, change: StructureChange, plan: Plan) -> Preview:
     """The preview of a plan."""
-    changed = [one for one in plan.of("cell") if (one.before or {}).get("value") != (one.after or {}).get("value")]
-    shown = changed[:_MAX_EXAMPLES]
-    names = fine_names(connection, {one.key.fine_id for one in shown if one.key.fine_id is not None})
-    words = {
-        (one.key.kind_id, one.key.label_id): (one.after or {})["name"]
-        for one in plan.of("label")
-        if one.after is not None
+    changed = [
+        planned
+        for planned in plan.of("cell")
+        if (planned.before or {}).get("value") != (planned.after or {}).get("value")
+    ]
+    listed = changed[:_MAX_EXAMPLES]
+    names = fine_names(connection, {planned.key.fine_id for planned in listed if planned.key.fine_id is not None})
+    new_labels = {
+        (planned.key.kind_id, planned.key.label_id): (planned.after or {})["name"]
+        for planned in plan.of("label")
+        if planned.after is not None
     }
-    new_kinds = {one.key.kind_id: one.after for one in plan.of("kind") if one.after is not None}
+    new_kinds = {planned.key.kind_id: planned.after for planned in plan.of("kind") if planned.after is not None}
     examples = []
-    for one in shown:
-        kind = catalogue.by_id.get(one.key.kind_id or 0)
-        snapshot = new_kinds.get(one.key.kind_id)
+    for planned in listed:
+        kind = catalogue.by_id.get(planned.key.kind_id or 0)
+        snapshot = new_kinds.get(planned.key.kind_id)
         name = snapshot["name"] if snapshot is not None else kind.name if kind is not None else ""
         mode = kind.mode if kind is not None else (snapshot or {})["mode"]
-        before, after = (_value(kind, mode, words, one, snapshot) for snapshot in (one.before, one.after))
-        examples.append(ExampleChange(fine=names.get(one.key.fine_id or 0, ""), kind=name, before=before, after=after))
+        before, after = (
+            _value(kind, mode, new_labels, planned, snapshot) for snapshot in (planned.before, planned.after)
+        )
+        examples.append(
+            ExampleChange(fine=names.get(planned.key.fine_id or 0, ""), kind=name, before=before, after=after)
+        )
     digest = hashlib.sha256(dump([change_name(change), change.to_dict(), plan.digest]).encode()).hexdigest()
     return Preview(
         text=f"{plan.text[0].upper()}{plan.text[1:]}: {len(changed)} cell{'s' if len(changed) != 1 else ''} change",
@@ -290,16 +300,16 @@ def preview_of(connection: Connection, catalogue: Catalogue, change: StructureCh
 def _value(
     kind: KindEntry | None,
     mode: str,
-    words: dict[tuple[int | None, int | None], str],
+    new_labels: dict[tuple[int | None, int | None], str],
     change: Planned,
     snapshot: Snapshot | None,
 ) -> CellValue:
-    """A value that may name labels which are not there yet."""
+    """The value in a snapshot, which may name labels that the plan adds."""
     if snapshot is None or snapshot["value"] is None:
         return None
     parts = parts_of(snapshot["value"])
-    old = kind.by_id if kind is not None else {}
-    names = [old[label].name if label in old else words[change.key.kind_id, label] for label, _ in parts]
+    current = kind.by_id if kind is not None else {}
+    names = [current[label].name if label in current else new_labels[change.key.kind_id, label] for label, _ in parts]
     weights = [weight for _, weight in parts if weight is not None]
     if mode == "all":
         return {"all_of": names}

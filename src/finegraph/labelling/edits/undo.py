@@ -1,9 +1,9 @@
 """Undo: the snapshots of an action, swapped. An undo is an action, so it is logged and can be undone (redo).
 
-What was changed again since, or settled, is not overwritten: the undo is refused with both values. If somebody else
-has come to the same decision afterwards, their decision stays and only the votes of the undone edit go. A kind or a
-class in which people have decided something since does not go with the action that added it. Cost: linear in the edits
-undone, and for kinds and classes that would go in the edits since.
+An undo never overwrites later changes: it is refused with both values. If somebody else has made the same decision
+later, their decision stays and only the votes of the undone edit go. Undoing the action that added a kind or a class is
+refused if people have decided something in it since. Cost: linear in the undone edits, and in later edits if kinds or
+classes would be removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from finegraph.errors import ConflictError, InputError
 from finegraph.labelling.store.catalogue import Catalogue
 from finegraph.labelling.store.current_rows import check_number, chunks, current_snapshots, fine_names, load_votes
 from finegraph.labelling.store.pair_text import pair_words, parse_pair
-from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Snapshot, compared
+from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Snapshot, without_person_and_time
 from finegraph.labelling.store.records import Conflict, Target
 from finegraph.labelling.store.sealed_rows import refuse_altered
 from finegraph.labelling.store.sql_tables import batches, comparisons, edits, fine, photo_labels, undone, votes
@@ -32,15 +32,15 @@ def plan_undo(connection: Connection, catalogue: Catalogue, batch: int, only: in
     """The plan that undoes an action, or one edit of it.
 
     Args:
-        connection: where the store is.
+        connection: a connection to the store.
         catalogue: its kinds.
         batch: the action.
-        only: the number of the edit, if not all of them are meant.
+        only: the number of one edit to undo; by default all of them.
 
     Raises:
-        InputError: there is no such action, it is undone already, or it is the first import.
+        InputError: there is no such action, it is already undone, or it is the first import.
         ConflictError: something that it changed was changed again since, or people have decided something in a kind or
-            class that would go.
+            class that would be removed.
     """
     check_number("action", batch)
     action = connection.execute(sa.select(batches).where(batches.c.number == batch)).first()
@@ -81,18 +81,18 @@ def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequen
         key: list(snapshot["votes"]) for key, snapshot in after.items() if key.target == "cell" and snapshot is not None
     }
     present = current_snapshots(connection, after, voters)
-    kept = _agreed(connection, {key_of(row): (row.number, after[key_of(row)]) for row in rows})
+    confirmed = _confirmed_later(connection, {key_of(row): (row.number, after[key_of(row)]) for row in rows})
     changed = []
     for row in rows:
         key = key_of(row)
-        if compared(present[key]) != compared(after[key]) and not (
-            _is_nothing(present[key]) and _is_nothing(after[key])
+        if without_person_and_time(present[key]) != without_person_and_time(after[key]) and not (
+            _is_empty_snapshot(present[key]) and _is_empty_snapshot(after[key])
         ):
             changed.append((key, before[key], present[key]))
             continue
         target = before[key]
-        if key in kept and target is not None and present[key] is not None:
-            target = {**target, **kept[key]}
+        if key in confirmed and target is not None and present[key] is not None:
+            target = {**target, **confirmed[key]}
         plan.add(key, present[key], target, undoes=row.number, redoes=row.undoes)
     if changed:
         conflicts = _conflicts(connection, catalogue, changed[:_MAX_CONFLICTS])
@@ -104,8 +104,8 @@ def _fill(connection: Connection, catalogue: Catalogue, plan: Plan, rows: Sequen
         )
 
 
-def _agreed(connection: Connection, after: Mapping[Key, tuple[int, Snapshot | None]]) -> dict[Key, Snapshot]:
-    """Cells whose value somebody else has voted for after the edit: what of their snapshot stays."""
+def _confirmed_later(connection: Connection, after: Mapping[Key, tuple[int, Snapshot | None]]) -> dict[Key, Snapshot]:
+    """Of cells whose value somebody else has voted for after the edit, the part of the snapshot that stays."""
     by_kind: dict[int, dict[Key, tuple[int, Snapshot]]] = {}
     for key, (number, snapshot) in after.items():
         # An edit without votes, such as an import, has set the value as well.
@@ -115,23 +115,23 @@ def _agreed(connection: Connection, after: Mapping[Key, tuple[int, Snapshot | No
             and (not snapshot["votes"] or snapshot["value"] in snapshot["votes"].values())
         ):
             by_kind.setdefault(key.kind_id or 0, {})[key] = (number, snapshot)
-    found: dict[Key, Snapshot] = {}
-    for kind_id, own in by_kind.items():
-        given = load_votes(connection, kind_id, [key.fine_id or 0 for key in own])
-        for key, (number, snapshot) in own.items():
-            said = given.get(key.fine_id or 0, {})
+    confirmed: dict[Key, Snapshot] = {}
+    for kind_id, kind_edits in by_kind.items():
+        votes_by_class = load_votes(connection, kind_id, [key.fine_id or 0 for key in kind_edits])
+        for key, (number, snapshot) in kind_edits.items():
+            cell_votes = votes_by_class.get(key.fine_id or 0, {})
             others = {
-                name for name, vote in said.items() if name not in snapshot["votes"] and vote == snapshot["value"]
+                name for name, vote in cell_votes.items() if name not in snapshot["votes"] and vote == snapshot["value"]
             }
             if others and (later := _voted_after(connection, key, number, others)):
-                found[key] = {"value": snapshot["value"], **later}
-    return found
+                confirmed[key] = {"value": snapshot["value"], **later}
+    return confirmed
 
 
 def _voted_after(connection: Connection, key: Key, number: int, people: Collection[str]) -> Snapshot | None:
     """Which of some people was the last to vote on a cell after an edit, and when."""
-    mine = (edits.c.fine_id == key.fine_id) & (edits.c.kind_id == key.kind_id) & (edits.c.target == "cell")
-    query = sa.select(edits.c.after).where(mine, edits.c.number > number).order_by(edits.c.number.desc())
+    of_cell = (edits.c.fine_id == key.fine_id) & (edits.c.kind_id == key.kind_id) & (edits.c.target == "cell")
+    query = sa.select(edits.c.after).where(of_cell, edits.c.number > number).order_by(edits.c.number.desc())
     for text in connection.scalars(query):
         for name in json.loads(text)["votes"]:
             if name in people:
@@ -140,11 +140,11 @@ def _voted_after(connection: Connection, key: Key, number: int, people: Collecti
     return None
 
 
-# ---- what would go with a kind or a class ----------------------------------------------------------------------------
+# ---- decisions that would be lost with a kind or a class -------------------------------------------------------------
 
 
 def _refuse_lost(connection: Connection, catalogue: Catalogue, plan: Plan, last: int) -> None:
-    """Refuse to take away kinds and classes in which something was decided after an edit.
+    """Refuse to remove kinds and classes in which something was decided after an edit.
 
     Raises:
         ConflictError: with each such kind and class.
@@ -164,26 +164,26 @@ def _refuse_lost(connection: Connection, catalogue: Catalogue, plan: Plan, last:
     for key, row in newest.items():
         kind = catalogue.by_id.get(key.kind_id or -1)
         shown = (key.fine_id is None or key.fine_id in living) and (kind is None or not kind.removed)
-        if shown and _says_something(present[key]):
+        if shown and _has_content(present[key]):
             if key.kind_id in kinds:
                 held.setdefault(("kind", key.kind_id or 0), []).append(row)
             else:
                 for number in _classes_of(key, present[key] or {}) & classes:
                     held.setdefault(("fine", number), []).append(row)
     if held:
-        raise ConflictError(*_lost(catalogue, fine_names(connection, classes), held))
+        raise ConflictError(*_lost_decisions(catalogue, fine_names(connection, classes), held))
 
 
 def _classes_of(key: Key, snapshot: Snapshot) -> set[int]:
-    """The classes that something was decided of."""
-    found = {"photo": [snapshot.get("fine")], "comparison": [snapshot.get("one"), snapshot.get("two")]}
-    return {number for number in found.get(key.target, [key.fine_id]) if number is not None}
+    """The classes that a decision is about."""
+    by_target = {"photo": [snapshot.get("fine")], "comparison": [snapshot.get("one"), snapshot.get("two")]}
+    return {number for number in by_target.get(key.target, [key.fine_id]) if number is not None}
 
 
 def _edits_since(
     connection: Connection, kinds: Collection[int], classes: Collection[int], last: int
 ) -> Iterator[Row[Any]]:
-    """What was decided in kinds and classes after an edit and still holds, in the order of the log for each thing."""
+    """The edits of kinds and classes after an edit that still hold, in the order of the log for each thing."""
     logged = sa.select(edits, batches.c.person, batches.c.at).join(batches, edits.c.batch == batches.c.number)
     holds = logged.where(
         edits.c.number > last, edits.c.undoes.is_(None), edits.c.number.not_in(sa.select(undone.c.edit))
@@ -213,16 +213,16 @@ def _living(connection: Connection, numbers: Collection[int]) -> set[int]:
     return {number for part in chunks(numbers) for number in connection.scalars(query.where(fine.c.id.in_(part)))}
 
 
-def _says_something(snapshot: Snapshot | None) -> bool:
+def _has_content(snapshot: Snapshot | None) -> bool:
     """Whether a snapshot holds a value, a vote or a text."""
-    said = (snapshot or {}).get("votes", {}).values()
-    return not _is_nothing(snapshot) or any(vote is not None and vote is not NO_VOTE for vote in said)
+    cell_votes = (snapshot or {}).get("votes", {}).values()
+    return not _is_empty_snapshot(snapshot) or any(vote is not None and vote is not NO_VOTE for vote in cell_votes)
 
 
-def _lost(
+def _lost_decisions(
     catalogue: Catalogue, names: Mapping[int, str], held: Mapping[tuple[Target, int], Sequence[Row[Any]]]
 ) -> tuple[str, list[Conflict]]:
-    """The message about kinds and classes that hold something new."""
+    """The message about kinds and classes that hold later decisions, and the conflicts."""
     conflicts, texts = [], []
     for (target, number), rows in held.items():
         name = catalogue.by_id[number].name if target == "kind" else names[number]
@@ -236,7 +236,7 @@ def _lost(
 
 
 def key_of(row: Row[Any]) -> Key:
-    """What an edit of the log has changed."""
+    """The key of the thing that an edit of the log changed."""
     return Key(row.target, row.fine_id, row.kind_id, row.label_id, row.photo)
 
 
@@ -245,7 +245,7 @@ def _parsed(text: str | None) -> Snapshot | None:
     return snapshot
 
 
-def _is_nothing(snapshot: Snapshot | None) -> bool:
+def _is_empty_snapshot(snapshot: Snapshot | None) -> bool:
     """Whether a snapshot shows no label and no note."""
     return snapshot is None or (snapshot.get("value") is None and not snapshot.get("text") and "name" not in snapshot)
 
@@ -254,18 +254,18 @@ def _conflicts(
     connection: Connection, catalogue: Catalogue, changed: Sequence[tuple[Key, Snapshot | None, Snapshot | None]]
 ) -> list[Conflict]:
     names = fine_names(connection, {number for key, _, _ in changed for number in numbers_of(key)})
-    return [_conflict(catalogue, names, *one) for one in changed]
+    return [_conflict(catalogue, names, *change) for change in changed]
 
 
 def numbers_of(key: Key) -> list[int]:
-    """The classes that a thing is named by."""
+    """The numbers of the classes in a key."""
     if key.target == "comparison":
         return [thing for thing in parse_pair(key.photo or "")[1:] if isinstance(thing, int)]
     return [] if key.fine_id is None else [key.fine_id]
 
 
 def comparison_words(key: Key, names: Mapping[int, str], outcome: str | None) -> str | None:
-    """What a person said of two things, in short, by the names of classes or photos."""
+    """A comparison in short, by the names of classes or photos."""
     one, two = (names.get(thing, "?") if isinstance(thing, int) else thing for thing in parse_pair(key.photo or "")[1:])
     return pair_words(one, two, outcome)
 
@@ -273,7 +273,7 @@ def comparison_words(key: Key, names: Mapping[int, str], outcome: str | None) ->
 def _conflict(
     catalogue: Catalogue, names: Mapping[int, str], key: Key, wanted: Snapshot | None, present: Snapshot | None
 ) -> Conflict:
-    """The value that the undo wants and the present one, of something that was changed again."""
+    """The conflict about something that was changed again: the value that the undo wants and the current one."""
     kind = catalogue.by_id.get(key.kind_id or -1)
 
     def value(snapshot: Snapshot | None) -> Any:

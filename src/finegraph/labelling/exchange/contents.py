@@ -1,4 +1,4 @@
-"""The content of a file beside its graph, added to the plan of an import: votes, notes and photo labels.
+"""Adds the votes, notes and photo labels of a file to the plan of importing its graph.
 
 An import is one action, so a cell that gets a new value and new votes is planned once. People and photos that the file
 does not name keep what they have. Cost: linear in the file and in the kinds that it names.
@@ -25,16 +25,16 @@ from finegraph.labelling.store.sql_tables import notes, photo_labels
 Numbers = Mapping[str, int]
 """The number of each class."""
 Kinds = Mapping[str, KindEntry]
-"""The kinds by name, as they are when the plan is carried out."""
+"""The kinds by name, as they will be when the plan is carried out."""
 
 
 def add_content(connection: Connection, plan: Plan, content: Content, fine: Numbers, kinds: Kinds, person: str) -> None:
-    """Put the votes, notes and photo labels of a Label Studio file into the plan of importing its graph."""
+    """Add the votes, notes and photo labels of a Label Studio file to the plan of importing its graph."""
     _add_votes(connection, plan, content, fine, kinds)
-    written = {row.fine_id: row for row in connection.execute(sa.select(notes))} if content.notes else {}
+    current_notes = {row.fine_id: row for row in connection.execute(sa.select(notes))} if content.notes else {}
     for name, text in content.notes.items():
         check_note(text)
-        row = written.get(_number(fine, name))
+        row = current_notes.get(_number(fine, name))
         if row is None or row.text != text:
             before = {"text": row.text if row else "", "by": row.by if row else None, "at": row.at if row else None}
             plan.add(Key("note", fine_id=fine[name]), before, {"text": text, "by": person, "at": now()})
@@ -56,37 +56,49 @@ def _kind(kinds: Kinds, name: str) -> KindEntry:
 def _add_votes(connection: Connection, plan: Plan, content: Content, fine: Numbers, kinds: Kinds) -> None:
     """Plan the votes of all people, and which disagreements were settled."""
     wanted: dict[str, dict[int, dict[str, str | None]]] = {}
-    for name, said in content.votes.items():
-        for voter, own in said.items():
-            for kind, value in own.items():
-                mine = wanted.setdefault(kind, {}).setdefault(_number(fine, name), {})
-                mine[check_person(voter)] = _kind(kinds, kind).encode(value)
+    for name, votes_by_person in content.votes.items():
+        for voter, person_votes in votes_by_person.items():
+            for kind, value in person_votes.items():
+                class_votes = wanted.setdefault(kind, {}).setdefault(_number(fine, name), {})
+                class_votes[check_person(voter)] = _kind(kinds, kind).encode(value)
     settled: dict[str, set[int]] = {}
     for name, own_kinds in content.settled.items():
         for kind in own_kinds:
             settled.setdefault(kind, set()).add(_number(fine, name))
     for kind in dict.fromkeys([*wanted, *settled]):
         number = _kind(kinds, kind).id
-        votes, done = wanted.get(kind, {}), settled.get(kind, set())
-        ids = sorted({*votes, *done})
-        rows, given = load_cells(connection, number, ids), load_votes(connection, number, ids)
+        votes, settled_ids = wanted.get(kind, {}), settled.get(kind, set())
+        ids = sorted({*votes, *settled_ids})
+        rows, votes_by_class = load_cells(connection, number, ids), load_votes(connection, number, ids)
         for fine_id in ids:
             key = Key("cell", fine_id=fine_id, kind_id=number)
-            _add_cell(plan, key, rows.get(fine_id), given.get(fine_id, {}), votes.get(fine_id, {}), fine_id in done)
+            _add_cell(
+                plan,
+                key,
+                rows.get(fine_id),
+                votes_by_class.get(fine_id, {}),
+                votes.get(fine_id, {}),
+                fine_id in settled_ids,
+            )
 
 
 def _add_cell(
-    plan: Plan, key: Key, row: Any, given: Mapping[str, str | None], wanted: Mapping[str, str | None], settled: bool
+    plan: Plan,
+    key: Key,
+    row: Any,
+    current_votes: Mapping[str, str | None],
+    wanted: Mapping[str, str | None],
+    settled: bool,
 ) -> None:
-    """Plan the votes on one cell, on top of what is planned of it already."""
+    """Plan the votes on one cell, on top of what is already planned for it."""
     planned = plan.changes.get(key)
     before = planned.before if planned and planned.before else cell_snapshot(row, {})
     after = planned.after if planned and planned.after else cell_snapshot(row, {})
-    present = {**given, **after["votes"]}
+    present = {**current_votes, **after["votes"]}
     changed = {voter: vote for voter, vote in wanted.items() if present.get(voter, NO_VOTE) != vote}
     if not changed and after["resolved"] >= settled:
         return
-    old = {voter: given.get(voter, NO_VOTE) for voter in changed}
+    old = {voter: current_votes.get(voter, NO_VOTE) for voter in changed}
     plan.put(
         key,
         {**before, "votes": {**old, **before["votes"]}},
@@ -97,20 +109,20 @@ def _add_cell(
 def add_photos(
     connection: Connection, plan: Plan, labels: Sequence[PhotoLabel], fine: Numbers, kinds: Kinds, person: str
 ) -> None:
-    """Put photo labels into a plan; photos that are not named keep theirs."""
+    """Add photo labels to a plan; photos that are not named keep theirs."""
     at = now()
     by_kind: dict[str, list[PhotoLabel]] = {}
     for label in labels:
         by_kind.setdefault(label.kind, []).append(label)
-    for name, own in by_kind.items():
+    for name, kind_labels in by_kind.items():
         kind = _kind(kinds, name)
         query = sa.select(photo_labels).where(photo_labels.c.kind_id == kind.id)
         present = {row.photo: photo_snapshot(row) for row in connection.execute(query)}
-        for label in own:
+        for label in kind_labels:
             key = Key("photo", kind_id=kind.id, photo=check_photo(label.photo))
             planned, before = plan.changes.get(key), present.get(label.photo)
-            now_is: Snapshot | None = planned.after if planned else before
+            current: Snapshot | None = planned.after if planned else before
             number = None if label.fine is None else _number(fine, label.fine)
             value = kind.encode(label.value, f"photo {label.photo!r}, kind {name!r}")
-            if now_is is None or (now_is["value"], now_is["fine"]) != (value, number):
+            if current is None or (current["value"], current["fine"]) != (value, number):
                 plan.put(key, before, {"value": value, "fine": number, "by": person, "at": at})

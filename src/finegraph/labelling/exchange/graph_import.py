@@ -1,8 +1,8 @@
 """Importing a graph into a store that has one: the plan, and its preview in words.
 
-Things are matched by name. A kind whose cells take another form (mode) is a new kind. The order of the graph becomes
-that of the store. Afterwards the store's graph equals the imported one. The preview compares classes, kinds, labels and
-values by name and adds what only the plan knows: votes, settled disagreements, notes, photo labels, and another order.
+Classes, kinds and labels are matched by name. A kind with another mode is a new kind. The store takes over the order of
+the graph, so that its graph afterwards equals the imported one. The preview compares classes, kinds, labels and values
+by name and adds what only the plan knows: votes, settled disagreements, notes, photo labels, and a changed order.
 Cost: linear in the cells of both.
 """
 
@@ -35,7 +35,7 @@ def plan_import(
 ) -> tuple[Plan, dict[str, int], dict[str, KindEntry]]:
     """The plan after which the store holds exactly these classes and columns; their numbers, and the kinds after it."""
     plan = Plan("")
-    kinds_then: dict[str, KindEntry] = {}
+    kinds_after: dict[str, KindEntry] = {}
     numbers = _plan_fine(connection, plan, classes)
     next_kind, next_label = next_number(connection, kinds.c.id), next_number(connection, labels.c.id)
     matched: set[int] = set()
@@ -53,12 +53,12 @@ def plan_import(
             _change(plan, Key("kind", kind_id=number), kind_snapshot(kind), snapshot)
         ids, next_label = _plan_labels(plan, kind, number, column.labels, next_label)
         _plan_cells(connection, plan, kind, number, column, ids, numbers, person)
-        kinds_then[column.name] = _entry_of(number, place, column, ids)
+        kinds_after[column.name] = _entry_of(number, place, column, ids)
     for kind in catalogue.kinds:
         if kind.id not in matched:
             before = kind_snapshot(kind)
             plan.add(Key("kind", kind_id=kind.id), before, {**before, "removed": 1})
-    return plan, dict(zip(classes, numbers, strict=True)), kinds_then
+    return plan, dict(zip(classes, numbers, strict=True)), kinds_after
 
 
 def _entry_of(number: int, place: int, column: Column, ids: Sequence[int]) -> KindEntry:
@@ -79,21 +79,21 @@ def _plan_fine(connection: Connection, plan: Plan, names: Sequence[str]) -> list
     """Plan the classes; the number of each, in the order of the graph."""
     present = {row.name: row for row in connection.execute(sa.select(fine).where(fine.c.removed == 0))}
     number = next_number(connection, fine.c.id)
-    found = []
+    numbers = []
     for place, name in enumerate(names):
         row = present.pop(name, None)
         snapshot = {"name": name, "position": place, "removed": 0}
         if row is None:
-            found.append(number)
+            numbers.append(number)
             plan.add(Key("fine", fine_id=number), {**snapshot, "removed": 1}, snapshot)
             number += 1
         else:
-            found.append(row.id)
+            numbers.append(row.id)
             _change(plan, Key("fine", fine_id=row.id), row_snapshot(row, *FINE_FIELDS), snapshot)
     for row in present.values():
         before = row_snapshot(row, *FINE_FIELDS)
         plan.add(Key("fine", fine_id=row.id), before, {**before, "removed": 1})
-    return found
+    return numbers
 
 
 def _plan_labels(
@@ -128,7 +128,7 @@ def _plan_cells(
     numbers: Sequence[int],
     person: str,
 ) -> None:
-    """Plan the cells of a kind that differ, and votes and photos that name labels which go."""
+    """Plan the cells of a kind that differ, and the votes and photo labels that name removed labels."""
     wanted = dict(zip(numbers, encoded_cells(column, ids, column.mode), strict=True))
     if kind is None:
         at = now()
@@ -138,9 +138,9 @@ def _plan_cells(
                 plan.add(Key("cell", fine_id=number, kind_id=kind_id), cell_snapshot(None, {}), after)
         return
     rewriter = Rewriter(connection, Plan(""), kind)
-    gone = kind.living - set(ids)
-    if gone:
-        rewriter.rewrite(lambda value, _: drop(value, gone, kind.mode))
+    removed = kind.living - set(ids)
+    if removed:
+        rewriter.rewrite(lambda value, _: drop(value, removed, kind.mode))
     at, dropped = now(), rewriter.plan.changes
     for key, change in dropped.items():
         if key.target == "photo":
@@ -165,28 +165,28 @@ def preview_import(
     """What a planned import would change.
 
     Args:
-        connection: where the store is.
+        connection: a connection to the store.
         catalogue: its kinds now.
-        content: what is imported.
-        plan: the plan of that.
+        content: the content to import.
+        plan: the plan of the import.
         kinds: the kinds by name as they are after it.
     """
-    found = list(diff_graphs(read_graph(connection, catalogue), content.graph).changes)
+    changes = list(diff_graphs(read_graph(connection, catalogue), content.graph).changes)
     entries = {kind.id: kind for kind in kinds.values()}
     names = _names(connection, plan)
     for change in plan.of("cell"):
         if change.key.kind_id in entries:
-            found += _votes(change, names[change.key.fine_id or 0], catalogue, entries[change.key.kind_id])
+            changes += _votes(change, names[change.key.fine_id or 0], catalogue, entries[change.key.kind_id])
     for change in plan.of("note"):
         before, after = ((snapshot or {}).get("text", "") for snapshot in (change.before, change.after))
         name = names[change.key.fine_id or 0]
-        found.append(Change(what="note", fine=name, before=before, after=after, text=f"note of {name!r}: {after}"))
+        changes.append(Change(what="note", fine=name, before=before, after=after, text=f"note of {name!r}: {after}"))
     for change in plan.of("photo"):
         if change.key.kind_id in entries:
-            found.append(_photo(change, catalogue, entries[change.key.kind_id]))
-    if plan.changes and not found:
-        found.append(Change(what="order", text="the kinds or labels stand in another order"))
-    return _preview(found, plan)
+            changes.append(_photo(change, catalogue, entries[change.key.kind_id]))
+    if plan.changes and not changes:
+        changes.append(Change(what="order", text="the kinds or labels stand in another order"))
+    return _preview(changes, plan)
 
 
 def preview_photos(catalogue: Catalogue, plan: Plan) -> ImportPreview:
@@ -199,33 +199,33 @@ def preview_photos(catalogue: Catalogue, plan: Plan) -> ImportPreview:
 def preview_comparisons(connection: Connection, catalogue: Catalogue, plan: Plan) -> ImportPreview:
     """What a planned import of comparisons would change."""
     names = fine_names(connection, {number for change in plan.of("comparison") for number in numbers_of(change.key)})
-    found = []
+    changes = []
     for change in plan.of("comparison"):
         kind = catalogue.by_id[change.key.kind_id or 0].name
-        one, two = (
+        old, new = (
             comparison_words(change.key, names, (snapshot or {}).get("value")) or "nothing"
             for snapshot in (change.before, change.after)
         )
         who = parse_pair(change.key.photo or "")[0] or "you"
-        text = f"comparison of {who} in {kind!r}: {one} -> {two}"
-        found.append(Change(what="comparison", kind=kind, before=one, after=two, text=text))
-    return _preview(found, plan)
+        text = f"comparison of {who} in {kind!r}: {old} -> {new}"
+        changes.append(Change(what="comparison", kind=kind, before=old, after=new, text=text))
+    return _preview(changes, plan)
 
 
-def _preview(found: Sequence[Change], plan: Plan) -> ImportPreview:
-    counts = dict(Counter(change.what for change in found))
-    return ImportPreview(changes=tuple(found), counts=counts, digest=plan.digest)
+def _preview(changes: Sequence[Change], plan: Plan) -> ImportPreview:
+    counts = dict(Counter(change.what for change in changes))
+    return ImportPreview(changes=tuple(changes), counts=counts, digest=plan.digest)
 
 
 def _names(connection: Connection, plan: Plan) -> dict[int, str]:
-    """The names of all classes that a plan speaks of, also of those that it adds."""
+    """The names of all classes in a plan, including those that it adds."""
     names = fine_names(connection, {key.fine_id for key in plan.changes if key.fine_id is not None})
     added = {change.key.fine_id: change.after["name"] for change in plan.of("fine") if change.after}
     return names | {number: name for number, name in added.items() if number is not None}
 
 
 def _text(catalogue: Catalogue, kind: KindEntry, encoded: str | None, *, before: bool) -> str:
-    """A kept value in words; what was before may name labels that go."""
+    """A stored value in words; the value before may name labels that the import removes."""
     entry = catalogue.by_id.get(kind.id, kind) if before else kind
     return value_text(entry.value(encoded)) or "unknown"
 
@@ -238,10 +238,10 @@ def _votes(change: Planned, fine: str, catalogue: Catalogue, kind: KindEntry) ->
     for person, vote in change.after["votes"].items():
         old = change.before["votes"].get(person, NO_VOTE)
         if old != vote:
-            one = "none" if old is NO_VOTE else _text(catalogue, kind, old, before=True)
-            two = "none" if vote is NO_VOTE else _text(catalogue, kind, vote, before=False)
-            text = f"vote of {person} on {place}: {one} -> {two}"
-            yield Change(what="vote", fine=fine, kind=kind.name, before=one, after=two, text=text)
+            old_text = "none" if old is NO_VOTE else _text(catalogue, kind, old, before=True)
+            new_text = "none" if vote is NO_VOTE else _text(catalogue, kind, vote, before=False)
+            text = f"vote of {person} on {place}: {old_text} -> {new_text}"
+            yield Change(what="vote", fine=fine, kind=kind.name, before=old_text, after=new_text, text=text)
     if change.after["resolved"] and not change.before["resolved"]:
         yield Change(what="settled", fine=fine, kind=kind.name, text=f"settled: {place}")
 
@@ -249,8 +249,8 @@ def _votes(change: Planned, fine: str, catalogue: Catalogue, kind: KindEntry) ->
 def _photo(change: Planned, catalogue: Catalogue, kind: KindEntry) -> Change:
     """A label of a photo that changes."""
     old, new = ((snapshot or {}).get("value") for snapshot in (change.before, change.after))
-    one = _text(catalogue, kind, old, before=True) if old is not None else "as its class"
-    two = _text(catalogue, kind, new, before=False) if new is not None else "as its class"
-    changed = f"{one} -> {two}" if one != two else f"{two}, of another class"
+    old_text = _text(catalogue, kind, old, before=True) if old is not None else "as its class"
+    new_text = _text(catalogue, kind, new, before=False) if new is not None else "as its class"
+    changed = f"{old_text} -> {new_text}" if old_text != new_text else f"{new_text}, of another class"
     text = f"photo {change.key.photo!r}, {kind.name!r}: {changed}"
-    return Change(what="photo", kind=kind.name, before=one, after=two, text=text)
+    return Change(what="photo", kind=kind.name, before=old_text, after=new_text, text=text)

@@ -1,8 +1,8 @@
 """Graphs in and out of a store.
 
-The first import fills an empty store row by row and is one line of the log. Later ones change only what differs, as
-edits like any others, so they can be looked at and undone. `read_graph` gives the current graph, or that of an earlier
-version (see `past`). Cost: linear in the cells.
+The first import fills an empty store row by row and is one entry of the log. Later imports edit only what differs, so
+they can be previewed and undone. `read_graph` gives the current graph, or that of an earlier version (see `past`).
+Cost: linear in the cells.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from finegraph.labelling.store.sealed_rows import add_action, add_rows, write_ro
 from finegraph.labelling.store.sql_tables import batches, cells, fine, kinds, labels, meta
 from finegraph.labelling.store.values import encode_parts, parts_of
 
-_AT_ONCE = 20_000
+_ROWS_PER_INSERT = 20_000
 
 
 def is_empty(connection: Connection) -> bool:
@@ -44,7 +44,7 @@ def first_import(
     edit_id: str,
     digest: str,
 ) -> int:
-    """Fill an empty store with classes and columns, which must make a graph; the number of the batch."""
+    """Fill an empty store with classes and columns, which must make a graph; returns the number of the batch."""
     at, number = now(), 0
     graph = graph_of(classes, columns)
     known = [0] * len(graph)
@@ -65,8 +65,8 @@ def first_import(
         add_rows(connection, labels, rows)
         _insert_cells(connection, column, place + 1, number + 1, known, person, at)
         number += len(column.labels)
-    for start in range(0, len(graph), _AT_ONCE):
-        part = enumerate(graph.fine[start : start + _AT_ONCE], start)
+    for start in range(0, len(graph), _ROWS_PER_INSERT):
+        part = enumerate(graph.fine[start : start + _ROWS_PER_INSERT], start)
         add_rows(connection, fine, [_fine_row(order, name, known[order]) for order, name in part])
     write_rows(connection, meta, [{"key": "graph", "value": graph.digest}])
     new_structure(connection)
@@ -88,7 +88,7 @@ def _insert_cells(
 ) -> None:
     """Insert the known cells of a column, whose labels are numbered from `first` on."""
     texts: dict[Part, str | None] = {}
-    same = {
+    shared = {
         "kind_id": kind_id,
         "by": person,
         "at": at,
@@ -104,8 +104,8 @@ def _insert_cells(
         if cell not in texts:
             texts[cell] = encode_parts([(first + label, weight) for label, weight in cell], column.mode)
         known[order] += 1
-        rows.append({**same, "fine_id": order + 1, "value": texts[cell]})
-        if len(rows) >= _AT_ONCE:
+        rows.append({**shared, "fine_id": order + 1, "value": texts[cell]})
+        if len(rows) >= _ROWS_PER_INSERT:
             add_rows(connection, cells, rows)
             rows = []
     if rows:
@@ -145,15 +145,15 @@ def _columns(connection: Connection, past: Past, place: Mapping[int, int]) -> It
     """The columns of a state in order."""
     for kind in past.catalogue.kinds:
         order = {label.id: position for position, label in enumerate(kind.labels)}
-        found = _cells(connection, kind.id, place, order, past.snapshots)
-        yield Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=found)
+        column_cells = _cells(connection, kind.id, place, order, past.snapshots)
+        yield Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=column_cells)
 
 
 def read_column(connection: Connection, kind: KindEntry, place: Mapping[int, int]) -> Column:
-    """One kind with its present cells, by the place of each class."""
+    """One kind with its current cells, by the position of each class."""
     order = {label.id: position for position, label in enumerate(kind.labels)}
-    found = _cells(connection, kind.id, place, order, {})
-    return Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=found)
+    column_cells = _cells(connection, kind.id, place, order, {})
+    return Column(name=kind.name, mode=kind.mode, prior=kind.prior, labels=kind.names, cells=column_cells)
 
 
 def _cells(
@@ -163,20 +163,20 @@ def _cells(
     order: Mapping[int, int],
     earlier: Mapping[Key, Snapshot],
 ) -> list[Part | None]:
-    """The cells of a kind by the place of their class, their labels by the place of the label."""
-    found: list[Part | None] = [None] * len(place)
-    read: dict[str, Part] = {}
+    """The cells of a kind by the position of their class, with labels by their position in the kind."""
+    column_cells: list[Part | None] = [None] * len(place)
+    parsed: dict[str, Part] = {}
 
     def part(text: str) -> Part:
-        if text not in read:
-            read[text] = tuple(sorted((order[label], weight) for label, weight in parts_of(text)))
-        return read[text]
+        if text not in parsed:
+            parsed[text] = tuple(sorted((order[label], weight) for label, weight in parts_of(text)))
+        return parsed[text]
 
     query = sa.select(cells.c.fine_id, cells.c.value).where(cells.c.kind_id == kind_id, cells.c.value.is_not(None))
     for number, value in connection.execute(query):
         key = Key("cell", fine_id=number, kind_id=kind_id)
         if number in place and not (earlier and key in earlier):
-            found[place[number]] = part(value)
+            column_cells[place[number]] = part(value)
     for key, snapshot in earlier.items():
         if (
             key.target == "cell"
@@ -184,29 +184,29 @@ def _cells(
             and (key.fine_id or 0) in place
             and snapshot["value"] is not None
         ):
-            found[place[key.fine_id or 0]] = part(snapshot["value"])
-    return found
+            column_cells[place[key.fine_id or 0]] = part(snapshot["value"])
+    return column_cells
 
 
 # ---- in, again -------------------------------------------------------------------------------------------------------
 
 
 def encoded_cells(column: Column, ids: Sequence[int], mode: Mode) -> list[str | None]:
-    """The kept values of a column, given the numbers of its labels."""
+    """The stored values of a column, given the numbers of its labels."""
     texts: dict[Part, str | None] = {}
-    found: list[str | None] = []
+    encoded: list[str | None] = []
     for cell in column.cells:
         if cell is None:
-            found.append(None)
+            encoded.append(None)
             continue
         if cell not in texts:
             texts[cell] = encode_parts([(ids[label], weight) for label, weight in cell], mode)
-        found.append(texts[cell])
-    return found
+        encoded.append(texts[cell])
+    return encoded
 
 
 def plan_text(plan: Plan) -> str:
-    """What a later import does, in a sentence."""
+    """A later import in a sentence."""
     words: dict[Target, tuple[str, str]] = {
         "fine": ("class", "classes"),
         "kind": ("kind", "kinds"),

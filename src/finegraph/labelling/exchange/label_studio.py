@@ -68,7 +68,7 @@ def format_tasks(
     settled: Mapping[str, Sequence[str]],
 ) -> str:
     """A store as Label Studio JSON, a line per task."""
-    lines: list[str] = []  # as text at once: of 100,000 classes the tasks are millions of objects
+    lines: list[str] = []  # serialised one by one: the tasks of 100,000 classes are millions of objects
 
     def add(data: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
         lines.append(json.dumps({"data": data, "annotations": annotations}, ensure_ascii=False))
@@ -85,21 +85,21 @@ def format_tasks(
             ]
         current = {column.name: column.value(row) for column in columns}
         annotations = [_annotation(None, {kind: v for kind, v in current.items() if v is not None}, "fine")]
-        annotations += [_annotation(person, own, "fine") for person, own in votes.get(name, {}).items()]
+        annotations += [_annotation(person, values, "fine") for person, values in votes.get(name, {}).items()]
         add(data, annotations)
     by_photo: dict[tuple[str, str | None], dict[str, CellValue]] = {}
-    for one in photos:
-        by_photo.setdefault((one.photo, one.fine), {})[one.kind] = one.value
-    for (photo, label), own in by_photo.items():
+    for photo_label in photos:
+        by_photo.setdefault((photo_label.photo, photo_label.fine), {})[photo_label.kind] = photo_label.value
+    for (photo, label), values in by_photo.items():
         data = {"photo": photo} if label is None else {"photo": photo, "label": label}
-        add(data, [_annotation(None, own, "photo")])
+        add(data, [_annotation(None, values, "photo")])
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
-def _annotation(person: str | None, own: Values, to_name: str) -> dict[str, Any]:
+def _annotation(person: str | None, values: Values, to_name: str) -> dict[str, Any]:
     """The annotation of a person, or with the current values."""
     who: dict[str, Any] = {"ground_truth": True} if person is None else {"completed_by": person, "ground_truth": False}
-    return {**who, "result": [_result(kind, value, to_name) for kind, value in own.items()]}
+    return {**who, "result": [_result(kind, value, to_name) for kind, value in values.items()]}
 
 
 def _result(kind: str, value: CellValue, to_name: str) -> dict[str, Any]:
@@ -117,17 +117,17 @@ def _result(kind: str, value: CellValue, to_name: str) -> dict[str, Any]:
 
 
 def parse_tasks(text: str, path: str) -> Content:
-    """What is in the text of a Label Studio file.
+    """The content of a Label Studio file.
 
     Raises:
-        InputError: it is no list of tasks, a task has no class and no photo, or a part of it has another shape.
-        GraphError: the classes and kinds make no graph.
+        InputError: it is not a list of tasks, a task has neither class nor photo, or a part of it is malformed.
+        GraphError: the classes and kinds do not make a graph.
     """
     return _Reader(read_tasks(text, path), path).read()
 
 
 class _Reader:
-    """What is known of a file while it is read."""
+    """Reads the tasks of a file into a `Content`."""
 
     def __init__(self, tasks: Sequence[Task], path: str) -> None:
         self.tasks, self.path = tasks, path
@@ -148,14 +148,14 @@ class _Reader:
         settled: dict[str, list[str]] = {}
         for task in self.tasks:
             data = task.data
-            truth, said = self._answers(task)
+            truth, task_votes = self._answers(task)
             if isinstance(data.get("fine"), str):
                 name = data["fine"]
                 if name in current:
                     raise self._fault(task, f"the class {name!r} has a task already")
                 current[name] = truth
-                if said:
-                    votes[name] = said
+                if task_votes:
+                    votes[name] = task_votes
                 if data.get("note"):
                     notes[name] = str(data["note"])
                 if data.get("settled"):
@@ -166,7 +166,7 @@ class _Reader:
                 raise InputError(
                     f"{self.path}: task number {task.number} names no class ('fine') and no photo ('photo')"
                 )
-        columns = [self._column(name, [own.get(name) for own in current.values()]) for name in self.kinds]
+        columns = [self._column(name, [values.get(name) for values in current.values()]) for name in self.kinds]
         return Content(tuple(current), columns, votes, notes, photos, settled)
 
     def _fault(self, task: Task, text: str) -> InputError:
@@ -192,7 +192,7 @@ class _Reader:
             for annotation in task.annotations:
                 for choice in annotation.choices:
                     if not choice.labels:
-                        continue  # an unused control is no kind yet
+                        continue  # an unused control does not make a kind
                     new = {"name": choice.kind, "mode": "one", "labels": {}}
                     kind = self.kinds.setdefault(choice.kind, new)
                     kind["labels"].update(dict.fromkeys(choice.labels))
@@ -202,7 +202,7 @@ class _Reader:
     def _answers(self, task: Task) -> tuple[dict[str, CellValue], dict[str, dict[str, CellValue]]]:
         """The current values of a task, and what each person said."""
         truth: dict[str, CellValue] | None = None
-        said: dict[str, dict[str, CellValue]] = {}
+        votes: dict[str, dict[str, CellValue]] = {}
         last: dict[str, CellValue] = {}
         for annotation in task.annotations:
             known = [choice for choice in annotation.choices if self.declared or choice.kind in self.kinds]
@@ -212,8 +212,8 @@ class _Reader:
             else:
                 last = values
             if annotation.person is not None:
-                said[annotation.person] = values
-        return (last if truth is None else truth), said
+                votes[annotation.person] = values
+        return (last if truth is None else truth), votes
 
     def _value(self, choice: Choice, task: Task) -> CellValue:
         kind = self.kinds.get(choice.kind)
@@ -221,7 +221,7 @@ class _Reader:
             raise self._fault(task, f"there is no kind {choice.kind!r}")
         labels = choice.labels
         if kind["mode"] == "all":
-            # Without the form, no choice means undecided.
+            # Label Studio cannot express "none of them": without our form, no choice means undecided.
             return {"all_of": labels} if labels or choice.form == "all_of" else None
         if not labels:
             return None

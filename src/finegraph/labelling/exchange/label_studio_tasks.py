@@ -1,8 +1,8 @@
 """The tasks of a Label Studio file: which person chose which labels; the rest is ignored.
 
-Only results of `choices` controls are taken. Comments, ratings, boxes and whatever else a project asks for are left
-out, and so are annotations that were skipped. Somebody may have edited the file by hand, so each part is looked at
-before it is used; a fault names its task. Cost: linear in the file.
+Only results of `choices` controls are read. Comments, ratings, boxes and everything else that a project asks for are
+ignored, and so are skipped annotations. The file may have been edited by hand, so each part is checked before use; a
+fault names its task. Cost: linear in the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from finegraph.errors import InputError
 
 
 class Choice(NamedTuple):
-    """What one result says: the labels that were chosen in a kind, and how they are meant if the file says so."""
+    """One result: the labels chosen in a kind, and the form of the value if the file gives it."""
 
     kind: str
     labels: list[str]
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """What one person chose; if `truth` is set, the current values."""
+    """The choices of one person or, if `truth` is set, the current values."""
 
     person: str | None
     truth: bool
@@ -32,7 +32,7 @@ class Annotation(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task by its number in the file: what it is about, and its annotations."""
+    """A task: its number in the file, its data and its annotations."""
 
     number: int
     data: dict[str, Any]
@@ -43,7 +43,7 @@ def read_tasks(text: str, path: str) -> list[Task]:
     """The tasks in the text of a file.
 
     Raises:
-        InputError: it is no list of tasks, or a part of a task has another shape than Label Studio gives it.
+        InputError: it is not a list of tasks, or a part of a task is malformed.
     """
     try:
         tasks = json.loads(text)
@@ -60,7 +60,7 @@ def declared_kinds(task: Task, path: str) -> Iterator[dict[str, Any]]:
     """The kinds that a task carries for the whole file.
 
     Raises:
-        InputError: something else stands there.
+        InputError: they are malformed.
     """
     where = f"{path}: task number {task.number}"
     for kind in _objects(task.data, "finegraph", where):
@@ -91,12 +91,12 @@ def _task(task: Mapping[str, Any], number: int, where: str) -> Task:
 
 def _objects(holder: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any]]:
     """A list of JSON objects; empty if there is none."""
-    found = holder.get(name)
-    if found is None:
+    content = holder.get(name)
+    if content is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise InputError(f"{where}: expected {name!r} to be a list of objects, got {str(found)[:60]!r}")
-    return found
+    if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
+        raise InputError(f"{where}: expected {name!r} to be a list of objects, got {str(content)[:60]!r}")
+    return content
 
 
 def _is_choice(result: Mapping[str, Any]) -> bool:
@@ -109,7 +109,7 @@ def _choice(result: Mapping[str, Any], where: str) -> Choice:
     kind, labels, meta = result.get("from_name"), result["value"]["choices"], result.get("meta") or {}
     if not isinstance(kind, str):
         raise InputError(f"{where}: expected a result to have the name of its control in 'from_name', got {kind!r}")
-    if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise InputError(f"{where}: a result of {kind!r} is no list of choices")
     if not isinstance(meta, dict):
         raise InputError(f"{where}: expected 'meta' of a result of {kind!r} to be an object, got {str(meta)[:60]!r}")
@@ -120,10 +120,10 @@ def _choice(result: Mapping[str, Any], where: str) -> Choice:
 
 
 def _person(annotation: Mapping[str, Any]) -> str | None:
-    """Who made an annotation: a name as we write it, or the number or the address that Label Studio has."""
-    who = annotation.get("completed_by")
-    if isinstance(who, dict):
-        who = who.get("email") or who.get("id")
-    if who is None:
+    """The author of an annotation: a name as finegraph writes it, or Label Studio's e-mail address or number."""
+    author = annotation.get("completed_by")
+    if isinstance(author, dict):
+        author = author.get("email") or author.get("id")
+    if author is None:
         return None
-    return who if isinstance(who, str) else f"person {who}"
+    return author if isinstance(author, str) else f"person {author}"

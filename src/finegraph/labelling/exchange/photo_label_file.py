@@ -23,7 +23,7 @@ from finegraph.labelling.store.checks import check_photo
 from finegraph.labelling.store.records import CellValue, PhotoLabel
 from finegraph.labelling.store.values import parse_value_text, value_text
 
-_FIRST = ("path", "fine")
+_FIRST_COLUMNS = ("path", "fine")
 
 
 def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: bool) -> str:
@@ -32,16 +32,16 @@ def format_photos(kinds: Sequence[str], labels: Sequence[PhotoLabel], *, safe: b
     Args:
         kinds: the order of the kinds; those that no photo has are left out, others come last.
         labels: the labels.
-        safe: whether cells that a spreadsheet could run are defused.
+        safe: whether to escape cells that a spreadsheet would run as formulas.
     """
     seen = {label.kind for label in labels}
     used = [*(kind for kind in kinds if kind in seen), *sorted(seen - set(kinds))]
     by_photo: dict[tuple[str, str | None], dict[str, CellValue]] = {}
     for label in labels:
         by_photo.setdefault((label.photo, label.fine), {})[label.kind] = label.value
-    lines = [[*_FIRST, *(format_name(kind) for kind in used)]]
-    for (photo, fine), own in by_photo.items():
-        cells = [value_text(own.get(kind)) for kind in used]
+    lines = [[*_FIRST_COLUMNS, *(format_name(kind) for kind in used)]]
+    for (photo, fine), values in by_photo.items():
+        cells = [value_text(values.get(kind)) for kind in used]
         lines.append([format_name(photo), "" if fine is None else format_name(fine), *cells])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -59,13 +59,13 @@ def parse_photos(text: str, catalogue: Catalogue, path: str) -> list[PhotoLabel]
     faults = FaultList()
     lines = csv_rows(text, faults)
     _, header = next(lines, (1, []))
-    if tuple(header[:2]) != _FIRST:
+    if tuple(header[:2]) != _FIRST_COLUMNS:
         faults.add(
             "bad-header", "the first columns must be called 'path' and 'fine'", line=1, hint="begin with path,fine,..."
         )
         faults.raise_if_any(path)
     kinds = [catalogue.kind(parse_name(name)) for name in header[2:]]
-    found = []
+    labels = []
     for line, row in lines:
         if len(row) != len(header):
             continue  # a fault already
@@ -81,12 +81,12 @@ def parse_photos(text: str, catalogue: Catalogue, path: str) -> list[PhotoLabel]
                 faults.add("bad-cell", str(error), line=line, column=kind.name, value=cell)
                 continue
             if value is not None:
-                found.append(PhotoLabel(photo, fine, kind.name, value))
+                labels.append(PhotoLabel(photo, fine, kind.name, value))
     faults.raise_if_any(path)
-    return found
+    return labels
 
 
 def _parse_path(text: str) -> str:
-    """The path of a photo, written as a name is; but white space may stand at its ends."""
+    """The path of a photo, escaped like a name; unlike a name it may begin and end with white space."""
     mask_escapes(text)
     return check_photo(unescape(text))

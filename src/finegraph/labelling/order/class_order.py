@@ -1,7 +1,7 @@
 """The order of the classes that follows from comparisons, of one kind.
 
-The order is that of `fit_comparisons`: values that people gave, and steps of ordered labels, hold; comparisons of
-photos count for the classes of the photos, if asked. Cost: the cube of how many classes were compared.
+The order is that of `fit_comparisons`. Values that people gave, and the steps of ordered labels, are fixed. Comparisons
+of photos count for the classes of the photos, on request. Cost: cubic in the number of compared classes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from finegraph.graph.kind import FloatArray
 from finegraph.graph.number import Number
 from finegraph.labelling.edits.comparing import check_comparable
 from finegraph.labelling.exchange.graphs import read_column
-from finegraph.labelling.order.kind_answers import Counted, Kept, KindAnswers
+from finegraph.labelling.order.kind_answers import Answer, Counted, KindAnswers
 from finegraph.labelling.questions.agreement import fleiss
 from finegraph.labelling.questions.pair_answers import as_comparisons
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
@@ -45,7 +45,7 @@ MAX_CONFLICTS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class RankedClass(Record):
-    """A class with its value, how far that may be off, how often it was compared, and whether the value was given."""
+    """A class with its value and spread, how often it was compared, and whether people gave the value."""
 
     fine: str
     value: float
@@ -70,15 +70,15 @@ class ClassOrder(Record):
 
     Attributes:
         kind: what was compared.
-        unit: that of the values; may be empty.
-        version: the state of the store that it is of.
-        comparisons: how many there are, without those that nobody could tell.
-        skipped: how many nobody could tell.
+        unit: the unit of the values; may be empty.
+        version: the version of the store.
+        comparisons: how many comparisons there are, without skipped ones.
+        skipped: how many comparisons were skipped.
         order: the classes, the one with most first.
         unknown: how many classes nobody compared.
         people: how many comparisons each person made.
         agreement: how far they agree.
-        divided: pairs that were told both ways, as `[more, less, votes, against]`.
+        divided: pairs that people answered both ways, as `[more, less, votes, against]`.
         circles: classes of which each has more than the next, and the last more than the first.
         groups: how many groups there are that no comparison links.
     """
@@ -100,48 +100,48 @@ class ClassOrder(Record):
 def order_of(
     answers: KindAnswers, kind: KindEntry, classes: Classes, fit: ComparisonFit | None, counted: Counted
 ) -> ClassOrder:
-    """The order, with what does not fit together, of a fit to these answers."""
-    told = list(answers.counted(classes.place, counted))
-    times: Counter[int] = Counter(number for one in told for number in (one.one or 0, one.two or 0))
-    named = [_named(kind.name, one, classes.names) for one in told]
+    """The order that a fit to these answers gives, with the contradictions among them."""
+    counted_answers = list(answers.counted(classes.place, counted))
+    times: Counter[int] = Counter(number for answer in counted_answers for number in (answer.one or 0, answer.two or 0))
+    named = [_named(kind.name, answer, classes.names) for answer in counted_answers]
     conflicts = find_conflicts(kind.name, named)
     ranked = _ranked(classes, fit, times)
     return ClassOrder(
         kind=kind.name,
         unit="" if classes.known is None else classes.known.unit,
         version=answers.version,
-        comparisons=len(told),
-        skipped=sum(one.outcome == "skip" for one in answers.kept.values()),
+        comparisons=len(counted_answers),
+        skipped=sum(answer.outcome == "skip" for answer in answers.kept.values()),
         order=ranked,
         unknown=len(classes.ids) - len(ranked),
-        people=dict(sorted(Counter(one.person for one in told).items())),
-        agreement=agreement_of(told),
-        **_told_conflicts(conflicts),
+        people=dict(sorted(Counter(answer.person for answer in counted_answers).items())),
+        agreement=agreement_of(counted_answers),
+        **_conflict_fields(conflicts),
     )
 
 
-def _told_conflicts(conflicts: Conflicts) -> dict[str, Any]:
-    divided = tuple((one.more, one.less, one.votes, one.against) for one in conflicts.divided[:MAX_CONFLICTS])
+def _conflict_fields(conflicts: Conflicts) -> dict[str, Any]:
+    divided = tuple((pair.more, pair.less, pair.votes, pair.against) for pair in conflicts.divided[:MAX_CONFLICTS])
     return {"divided": divided, "circles": conflicts.circles[:MAX_CONFLICTS], "groups": len(conflicts.groups)}
 
 
-def _named(kind: str, one: Kept, names: Mapping[int, str]) -> Comparison:
-    more, less = (one.two, one.one) if one.outcome == "less" else (one.one, one.two)
-    return Comparison(kind, names[more or 0], names[less or 0], one.person, one.outcome == "same")
+def _named(kind: str, answer: Answer, names: Mapping[int, str]) -> Comparison:
+    more, less = (answer.two, answer.one) if answer.outcome == "less" else (answer.one, answer.two)
+    return Comparison(kind, names[more or 0], names[less or 0], answer.person, answer.outcome == "same")
 
 
-def agreement_of(answers: Iterable[Kept]) -> PairsAgreement:
-    """How far people agree on what several of them compared; one thing that photos show is one answer of each pair."""
+def agreement_of(answers: Iterable[Answer]) -> PairsAgreement:
+    """How far people agree on pairs that several of them compared; photos count as answers about their classes."""
     by_pair: dict[Hashable, dict[str, Outcome]] = {}
-    for one in answers:
-        by_pair.setdefault((one.one, one.two, one.photos), {})[one.person] = one.outcome
-    shared = [said for said in by_pair.values() if len(said) > 1]
-    observed, kappa = fleiss([list(said.values()) for said in shared])
-    people = {person for said in shared for person in said}
+    for answer in answers:
+        by_pair.setdefault((answer.one, answer.two, answer.photos), {})[answer.person] = answer.outcome
+    shared = [outcomes for outcomes in by_pair.values() if len(outcomes) > 1]
+    observed, kappa = fleiss([list(outcomes.values()) for outcomes in shared])
+    people = {person for outcomes in shared for person in outcomes}
     return PairsAgreement(pairs=len(shared), people=len(people), observed=observed, fleiss=kappa)
 
 
-# ---- classes with what is known of them ------------------------------------------------------------------------------
+# ---- classes with their known values ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,20 +168,20 @@ class Classes:
         return None if tally is None else fit_tally(kind, len(self.ids), tally, known=self.known)
 
     def prior(self) -> tuple[Float[FloatArray, " fine"], Float[FloatArray, " fine"]]:
-        """What each class is expected to have before any comparison, and how far that may be off."""
+        """The mean and spread of each class before any comparison."""
         _, mean, spread = prior_of(len(self.ids), None, PRIOR_SPREAD, self.known)
         return mean, spread
 
 
 def steps_of(name: str, places: Sequence[Sequence[int]]) -> Number | None:
-    """Ordered labels as values: the first is 1, the second 2; between labels lie even steps.
+    """Ordered labels as values in even steps: the first label is 1, the second 2.
 
     Args:
         name: the kind.
-        places: of each class the places of its labels in their order; none if it is unknown.
+        places: for each class, the positions of its labels in their order; empty if it is unknown.
     """
-    values = np.array([np.mean(one) + 1.0 if len(one) else np.nan for one in places], dtype=np.float64)
-    wide = np.array([np.ptp(one) + 1.0 if len(one) else 0.0 for one in places], dtype=np.float64)
+    values = np.array([np.mean(steps) + 1.0 if len(steps) else np.nan for steps in places], dtype=np.float64)
+    wide = np.array([np.ptp(steps) + 1.0 if len(steps) else 0.0 for steps in places], dtype=np.float64)
     return None if np.isnan(values).all() else Number(name, values, wide / np.sqrt(12))
 
 
@@ -189,15 +189,15 @@ def _ranked(classes: Classes, fit: ComparisonFit | None, times: Mapping[int, int
     """The compared classes with their values, the one with most first."""
     if fit is None:
         return ()
-    found = []
+    ranked = []
     values, spreads = fit.in_unit(classes.known)
     for place, value, spread in zip(fit.items.tolist(), values.tolist(), spreads.tolist(), strict=True):
         number = classes.ids[place]
         given = classes.known is not None and bool(classes.known.known[place])
-        found.append(
+        ranked.append(
             RankedClass(fine=classes.names[number], value=value, spread=spread, comparisons=times[number], given=given)
         )
-    return tuple(sorted(found, key=lambda one: -one.value))
+    return tuple(sorted(ranked, key=lambda entry: -entry.value))
 
 
 def read_classes(connection: Connection, catalogue: Catalogue, kind: KindEntry) -> Classes:
@@ -222,16 +222,22 @@ def read_order(connection: Connection, catalogue: Catalogue, kind_name: str, cou
     return order_of(answers, kind, classes, fit, counted)
 
 
-def _photo_classes(one: PairAnswer) -> tuple[tuple[str, str | None], ...]:
-    return (one.one, one.one_class), (one.two, one.two_class)
+def _photo_classes(answer: PairAnswer) -> tuple[tuple[str, str | None], ...]:
+    return (answer.one, answer.one_class), (answer.two, answer.two_class)
 
 
 def with_compared(graph: LabelGraph, answers: Sequence[PairAnswer], counted: Counted) -> LabelGraph:
-    """A graph in which classes that were compared, and have no value, get one; ordered kinds stay as they are."""
-    told = [one for one in answers if counted == "photos" or not one.photos]
-    classes = [(photo, name) for one in told if one.photos for photo, name in _photo_classes(one) if name is not None]
-    found = between_labels(as_comparisons(told), dict(classes))
-    for name in dict.fromkeys(one.kind for one in found):
+    """A graph in which compared classes without a value get one; ordered kinds stay as they are."""
+    counted_answers = [answer for answer in answers if counted == "photos" or not answer.photos]
+    classes = [
+        (photo, name)
+        for answer in counted_answers
+        if answer.photos
+        for photo, name in _photo_classes(answer)
+        if name is not None
+    ]
+    comparisons = between_labels(as_comparisons(counted_answers), dict(classes))
+    for name in dict.fromkeys(answer.kind for answer in comparisons):
         if name in graph.numbers:
-            graph = graph.with_number(fit_comparisons(name, graph.fine, found, known=graph.number(name)).number)
+            graph = graph.with_number(fit_comparisons(name, graph.fine, comparisons, known=graph.number(name)).number)
     return graph

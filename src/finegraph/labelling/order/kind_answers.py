@@ -1,6 +1,6 @@
-"""The answers of one kind, kept in memory: only what is new is read, so that the next pair need not wait for all rows.
+"""The answers of one kind, cached in memory: only new rows are read, so that the next pair comes quickly.
 
-Cost: linear in what is new; a tally is linear in all answers.
+Cost: linear in the new rows; a tally is linear in all answers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Counted = Literal["classes", "photos"]
 """Which comparisons count: those of classes, or those of photos too."""
 
 
-class Kept(NamedTuple):
-    """An answer: who, the classes of the two things, what holds of the first, and whether they are photos."""
+class Answer(NamedTuple):
+    """An answer: the person, the classes of the two things, the outcome, and whether the things are photos."""
 
     person: str
     one: int | None
@@ -33,7 +33,7 @@ class Kept(NamedTuple):
 
 @dataclass
 class KindAnswers:
-    """The answers of one kind as they are in the store; one thread at a time.
+    """The answers of one kind in the store; not thread-safe.
 
     Attributes:
         kind_id: the number of the kind.
@@ -44,11 +44,11 @@ class KindAnswers:
 
     kind_id: int
     version: int = -1
-    kept: dict[str, Kept] = field(default_factory=dict)
+    kept: dict[str, Answer] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
 
     def read(self, connection: Connection) -> list[str]:
-        """Read what is new; the texts of the comparisons that have changed."""
+        """Read new rows; returns the texts of the comparisons that have changed."""
         query = sa.select(comparisons).where(
             comparisons.c.kind_id == self.kind_id, comparisons.c.version > self.version
         )
@@ -61,21 +61,21 @@ class KindAnswers:
                 self.kept.pop(row.pair, None)
             else:
                 photos = isinstance(parse_pair(row.pair)[1], str)
-                self.kept[row.pair] = Kept(row.person, row.one_id, row.two_id, row.value, photos)
+                self.kept[row.pair] = Answer(row.person, row.one_id, row.two_id, row.value, photos)
         return changed
 
     def tally(self, place: Mapping[int, int], counted: Counted) -> Tally | None:
-        """How the comparisons of the classes went that have a place; None if there is none."""
-        shown = {False: 1.0, True: shown_by_photos(PRIOR_SPREAD)}
-        told = []
-        for one in self.counted(place, counted):
-            more, less = (one.two, one.one) if one.outcome == "less" else (one.one, one.two)
-            told.append((place[more or 0], place[less or 0], one.outcome == "same", shown[one.photos]))
-        return Tally.of(told) if told else None
+        """The tally of the comparisons between the given classes; None if there are none."""
+        weights = {False: 1.0, True: shown_by_photos(PRIOR_SPREAD)}
+        results = []
+        for answer in self.counted(place, counted):
+            more, less = (answer.two, answer.one) if answer.outcome == "less" else (answer.one, answer.two)
+            results.append((place[more or 0], place[less or 0], answer.outcome == "same", weights[answer.photos]))
+        return Tally.of(results) if results else None
 
-    def counted(self, place: Mapping[int, int], counted: Counted) -> Iterator[Kept]:
-        """The answers that tell something of classes that have a place."""
-        for one in self.kept.values():
-            told = one.outcome != "skip" and (counted == "photos" or not one.photos)
-            if told and one.one in place and one.two in place and one.one != one.two:
-                yield one
+    def counted(self, place: Mapping[int, int], counted: Counted) -> Iterator[Answer]:
+        """The answers that count for the given classes, without skipped ones."""
+        for answer in self.kept.values():
+            counts = answer.outcome != "skip" and (counted == "photos" or not answer.photos)
+            if counts and answer.one in place and answer.two in place and answer.one != answer.two:
+                yield answer

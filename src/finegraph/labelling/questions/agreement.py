@@ -2,9 +2,9 @@
 
     kappa = (observed - by chance) / (1 - by chance)
 
-Cohen: chance is what two people with these frequencies would agree on by luck. Fleiss: chance is that of one common
-frequency; cells may have different numbers of votes, each cell's share of agreeing pairs counts once. Cells that fewer
-than two people decided say nothing, nor do votes for unknown. None if chance alone explains everything (one value).
+Cohen: chance is the agreement of two independent people with these frequencies. Fleiss: chance is that of one common
+frequency; cells may have different numbers of votes, and each cell's share of agreeing pairs counts once. Cells that
+fewer than two people decided do not count, nor do votes for unknown. None if there is only one value.
 Cost: linear in the votes, and in the pairs of people for Cohen's.
 """
 
@@ -65,9 +65,9 @@ def cohen(pairs: Sequence[tuple[Hashable, Hashable]]) -> tuple[float, float | No
         (0.75, 0.5)
     """
     count = len(pairs)
-    one, two = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
+    first_counts, second_counts = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
     observed = sum(a == b for a, b in pairs) / count
-    chance = sum(one[value] * two[value] for value in one) / count**2
+    chance = sum(first_counts[value] * second_counts[value] for value in first_counts) / count**2
     return observed, _kappa(observed, chance)
 
 
@@ -80,11 +80,11 @@ def fleiss(cells: Iterable[Sequence[Hashable]]) -> tuple[float | None, float | N
     """
     totals: Counter[Hashable] = Counter()
     shares = []
-    for given in cells:
-        if len(given) < 2:
+    for votes_of_cell in cells:
+        if len(votes_of_cell) < 2:
             continue
-        counts = Counter(given)
-        shares.append(sum(n * (n - 1) for n in counts.values()) / (len(given) * (len(given) - 1)))
+        counts = Counter(votes_of_cell)
+        shares.append(sum(n * (n - 1) for n in counts.values()) / (len(votes_of_cell) * (len(votes_of_cell) - 1)))
         totals.update(counts)
     if not shares:
         return None, None
@@ -101,15 +101,23 @@ def read_agreement(connection: Connection, catalogue: Catalogue, kind: str | Non
     chosen = [catalogue.kind(kind)] if kind is not None else list(catalogue.kinds)
     by_kind = {entry: _votes(connection, entry) for entry in chosen}
     pairs: dict[tuple[str, str], list[tuple[Hashable, Hashable]]] = {}
-    for entry, own in by_kind.items():
-        for said in own:
-            for one, two in combinations(sorted(said), 2):
-                # A value of one kind is never the same as one of another.
-                pairs.setdefault((one, two), []).append(((entry.id, said[one]), (entry.id, said[two])))
-    observed, kappa = fleiss([[(entry.id, v) for v in said.values()] for entry, own in by_kind.items() for said in own])
+    for entry, cell_votes in by_kind.items():
+        for by_person in cell_votes:
+            for first, second in combinations(sorted(by_person), 2):
+                # With the kind: equal encoded values of two kinds are different labels.
+                pairs.setdefault((first, second), []).append(
+                    ((entry.id, by_person[first]), (entry.id, by_person[second]))
+                )
+    observed, kappa = fleiss(
+        [
+            [(entry.id, v) for v in by_person.values()]
+            for entry, cell_votes in by_kind.items()
+            for by_person in cell_votes
+        ]
+    )
     return Agreement(
-        kinds=tuple(_of_kind(entry, own) for entry, own in by_kind.items()),
-        pairs=tuple(_of_pair(one, two, answers) for (one, two), answers in sorted(pairs.items())),
+        kinds=tuple(_of_kind(entry, cell_votes) for entry, cell_votes in by_kind.items()),
+        pairs=tuple(_of_pair(first, second, answers) for (first, second), answers in sorted(pairs.items())),
         observed=observed,
         fleiss=kappa,
     )
@@ -119,16 +127,16 @@ def _votes(connection: Connection, kind: KindEntry) -> list[Mapping[str, str]]:
     """The votes on each cell of a kind that at least two people decided."""
     living = sa.select(fine.c.id).where(fine.c.removed == 0)
     query = sa.select(votes).where(votes.c.kind_id == kind.id, votes.c.value.is_not(None), votes.c.fine_id.in_(living))
-    found: dict[int, dict[str, str]] = {}
+    by_class: dict[int, dict[str, str]] = {}
     for row in connection.execute(query.order_by(votes.c.fine_id, votes.c.person)):
-        found.setdefault(row.fine_id, {})[row.person] = row.value
-    return [said for said in found.values() if len(said) > 1]
+        by_class.setdefault(row.fine_id, {})[row.person] = row.value
+    return [by_person for by_person in by_class.values() if len(by_person) > 1]
 
 
-def _of_kind(kind: KindEntry, own: Sequence[Mapping[str, str]]) -> KindAgreement:
-    observed, kappa = fleiss([list(said.values()) for said in own])
-    people = {person for said in own for person in said}
-    return KindAgreement(kind=kind.name, cells=len(own), people=len(people), observed=observed, fleiss=kappa)
+def _of_kind(kind: KindEntry, cell_votes: Sequence[Mapping[str, str]]) -> KindAgreement:
+    observed, kappa = fleiss([list(by_person.values()) for by_person in cell_votes])
+    people = {person for by_person in cell_votes for person in by_person}
+    return KindAgreement(kind=kind.name, cells=len(cell_votes), people=len(people), observed=observed, fleiss=kappa)
 
 
 def _of_pair(one: str, two: str, answers: Sequence[tuple[Hashable, Hashable]]) -> PairAgreement:

@@ -1,6 +1,6 @@
 """The log as people read it: edits and actions, newest first, and the result of an action.
 
-Values are shown with the present names of classes, kinds and labels. Cost: linear in what is asked for.
+Values are shown with the current names of classes, kinds and labels. Cost: linear in the edits returned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from finegraph.labelling.edits.undo import comparison_words, key_of, numbers_of
 from finegraph.labelling.questions.queries import cell_states
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry
 from finegraph.labelling.store.current_rows import check_number, fine_ids, fine_names
-from finegraph.labelling.store.log import Made
+from finegraph.labelling.store.log import ActionRecord
 from finegraph.labelling.store.plan import Plan, Snapshot
 from finegraph.labelling.store.records import Batch, CellState, CellValue, Edit, EditResult, Target
 from finegraph.labelling.store.sql_tables import batches, comparisons, edits, undone
@@ -52,9 +52,9 @@ def read_history(
     )
     if fine_label is not None:
         number = fine_ids(connection, [fine_label])[fine_label]
-        mine = sa.or_(comparisons.c.one_id == number, comparisons.c.two_id == number)
-        compared = sa.select(comparisons.c.pair).where(mine)
-        of_pairs = (edits.c.target == "comparison") & edits.c.photo.in_(compared)
+        involves = sa.or_(comparisons.c.one_id == number, comparisons.c.two_id == number)
+        pairs = sa.select(comparisons.c.pair).where(involves)
+        of_pairs = (edits.c.target == "comparison") & edits.c.photo.in_(pairs)
         query = query.where(
             edits.c.fine_id == number
             if target not in (None, "comparison")
@@ -110,7 +110,7 @@ def _short(target: str, value: Any) -> str:
 
 
 def readable(catalogue: Catalogue, names: Mapping[int, str], row: Row[Any], text: str | None) -> Any:
-    """What a snapshot of the log says: the value of a cell, a name, a note, a comparison; None if there is nothing."""
+    """The content of a snapshot: the value of a cell, a name, a note or a comparison; None if it is empty."""
     if text is None:
         return None
     snapshot = json.loads(text)
@@ -140,7 +140,7 @@ def read_batches(connection: Connection, *, person: str | None, before: int | No
 
 
 def _batch(connection: Connection, row: Row[Any]) -> Batch:
-    gone = is_undone(connection, row)
+    all_undone = is_undone(connection, row)
     return Batch(
         number=row.number,
         action=row.action,
@@ -149,8 +149,8 @@ def _batch(connection: Connection, row: Row[Any]) -> Batch:
         count=row.size,
         text=row.text,
         undoes=row.undoes,
-        undone=gone,
-        can_undo=not gone and not _is_first(row) and row.size > 0,
+        undone=all_undone,
+        can_undo=not all_undone and not _is_first(row) and row.size > 0,
         is_undo=row.action == "undo" and row.text.startswith("undid"),
         version=row.last,
     )
@@ -163,9 +163,9 @@ def _is_first(row: Row[Any]) -> bool:
 
 def is_undone(connection: Connection, row: Row[Any]) -> bool:
     """Whether all edits of an action are undone."""
-    own = sa.select(edits.c.number).where(edits.c.batch == row.number)
-    left = own.where(edits.c.number.not_in(sa.select(undone.c.edit)))
-    return row.size > 0 and connection.scalar(left.limit(1)) is None
+    of_action = sa.select(edits.c.number).where(edits.c.batch == row.number)
+    not_undone = of_action.where(edits.c.number.not_in(sa.select(undone.c.edit)))
+    return row.size > 0 and connection.scalar(not_undone.limit(1)) is None
 
 
 def last_undoable(connection: Connection, person: str) -> int | None:
@@ -181,7 +181,7 @@ def last_undoable(connection: Connection, person: str) -> int | None:
 
 
 def result_of(connection: Connection, catalogue: Catalogue, batch: int, *, repeated: bool = False) -> EditResult:
-    """What an action did, read from the log; the same whenever it is asked for, but for other people's votes."""
+    """The result of an action, read from the log; always the same, except for other people's votes."""
     row = connection.execute(sa.select(batches).where(batches.c.number == batch)).one()
     query = sa.select(edits).where(edits.c.batch == batch, edits.c.target.in_(["cell", "photo", "note"]))
     changed = list(connection.execute(query.order_by(edits.c.number).limit(_MAX_CELLS)))
@@ -200,28 +200,28 @@ def result_of(connection: Connection, catalogue: Catalogue, batch: int, *, repea
     )
 
 
-def result_made(connection: Connection, plan: Plan, made: Made) -> EditResult:
-    """What an action has just done; the same as `result_of` reads from the log, without reading it."""
+def result_of_record(connection: Connection, plan: Plan, record: ActionRecord) -> EditResult:
+    """The result of the action just carried out; equals `result_of`, without reading the log."""
     changed = plan.of("cell", "photo", "note")[:_MAX_CELLS]
     ids = {c.key.fine_id for c in changed if c.key.target == "cell" and c.key.fine_id is not None}
     names = plan.names if ids <= plan.names.keys() else fine_names(connection, ids)
-    noted = [made.numbered[change.key] for change in changed if change.key.target == "note"]
+    noted = [record.numbered[change.key] for change in changed if change.key.target == "note"]
     cells = []
     for change in changed:
         key = change.key
         if key.target != "note":
-            kind, (said, sure) = made.catalogue.by_id[key.kind_id or 0], made.cells.get(key, ({}, None))
-            votes = {person: kind.value(vote) for person, vote in sorted(said.items())}
+            kind, (cell_votes, sure) = record.catalogue.by_id[key.kind_id or 0], record.cells.get(key, ({}, None))
+            votes = {person: kind.value(vote) for person, vote in sorted(cell_votes.items())}
             name = names[key.fine_id or 0] if key.target == "cell" else key.photo or ""
-            cells.append(_state(kind, name, made.numbered[key], change.after, votes, sure))
+            cells.append(_state(kind, name, record.numbered[key], change.after, votes, sure))
     return EditResult(
-        batch=made.batch["number"],
-        edits=made.batch["size"],
-        version=made.batch["last"],
-        person=made.batch["person"],
-        at=made.batch["at"],
-        action=made.batch["action"],
-        text=made.batch["text"],
+        batch=record.batch["number"],
+        edits=record.batch["size"],
+        version=record.batch["last"],
+        person=record.batch["person"],
+        at=record.batch["at"],
+        action=record.batch["action"],
+        text=record.batch["text"],
         cells=tuple(cells),
         note_version=noted[0] if len(noted) == 1 else None,
     )
@@ -253,16 +253,16 @@ def _cells_after(connection: Connection, catalogue: Catalogue, changed: Sequence
     names = fine_names(connection, {edit.fine_id for edit in changed if edit.target == "cell"})
     states: dict[int, dict[int, CellState]] = {}
     for kind_id in {edit.kind_id for edit in changed if edit.target == "cell"}:
-        own = {
+        class_names = {
             edit.fine_id: names[edit.fine_id] for edit in changed if edit.kind_id == kind_id and edit.target == "cell"
         }
-        states[kind_id] = cell_states(connection, catalogue.by_id[kind_id], own)
-    found = []
+        states[kind_id] = cell_states(connection, catalogue.by_id[kind_id], class_names)
+    cells = []
     for edit in changed:
-        now_is = states[edit.kind_id][edit.fine_id] if edit.target == "cell" else None
-        sure = now_is.confidence if now_is and now_is.version == edit.number else None
+        current = states[edit.kind_id][edit.fine_id] if edit.target == "cell" else None
+        sure = current.confidence if current and current.version == edit.number else None
         name = names[edit.fine_id] if edit.target == "cell" else edit.photo
         snapshot = json.loads(edit.after) if edit.after else None
-        votes = now_is.votes if now_is else {}
-        found.append(_state(catalogue.by_id[edit.kind_id], name, edit.number, snapshot, votes, sure))
-    return found
+        votes = current.votes if current else {}
+        cells.append(_state(catalogue.by_id[edit.kind_id], name, edit.number, snapshot, votes, sure))
+    return cells

@@ -1,7 +1,7 @@
 """The findings of `finegraph graph check` in the live state of a store, and where they occur.
 
-The check speaks of lines and columns of a file; here a line stands for a class, and a column for a kind. Cost: that of
-the check, linear in the cells up to a sort.
+The check reports lines and columns of a file; here a line stands for a class and a column for a kind. Cost: that of the
+check, linear in the cells up to a sort.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from finegraph.labelling.store.records import LiveFinding
 
 _CLASSES = {"fine label": "class", "fine labels": "classes"}
 _QUOTED_OR_FINE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\bfine labels?\b""")
-_FIRST = 3
+_FIRST_CLASS_LINE = 3
 """The line of the first class: after a header and a row of labels."""
 
 
 def find(graph: LabelGraph, catalogue: Catalogue) -> tuple[LiveFinding, ...]:
     """All findings in the graph of a store."""
-    lines = range(_FIRST, _FIRST + len(graph))
+    lines = range(_FIRST_CLASS_LINE, _FIRST_CLASS_LINE + len(graph))
     return tuple(_located(graph, catalogue, fault) for fault in lint(graph, lines))
 
 
@@ -44,12 +44,12 @@ def _located(graph: LabelGraph, catalogue: Catalogue, fault: Fault) -> LiveFindi
 
 
 def in_classes(text: str) -> str:
-    """A message of the graph check in the words of the page: fine labels are classes. Quoted names stay."""
-    return _QUOTED_OR_FINE.sub(lambda found: found[1] or _CLASSES[found[0]], text)
+    """A message of the graph check in the words of the page, where fine labels are classes; quoted names stay."""
+    return _QUOTED_OR_FINE.sub(lambda match: match[1] or _CLASSES[match[0]], text)
 
 
 def _kind_and_label(catalogue: Catalogue, fault: Fault) -> tuple[str | None, str | None]:
-    """The kind of the store, and its label, that a finding speaks of."""
+    """The kind of the store, and its label, that a finding is about."""
     column = fault.column
     if column is None or column == "fine":
         return None, None
@@ -61,13 +61,13 @@ def _kind_and_label(catalogue: Catalogue, fault: Fault) -> tuple[str | None, str
 
 
 def _classes(graph: LabelGraph, fault: Fault, kind: str | None, label: str | None) -> tuple[str, ...]:
-    """The classes that a finding concerns; of those that no kind tells apart, group by group."""
+    """The classes that a finding concerns; indistinct classes come group by group."""
     if fault.rule == "not-told-apart":
         return tuple(graph.fine[index] for group in indistinct_groups(graph) for index in group)
     if kind is not None and (fault.rule == "mostly-unknown" or label is not None):
         return tuple(graph.fine[index] for index in _cells(graph, fault, kind, label))
-    if fault.line is not None and fault.line >= _FIRST:
-        return (graph.fine[fault.line - _FIRST],)
+    if fault.line is not None and fault.line >= _FIRST_CLASS_LINE:
+        return (graph.fine[fault.line - _FIRST_CLASS_LINE],)
     return ()
 
 

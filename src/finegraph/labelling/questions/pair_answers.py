@@ -1,7 +1,7 @@
-"""What people said of pairs: all comparisons of a store, now or at an earlier version.
+"""All comparisons of a store, now or at an earlier version.
 
-Classes have their present names; of photos the class is known if it was when they were compared. Cost: linear in the
-comparisons, and for an earlier version in the edits since.
+Classes have their current names; the class of a photo is known if it was known at the time of the comparison. Cost:
+linear in the comparisons, and for an earlier version in the edits since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from finegraph.labelling.store.sql_tables import comparisons
 
 
 def read_answers(connection: Connection, catalogue: Catalogue, version: int | None = None) -> list[PairAnswer]:
-    """All comparisons, now or at an earlier version, kind by kind; those of classes and kinds that are gone are not."""
+    """All comparisons, now or at an earlier version, kind by kind, without those of removed classes and kinds."""
     past = Past.read(connection, catalogue, version)
     names = {number: name for number, (_, _, name, removed) in past.fine(connection).items() if not removed}
     rows: dict[tuple[int, str], tuple[Snapshot, int]] = {}
@@ -31,21 +31,21 @@ def read_answers(connection: Connection, catalogue: Catalogue, version: int | No
     for key, snapshot in past.snapshots.items():
         if key.target == "comparison" and key.kind_id is not None and key.photo is not None:
             rows[key.kind_id, key.photo] = snapshot, 0
-    found = []
+    answers = []
     for (kind_id, pair), (snapshot, number) in rows.items():
         kind = past.catalogue.by_id[kind_id]
         if snapshot["value"] is not None and not kind.removed:
             answer = _answer(kind, pair, snapshot, number, names)
             if answer is not None:
-                found.append((kind.position, answer))
-    found.sort(key=lambda entry: (entry[0], entry[1].photos, entry[1].one, entry[1].two, entry[1].person))
-    return [answer for _, answer in found]
+                answers.append((kind.position, answer))
+    answers.sort(key=lambda entry: (entry[0], entry[1].photos, entry[1].one, entry[1].two, entry[1].person))
+    return [answer for _, answer in answers]
 
 
 def _answer(
     kind: KindEntry, pair: str, snapshot: Snapshot, version: int, names: Mapping[int, str]
 ) -> PairAnswer | None:
-    """One comparison by present names; None if a class of it is gone."""
+    """One comparison with current names; None if one of its classes was removed."""
     person, *things = parse_pair(pair)
     if any(isinstance(thing, int) and thing not in names for thing in things):
         return None
@@ -65,10 +65,10 @@ def _answer(
 
 
 def as_comparisons(answers: Iterable[PairAnswer]) -> list[Comparison]:
-    """Answers as a file of comparisons has them; what nobody could tell is left out."""
-    found = []
-    for one in answers:
-        if one.outcome != "skip":
-            more, less = (one.two, one.one) if one.outcome == "less" else (one.one, one.two)
-            found.append(Comparison(one.kind, more, less, one.person, one.outcome == "same", one.photos))
-    return found
+    """Answers in the form of a file of comparisons, without skipped ones."""
+    listed = []
+    for answer in answers:
+        if answer.outcome != "skip":
+            more, less = (answer.two, answer.one) if answer.outcome == "less" else (answer.one, answer.two)
+            listed.append(Comparison(answer.kind, more, less, answer.person, answer.outcome == "same", answer.photos))
+    return listed

@@ -1,7 +1,7 @@
 """The store as it was at an earlier version.
 
-Of each thing that was edited since, the log has the snapshot before its first edit after that version; everything else
-is as it is now. Kinds and labels have the names of that version. Cost: linear in the edits since.
+For each thing edited since, the log has the snapshot before its first edit after that version; everything else is as it
+is now. Kinds and labels have the names of that version. Cost: linear in the edits since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Past:
 
     Attributes:
         catalogue: the kinds and labels of that version.
-        snapshots: what things that were edited since were like; nothing at all is an empty snapshot.
+        snapshots: the things edited since, as they were; a thing that did not exist has an empty snapshot.
     """
 
     catalogue: Catalogue
@@ -37,33 +37,33 @@ class Past:
 
     @classmethod
     def read(cls, connection: Connection, catalogue: Catalogue, version: int | None) -> Past:
-        """The state at a version; None for the present one.
+        """The state at a version; None for the current one.
 
         Raises:
-            InputError: the store never was in that state: it is to come, or lies inside an action.
+            InputError: there is no such version yet, or it lies inside an action.
         """
         if version is None or (last := store_version(connection)) == 0:
             return cls(catalogue)
         if not 1 <= version <= last:
             raise InputError(f"there is no version {short(version)}; versions go from 1 to {last}")
-        _refuse_inside(connection, version)
+        _refuse_mid_action(connection, version)
         snapshots = _first_snapshots(connection, version)
-        kinds = [_kind_of_then(kind, snapshots) for kind in catalogue.all_kinds]
+        kinds = [_kind_at_version(kind, snapshots) for kind in catalogue.all_kinds]
         kinds.sort(key=lambda kind: (kind.position, kind.id))
         return cls(Catalogue(f"{catalogue.structure}@{version}", tuple(kinds)), snapshots)
 
     def fine(self, connection: Connection) -> dict[int, tuple[int, int, str, bool]]:
         """By number, each class: its position, its number, its name, and whether it is removed."""
         query = sa.select(fine.c.id, fine.c.position, fine.c.name, fine.c.removed)
-        found = {row.id: (row.position, row.id, row.name, bool(row.removed)) for row in connection.execute(query)}
+        classes = {row.id: (row.position, row.id, row.name, bool(row.removed)) for row in connection.execute(query)}
         for key, snapshot in self.snapshots.items():
             if key.target == "fine" and key.fine_id is not None:
-                found[key.fine_id] = (snapshot["position"], key.fine_id, snapshot["name"], bool(snapshot["removed"]))
-        return found
+                classes[key.fine_id] = (snapshot["position"], key.fine_id, snapshot["name"], bool(snapshot["removed"]))
+        return classes
 
 
-def _refuse_inside(connection: Connection, version: int) -> None:
-    """Raise if a version lies inside an action, which is made as a whole."""
+def _refuse_mid_action(connection: Connection, version: int) -> None:
+    """Raise if a version lies inside an action: the store never was in that state."""
     of_edit = edits.join(batches, batches.c.number == edits.c.batch)
     action = connection.execute(sa.select(batches).select_from(of_edit).where(edits.c.number == version)).one()
     if version != action.last:
@@ -75,38 +75,38 @@ def _refuse_inside(connection: Connection, version: int) -> None:
 
 
 def _first_snapshots(connection: Connection, version: int) -> dict[Key, Snapshot]:
-    """What things that were edited after a version were before that."""
+    """The things edited after a version, as they were at that version."""
     query = sa.select(edits).where(edits.c.number > version, edits.c.target != "graph").order_by(edits.c.number)
-    found: dict[Key, Snapshot] = {}
+    snapshots: dict[Key, Snapshot] = {}
     for row in connection.execute(query):
         key = key_of(row)
-        if key not in found:
-            found[key] = {"value": None} if row.before is None else json.loads(row.before)
-    return found
+        if key not in snapshots:
+            snapshots[key] = {"value": None} if row.before is None else json.loads(row.before)
+    return snapshots
 
 
-def _kind_of_then(kind: KindEntry, snapshots: Mapping[Key, Snapshot]) -> KindEntry:
-    entries = [_label_of_then(kind, label, snapshots) for label in kind.all_labels]
+def _kind_at_version(kind: KindEntry, snapshots: Mapping[Key, Snapshot]) -> KindEntry:
+    entries = [_label_at_version(kind, label, snapshots) for label in kind.all_labels]
     entries.sort(key=lambda label: (label.position, label.id))
-    own = snapshots.get(Key("kind", kind_id=kind.id))
-    if own is None:
+    snapshot = snapshots.get(Key("kind", kind_id=kind.id))
+    if snapshot is None:
         return replace(kind, all_labels=tuple(entries))
     return replace(
         kind,
-        name=own["name"],
-        position=own["position"],
-        mode=own["mode"],
-        prior=own["prior"],
-        removed=bool(own["removed"]),
+        name=snapshot["name"],
+        position=snapshot["position"],
+        mode=snapshot["mode"],
+        prior=snapshot["prior"],
+        removed=bool(snapshot["removed"]),
         all_labels=tuple(entries),
     )
 
 
-def _label_of_then(kind: KindEntry, label: LabelEntry, snapshots: Mapping[Key, Snapshot]) -> LabelEntry:
-    own = snapshots.get(Key("label", kind_id=kind.id, label_id=label.id))
-    if own is None:
+def _label_at_version(kind: KindEntry, label: LabelEntry, snapshots: Mapping[Key, Snapshot]) -> LabelEntry:
+    snapshot = snapshots.get(Key("label", kind_id=kind.id, label_id=label.id))
+    if snapshot is None:
         return label
-    return replace(label, name=own["name"], position=own["position"], removed=bool(own["removed"]))
+    return replace(label, name=snapshot["name"], position=snapshot["position"], removed=bool(snapshot["removed"]))
 
 
 def read_photo_labels(connection: Connection, catalogue: Catalogue, version: int | None = None) -> list[PhotoLabel]:
@@ -117,11 +117,11 @@ def read_photo_labels(connection: Connection, catalogue: Catalogue, version: int
     for key, snapshot in past.snapshots.items():
         if key.target == "photo" and key.photo is not None and key.kind_id is not None:
             values[key.photo, key.kind_id] = (snapshot["value"], snapshot.get("fine"))
-    found = []
+    labels = []
     for (photo, kind_id), (value, fine_id) in sorted(values.items(), key=lambda item: item[0]):
         kind = past.catalogue.by_id[kind_id]
         if value is not None and not kind.removed:
-            # A class that is gone cannot be named; its photos keep what was seen on them.
+            # The photos of a removed class keep their labels, but cannot name the class.
             label = names[fine_id][2] if fine_id is not None and not names[fine_id][3] else None
-            found.append(PhotoLabel(photo, label, kind.name, kind.value(value)))
-    return found
+            labels.append(PhotoLabel(photo, label, kind.name, kind.value(value)))
+    return labels

@@ -1,8 +1,8 @@
-"""Questions about classes and cells: pages of them, found by words, by state or by label.
+"""Queries for classes and cells: pages of them, by words, by state or by label.
 
-All of it is answered by the database, with indexes; nothing grows with the number of classes but the scan of names for
-a search, which is a few milliseconds per 100,000. A page that is cut by its offset moves when the list changes; callers
-that goes through a list for long asks for the numbers of its classes once, and for the classes by their numbers.
+The database answers with indexes; only the scan of names for a search grows with the number of classes, by a few
+milliseconds per 100,000. Pages by offset shift when the list changes, so a caller that works through a list asks for
+the numbers of its classes once, and then for the classes by number.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from finegraph.labelling.store.renames import present_fine
 from finegraph.labelling.store.sql_tables import LOW_CONFIDENCE, cells, edits, fine, notes, photo_labels, suggestions
 from finegraph.labelling.store.values import value_text
 
-_FEW, _FEW_KINDS = 8, 400
+_MAX_JOINT_CLASSES, _MAX_JOINT_KINDS = 8, 400
 """The largest number of classes, and of kinds, whose cells are read in one query."""
 Show = Literal["all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted"]
 Order = Literal["graph", "name", "attention"]
 SHOWN = ("all", "unknown", "known", "disagreement", "low_confidence", "noted", "suggested", "contradicted")
 ORDERS = ("graph", "name", "attention")
 MAX_ROWS = 1000
-"""How many classes one page has at most."""
-# The sum keeps the database from going through a whole kind if an index has the few rows that are meant.
+"""The largest number of classes on a page."""
+# Adding 0 keeps the database from using the index of kinds where another index finds the few rows directly.
 _KIND = cells.c.kind_id + sa.literal_column("0")
 DISAGREES = cells.c.disagreement == sa.literal_column("1")
 DOUBTFUL = cells.c.confidence < sa.literal_column(str(LOW_CONFIDENCE))
-# What every look at a class and every question for changes asks, made once.
+# Statements that nearly every request uses, built once.
 _VERSION = sa.select(sa.func.max(edits.c.number))
 _ONE_CLASS = sa.select(fine).where(fine.c.name == sa.bindparam("the_name"), fine.c.removed == 0)
 _NOTES = sa.select(notes).where(notes.c.fine_id.in_(sa.bindparam("the_fines", expanding=True)))
@@ -73,12 +73,12 @@ def find_classes(
             f"expected an offset of 0 or more and 1 to {MAX_ROWS} classes, got {short(offset)} and {short(limit)}"
         )
     check_number("offset", offset)
-    where = _fitting(connection, catalogue, search=search, kind=kind, show=show, label=label)
+    where = _conditions(connection, catalogue, search=search, kind=kind, show=show, label=label)
     total = int(connection.scalar(sa.select(sa.func.count()).select_from(fine).where(*where)) or 0)
-    query = _ordered(sa.select(fine).where(*where), _chosen(catalogue, kind), show, order)
+    query = _with_order(sa.select(fine).where(*where), _filter_kinds(catalogue, kind), show, order)
     rows = list(connection.execute(query.limit(limit).offset(offset)))
     return ClassPage(
-        rows=tuple(class_rows(connection, _wanted(catalogue, kinds), rows)),
+        rows=tuple(class_rows(connection, _listed_kinds(catalogue, kinds), rows)),
         total=total,
         offset=offset,
         version=store_version(connection),
@@ -95,46 +95,48 @@ def class_numbers(
     label: str | None,
     order: Order,
 ) -> array[int]:
-    """The numbers of all classes that a question fits, in order; see `LabelStore.class_numbers`."""
-    where = _fitting(connection, catalogue, search=search, kind=kind, show=show, label=label)
-    query = _ordered(sa.select(fine.c.id).where(*where), _chosen(catalogue, kind), show, order)
+    """The numbers of all classes that match, in order; see `LabelStore.class_numbers`."""
+    where = _conditions(connection, catalogue, search=search, kind=kind, show=show, label=label)
+    query = _with_order(sa.select(fine.c.id).where(*where), _filter_kinds(catalogue, kind), show, order)
     return array("q", connection.scalars(query))
 
 
 def classes_of(
     connection: Connection, catalogue: Catalogue, numbers: Sequence[int], kinds: Sequence[str] | None
 ) -> list[ClassRow]:
-    """Classes by their numbers, in that order, also removed ones; see `LabelStore.numbered_classes`."""
-    found: dict[int, Row[Any]] = {}
+    """Classes by number, in that order, including removed ones; see `LabelStore.numbered_classes`."""
+    rows: dict[int, Row[Any]] = {}
     for part in chunks(numbers):
-        found.update((row.id, row) for row in connection.execute(sa.select(fine).where(fine.c.id.in_(part))))
-    return class_rows(connection, _wanted(catalogue, kinds), [found[number] for number in numbers if number in found])
+        rows.update((row.id, row) for row in connection.execute(sa.select(fine).where(fine.c.id.in_(part))))
+    return class_rows(
+        connection, _listed_kinds(catalogue, kinds), [rows[number] for number in numbers if number in rows]
+    )
 
 
-def _chosen(catalogue: Catalogue, kind: str | None) -> list[KindEntry]:
-    """The kinds that a filter speaks of."""
+def _filter_kinds(catalogue: Catalogue, kind: str | None) -> list[KindEntry]:
+    """The kinds that a filter applies to."""
     return [catalogue.kind(kind)] if kind is not None else list(catalogue.kinds)
 
 
-def _wanted(catalogue: Catalogue, kinds: Sequence[str] | None) -> list[KindEntry]:
-    """The kinds whose cells are given."""
+def _listed_kinds(catalogue: Catalogue, kinds: Sequence[str] | None) -> list[KindEntry]:
+    """The kinds whose cells are listed."""
     return [catalogue.kind(name) for name in kinds] if kinds is not None else list(catalogue.kinds)
 
 
-def _fitting(
+def _conditions(
     connection: Connection, catalogue: Catalogue, *, search: str, kind: str | None, show: Show, label: str | None
 ) -> list[sa.ColumnElement[bool]]:
-    """The conditions of a question on classes."""
+    """The conditions of a query for classes."""
     if show not in SHOWN:
         raise InputError(f"show: expected one of {', '.join(SHOWN)}, got {show!r}")
-    where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, _chosen(catalogue, kind))]
+    where = [fine.c.removed == 0, *_words(search), *_state(catalogue, show, kind, _filter_kinds(catalogue, kind))]
     if label is not None:
         where.append(fine.c.id.in_(_with_label(connection, catalogue, kind, label)))
     return where
 
 
-def _ordered(query: sa.Select[Any], chosen: Sequence[KindEntry], show: Show, order: Order) -> sa.Select[Any]:
-    """A question for classes with its order."""
+def _with_order(query: sa.Select[Any], chosen: Sequence[KindEntry], show: Show, order: Order) -> sa.Select[Any]:
+    """A query for classes with its order."""
     if order not in ORDERS:
         raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
     if show == "contradicted" and order == "attention":
@@ -154,7 +156,7 @@ def _state(
 ) -> list[sa.ColumnElement[bool]]:
     """The condition of a filter on classes."""
     ids = [entry.id for entry in chosen]
-    mine = _KIND.in_(ids)
+    of_kinds = _KIND.in_(ids)
     if show == "all":
         return []
     if show == "noted":
@@ -165,30 +167,30 @@ def _state(
         return [fine.c.id.in_(_suggested().where(suggestions.c.kind_id.in_(ids)))]
     if show in ("disagreement", "low_confidence"):
         doubt = DISAGREES if show == "disagreement" else DOUBTFUL
-        return [fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, doubt))]
+        return [fine.c.id.in_(sa.select(cells.c.fine_id).where(of_kinds, doubt))]
     if kind is None:
         known = fine.c.known >= len(catalogue.kinds)
     else:
-        same = (cells.c.kind_id == ids[0]) & (cells.c.fine_id == fine.c.id) & cells.c.value.is_not(None)
-        known = sa.exists().where(same)
+        known_cell = (cells.c.kind_id == ids[0]) & (cells.c.fine_id == fine.c.id) & cells.c.value.is_not(None)
+        known = sa.exists().where(known_cell)
     return [known if show == "known" else ~known]
 
 
 def _suggested() -> sa.Select[tuple[int]]:
-    """Classes with a suggestion that differs from what their cell says."""
-    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+    """Classes with a suggestion that differs from the value of their cell."""
+    same_cell = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
     differs = sa.or_(cells.c.value.is_(None), cells.c.value != suggestions.c.value)
-    return sa.select(suggestions.c.fine_id).select_from(suggestions.outerjoin(cells, same)).where(differs)
+    return sa.select(suggestions.c.fine_id).select_from(suggestions.outerjoin(cells, same_cell)).where(differs)
 
 
-def _contradicted(chosen: Sequence[KindEntry], *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Classes whose photos contradict a cell of some kinds, by the model."""
-    same = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
-    mine = suggestions.c.kind_id.in_([entry.id for entry in chosen])
+def _contradicted(chosen: Sequence[KindEntry], *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Classes with a cell that the model contradicts, in some kinds."""
+    same_cell = (cells.c.kind_id == suggestions.c.kind_id) & (cells.c.fine_id == suggestions.c.fine_id)
+    of_kinds = suggestions.c.kind_id.in_([entry.id for entry in chosen])
     return (
-        sa.select(suggestions.c.fine_id, *more)
-        .select_from(suggestions.join(cells, same))
-        .where(suggestions.c.source == "model", mine, cells.c.value != suggestions.c.value)
+        sa.select(suggestions.c.fine_id, *columns)
+        .select_from(suggestions.join(cells, same_cell))
+        .where(suggestions.c.source == "model", of_kinds, cells.c.value != suggestions.c.value)
     )
 
 
@@ -198,7 +200,7 @@ def _with_label(connection: Connection, catalogue: Catalogue, kind: str | None, 
         raise InputError("a label is looked for in a kind; name the kind too")
     entry = catalogue.kind(kind)
     number = entry.label(label).id
-    # A number stands in the kept text after [ or a comma, and before a comma or ].
+    # In the stored text a number follows [ or a comma, and precedes a comma or ].
     texts = [cells.c.value.contains(f"{left}{number}{right}") for left in "[," for right in ",]"]
     return sa.select(cells.c.fine_id).where(cells.c.kind_id == entry.id, sa.or_(*texts))
 
@@ -210,15 +212,15 @@ def _order(order: Order, chosen: Sequence[KindEntry], *, ranked: bool = True) ->
     if order == "graph" or not ranked:
         return [fine.c.position, fine.c.id]
     ids = [entry.id for entry in chosen]
-    mine = _KIND.in_(ids)
+    of_kinds = _KIND.in_(ids)
     unknown = fine.c.known < len(ids)
-    if len(ids) == 1:  # how many kinds of a class are known says nothing of one of them
+    if len(ids) == 1:  # `fine.known` counts all kinds, so it cannot tell whether this one is known
         known = sa.select(cells.c.fine_id).where(cells.c.kind_id == ids[0], cells.c.value.is_not(None))
         unknown = fine.c.id.not_in(known)
     rank = sa.case(
         (fine.c.id.in_(_contradicted(chosen)), 0),
-        (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DISAGREES)), 1),
-        (fine.c.id.in_(sa.select(cells.c.fine_id).where(mine, DOUBTFUL)), 2),
+        (fine.c.id.in_(sa.select(cells.c.fine_id).where(of_kinds, DISAGREES)), 1),
+        (fine.c.id.in_(sa.select(cells.c.fine_id).where(of_kinds, DOUBTFUL)), 2),
         (unknown, 3),
         else_=4,
     )
@@ -231,9 +233,9 @@ def _order(order: Order, chosen: Sequence[KindEntry], *, ranked: bool = True) ->
 def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequence[Row[Any]]) -> list[ClassRow]:
     """Classes with their notes and cells."""
     ids = [row.id for row in rows]
-    written: dict[int, Row[Any]] = {}
+    class_notes: dict[int, Row[Any]] = {}
     for part in chunks(ids):
-        written.update((note.fine_id, note) for note in connection.execute(_NOTES, {"the_fines": part}))
+        class_notes.update((note.fine_id, note) for note in connection.execute(_NOTES, {"the_fines": part}))
     names = {row.id: row.name for row in rows}
     by_kind = _states_by_kind(connection, wanted, names)
     return [
@@ -242,8 +244,8 @@ def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequen
             fine=row.name,
             position=row.position,
             version=row.version,
-            note=written[row.id].text if row.id in written else "",
-            note_version=written[row.id].version if row.id in written else 0,
+            note=class_notes[row.id].text if row.id in class_notes else "",
+            note_version=class_notes[row.id].version if row.id in class_notes else 0,
             cells={name: states[row.id] for name, states in by_kind.items()},
             removed=bool(row.removed),
         )
@@ -254,13 +256,13 @@ def class_rows(connection: Connection, wanted: Sequence[KindEntry], rows: Sequen
 def _states_by_kind(
     connection: Connection, wanted: Sequence[KindEntry], names: Mapping[int, str]
 ) -> dict[str, dict[int, CellState]]:
-    """The cells of some classes in some kinds; of few classes they are asked for together."""
-    if len(wanted) < 2 or not names or len(names) > _FEW or len(wanted) > _FEW_KINDS:
+    """The cells of some classes in some kinds; those of a few classes are read in one query."""
+    if len(wanted) < 2 or not names or len(names) > _MAX_JOINT_CLASSES or len(wanted) > _MAX_JOINT_KINDS:
         return {kind.name: cell_states(connection, kind, names) for kind in wanted}
-    rows, said = load_few(connection, [kind.id for kind in wanted], names)
+    rows, votes_by_cell = load_few(connection, [kind.id for kind in wanted], names)
     return {
         kind.name: {
-            number: cell_state(kind, name, rows.get((kind.id, number)), said.get((kind.id, number), {}))
+            number: cell_state(kind, name, rows.get((kind.id, number)), votes_by_cell.get((kind.id, number), {}))
             for number, name in names.items()
         }
         for kind in wanted
@@ -269,14 +271,17 @@ def _states_by_kind(
 
 def cell_states(connection: Connection, kind: KindEntry, names: Mapping[int, str]) -> dict[int, CellState]:
     """The cells of some classes, given by number and name, in a kind."""
-    rows, given = load_cells(connection, kind.id, names), load_votes(connection, kind.id, names)
-    return {number: cell_state(kind, name, rows.get(number), given.get(number, {})) for number, name in names.items()}
+    rows, votes_by_class = load_cells(connection, kind.id, names), load_votes(connection, kind.id, names)
+    return {
+        number: cell_state(kind, name, rows.get(number), votes_by_class.get(number, {}))
+        for number, name in names.items()
+    }
 
 
-def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, said: Mapping[str, str | None]) -> CellState:
+def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, person_votes: Mapping[str, str | None]) -> CellState:
     """A cell for callers."""
     value = kind.value(row.value) if row is not None else None
-    votes = {person: kind.value(vote) for person, vote in sorted(said.items())}
+    votes = {person: kind.value(vote) for person, vote in sorted(person_votes.items())}
     if row is None:
         return CellState(fine=name, kind=kind.name, value=None, text="", votes=votes)
     return CellState(
@@ -295,7 +300,7 @@ def cell_state(kind: KindEntry, name: str, row: Row[Any] | None, said: Mapping[s
 
 
 def one_class(connection: Connection, catalogue: Catalogue, name: str, number: int | None = None) -> ClassRow:
-    """One class by its number; by its name if there is no number, or no such class any more."""
+    """One class by its number, or by its name if the number is missing or no longer exists."""
     name = present_fine(connection, name, number)
     row = connection.execute(_ONE_CLASS, {"the_name": name}).first()
     if row is None:
@@ -307,13 +312,13 @@ def photo_cells(
     connection: Connection, catalogue: Catalogue, photos: Collection[str]
 ) -> dict[str, dict[str, CellState]]:
     """The photo labels of some photos, by photo and kind; photos without labels are left out."""
-    found: dict[str, dict[str, CellState]] = {}
+    by_photo: dict[str, dict[str, CellState]] = {}
     for part in chunks(set(photos)):
         for row in connection.execute(sa.select(photo_labels).where(photo_labels.c.photo.in_(part))):
             kind = catalogue.by_id[row.kind_id]
             if not kind.removed:
-                found.setdefault(row.photo, {})[kind.name] = photo_state(kind, row)
-    return found
+                by_photo.setdefault(row.photo, {})[kind.name] = photo_state(kind, row)
+    return by_photo
 
 
 def photo_state(kind: KindEntry, row: Row[Any]) -> CellState:

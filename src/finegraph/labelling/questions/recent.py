@@ -1,8 +1,8 @@
-"""Recent changes for all open pages: each edit is read and put into words once, however many people ask.
+"""Recent changes for all open pages: each edit is read and formatted once, however many people ask.
 
-The last edits and the present state of the cells that they changed are kept in memory, as JSON can hold them. Asking
-costs one small query and, if there is something new, the reading of that. When names change or something is undone,
-everything is read anew, since that changes what older edits say.
+The last edits and the current state of the cells that they changed are cached as JSON. A request costs one small query,
+and reading what is new. When names change or something is undone, everything is read again, since that changes the text
+of older edits.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from finegraph.labelling.store.records import Edit
 from finegraph.labelling.store.sql_tables import fine
 
 MAX_RECENT = 100
-"""How many edits are kept; a page that is further behind must reload everything."""
+"""How many edits are cached; a page that is further behind must reload everything."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The edits after a version, newest first, as JSON can hold them, and the cells that they changed as they are now.
+    """The edits after a version, newest first, and the current state of the cells that they changed, all as JSON.
 
     Attributes:
-        version: the present version.
-        edits: each as `Edit.to_dict` gives it.
-        cells: each as `CellState.to_dict` gives it; classes and kinds that are gone have none.
-        more: whether there are more edits than are kept.
+        version: the current version.
+        edits: the edits, as `Edit.to_dict` gives them.
+        cells: the cells, as `CellState.to_dict` gives them, without those of removed classes and kinds.
+        more: whether there are more edits than are cached.
     """
 
     version: int
@@ -48,10 +48,10 @@ class Changes:
 
 
 class Recent:
-    """The recent edits of one store; may be used by several threads."""
+    """The recent edits of one store; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._structure: str | None = None
         self._version = 0
         self._edits: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ class Recent:
 
     def since(self, connection: Connection, catalogue: Catalogue, version: int) -> Changes:
         """What has changed after a version."""
-        with self._gate:
+        with self._lock:
             self._read(connection, catalogue)
             edits = tuple(edit for edit in self._edits if edit["number"] > version)
             places = dict.fromkeys((edit["fine"], edit["kind"]) for edit in edits if edit["target"] == "cell")
@@ -70,16 +70,16 @@ class Recent:
     def _read(self, connection: Connection, catalogue: Catalogue) -> None:
         """Read what is new."""
         version = store_version(connection)
-        whole = self._structure != catalogue.structure
-        if version <= self._version and not whole:
+        reread = self._structure != catalogue.structure
+        if version <= self._version and not reread:
             return
-        found = _edits_after(connection, catalogue, None if whole else self._version)
-        if not whole and (len(found) == MAX_RECENT or any(edit.undoes is not None for edit in found)):
-            whole, found = True, _edits_after(connection, catalogue, None)
-        if whole:
+        edits = _edits_after(connection, catalogue, None if reread else self._version)
+        if not reread and (len(edits) == MAX_RECENT or any(edit.undoes is not None for edit in edits)):
+            reread, edits = True, _edits_after(connection, catalogue, None)
+        if reread:
             self._edits, self._cells = [], {}
-        self._edits = [*(edit.to_dict() for edit in found), *self._edits][:MAX_RECENT]
-        self._cells.update(_cells_of(connection, catalogue, found))
+        self._edits = [*(edit.to_dict() for edit in edits), *self._edits][:MAX_RECENT]
+        self._cells.update(_cells_of(connection, catalogue, edits))
         if len(self._cells) > 2 * MAX_RECENT:
             kept = {(edit["fine"], edit["kind"]) for edit in self._edits}
             self._cells = {place: cell for place, cell in self._cells.items() if place in kept}
@@ -98,7 +98,7 @@ def _cells_of(
     for edit in edits:
         if edit.target == "cell" and edit.fine is not None and edit.kind is not None:
             by_kind.setdefault(edit.kind, set()).add(edit.fine)
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
     for kind, names in by_kind.items():
         living: dict[int, str] = {}
         for part in chunks(names):
@@ -106,5 +106,5 @@ def _cells_of(
             living.update((row.id, row.name) for row in connection.execute(query))
         if kind in catalogue.by_name and living:
             states = cell_states(connection, catalogue.by_name[kind], living)
-            found.update(((state.fine, kind), state.to_dict()) for state in states.values())
-    return found
+            cells.update(((state.fine, kind), state.to_dict()) for state in states.values())
+    return cells

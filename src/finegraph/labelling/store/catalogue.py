@@ -1,8 +1,8 @@
 """The kinds and labels of a store with their numbers, as one value in memory.
 
-They change seldom and every edit needs them, so they are read once and again only when the structure has changed: each
-change of the structure puts a new mark into the database, which costs one small question per edit. Removed labels stay
-known by number, because the log speaks of them. Memory: linear in the labels.
+They change seldom and every edit needs them, so they are read again only when the structure has changed: each change of
+the structure writes a new mark to the database, and each edit compares it with one small query. Removed labels stay
+known by number, because the log refers to them. Memory: linear in the labels.
 """
 
 from __future__ import annotations
@@ -95,18 +95,18 @@ class KindEntry:
         return self.by_id[self.ids[name]]
 
     def encode(self, value: object, where: str | None = None) -> str | None:
-        """What the store keeps of a value."""
+        """A value in the form that the store keeps."""
         cell = cell_of_value(value, self.mode, where or f"kind {self.name!r}")
         return encode(cell, self.ids, self.name)
 
     def cell(self, encoded: str | None) -> Cell | None:
-        """The cell of a kept value, its labels in their order. Equal texts are read once."""
+        """The cell of a stored value, with its labels in order. Equal texts are parsed once."""
         if encoded is None:
             return None
-        found = self._decoded.get(encoded)
-        if found is None:
-            found = self._decoded[encoded] = self._decode(encoded)
-        return found
+        cell = self._decoded.get(encoded)
+        if cell is None:
+            cell = self._decoded[encoded] = self._decode(encoded)
+        return cell
 
     def _decode(self, encoded: str) -> Cell:
         content = json.loads(encoded)
@@ -165,15 +165,15 @@ class Catalogue:
 
 
 def read_catalogue(connection: Connection, known: Catalogue | None = None) -> Catalogue:
-    """The catalogue as the connection sees it; the known one if it still holds."""
+    """The catalogue as the connection sees it; the known one if it is still current."""
     structure = connection.scalar(_STRUCTURE) or ""
     if known is not None and known.structure == structure:
         return known
-    own: dict[int, list[LabelEntry]] = {}
+    labels_by_kind: dict[int, list[LabelEntry]] = {}
     for row in connection.execute(sa.select(labels).order_by(labels.c.position, labels.c.id)):
         entry = LabelEntry(row.id, row.name, row.position, bool(row.removed), row.version)
-        own.setdefault(row.kind_id, []).append(entry)
-    found = [
+        labels_by_kind.setdefault(row.kind_id, []).append(entry)
+    entries = [
         KindEntry(
             row.id,
             row.name,
@@ -182,8 +182,8 @@ def read_catalogue(connection: Connection, known: Catalogue | None = None) -> Ca
             row.prior,
             bool(row.removed),
             row.version,
-            tuple(own.get(row.id, ())),
+            tuple(labels_by_kind.get(row.id, ())),
         )
         for row in connection.execute(sa.select(kinds).order_by(kinds.c.position, kinds.c.id))
     ]
-    return Catalogue(structure, tuple(found))
+    return Catalogue(structure, tuple(entries))

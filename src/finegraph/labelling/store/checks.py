@@ -1,8 +1,7 @@
 """Invariants after every change of classes, kinds and labels, so that the store is always a graph.
 
-The rules are those of `LabelGraph`; here they are asked of numbers and rows, without building the graph. Notes and the
-names of photos have rules of their own, the same wherever they come from. Cost: linear in the labels, and for classes
-in those that change.
+The rules are those of `LabelGraph`, applied to rows without building the graph. Notes and the names of photos have
+rules of their own, the same for all sources. Cost: linear in the labels, and in the classes that change.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from finegraph.labelling.store.records import Conflict
 from finegraph.labelling.store.sql_tables import cells, fine, photo_labels, votes
 from finegraph.labelling.store.values import parts_of
 
-_LONGEST_NOTE = 20_000
-_LONGEST_PHOTO = 4_000
+_MAX_NOTE_LENGTH = 20_000
+_MAX_PHOTO_LENGTH = 4_000
 
 
 def check_structure(catalogue: Catalogue, changes: Collection[Planned]) -> None:
@@ -60,8 +59,8 @@ def check_note(text: str) -> str:
     Raises:
         InputError: it is too long, or has control characters.
     """
-    if not isinstance(text, str) or len(text) > _LONGEST_NOTE:
-        raise InputError(f"a note is a text of at most {_LONGEST_NOTE} characters")
+    if not isinstance(text, str) or len(text) > _MAX_NOTE_LENGTH:
+        raise InputError(f"a note is a text of at most {_MAX_NOTE_LENGTH} characters")
     for character in text:
         if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
             raise InputError(f"a note must not contain the control character U+{ord(character):04X}")
@@ -69,7 +68,7 @@ def check_note(text: str) -> str:
 
 
 def check_photo(key: str) -> str:
-    """What a photo is called: mostly a path, so white space may stand anywhere.
+    """Check the key of a photo: mostly a path, so white space may occur anywhere.
 
     Raises:
         InputError: see `photo_fault`.
@@ -81,14 +80,14 @@ def check_photo(key: str) -> str:
 
 
 def photo_fault(key: str) -> str | None:
-    """Why a photo cannot have this name: tables or files could not hold it; None if it can."""
-    if not isinstance(key, str) or not 0 < len(key) <= _LONGEST_PHOTO:
-        return f"expected 1 to {_LONGEST_PHOTO} characters"
+    """Why tables or files could not hold the key of a photo; None if they can."""
+    if not isinstance(key, str) or not 0 < len(key) <= _MAX_PHOTO_LENGTH:
+        return f"expected 1 to {_MAX_PHOTO_LENGTH} characters"
     return control_fault(key)
 
 
 def graph_names(kind: KindEntry) -> list[str]:
-    """The kinds of the graph that a kind of the store stands for: a group is one for each of its labels."""
+    """The kinds of the graph that a kind of the store stands for: a group has one for each of its labels."""
     return [kind.name] if kind.mode == "one" else [kind.name + GROUP_SEPARATOR + label for label in kind.names]
 
 
@@ -119,8 +118,8 @@ def _check_distinct(noun: str, names: Collection[str], rule: str) -> None:
 
 def check_fine(connection: Connection, changes: Collection[Planned]) -> None:
     """Refuse names of classes that no graph can have, and a graph without classes."""
-    own = [change for change in changes if change.key.target == "fine"]
-    living = [change.after["name"] for change in own if change.after and not change.after["removed"]]
+    classes = [change for change in changes if change.key.target == "fine"]
+    living = [change.after["name"] for change in classes if change.after and not change.after["removed"]]
     for name in living:
         if fault := name_fault(name):
             raise GraphError(f"class {name!r}: {fault}")
@@ -128,20 +127,20 @@ def check_fine(connection: Connection, changes: Collection[Planned]) -> None:
         query = sa.select(fine.c.form).where(fine.c.form.in_(part), fine.c.removed == 0).group_by(fine.c.form)
         for form in connection.scalars(query.having(sa.func.count() > 1)):
             raise GraphError(f"the class {form!r} is there already; classes must have distinct names")
-    gone = len(own) > len(living)
-    if gone and not connection.scalar(sa.select(fine.c.id).where(fine.c.removed == 0).limit(1)):
+    removes_classes = len(classes) > len(living)
+    if removes_classes and not connection.scalar(sa.select(fine.c.id).where(fine.c.removed == 0).limit(1)):
         raise GraphError("this would remove the last class; a graph needs at least one")
 
 
-def refuse_removed(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
-    """Refuse to remove labels that cells still name, as the undo of adding one may do."""
-    gone: dict[int, set[int]] = {}
+def refuse_labels_in_use(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
+    """Refuse to remove labels that cells still name, as undoing their addition would."""
+    removed: dict[int, set[int]] = {}
     for change in plan.of("label"):
         if change.after and change.after["removed"] and not catalogue.by_id[change.key.kind_id or 0].removed:
-            gone.setdefault(change.key.kind_id or 0, set()).add(change.key.label_id or 0)
+            removed.setdefault(change.key.kind_id or 0, set()).add(change.key.label_id or 0)
     rewritten = {(change.key.kind_id, change.key.fine_id) for change in plan.of("cell")}
     photos = {(change.key.kind_id, change.key.photo) for change in plan.of("photo")}
-    for kind_id, ids in gone.items():
+    for kind_id, ids in removed.items():
         kind = catalogue.by_id[kind_id]
         for table in (cells, votes):
             query = sa.select(table.c.fine_id, table.c.value).where(table.c.kind_id == kind_id)
@@ -154,7 +153,7 @@ def refuse_removed(connection: Connection, catalogue: Catalogue, plan: Plan) -> 
                 _refuse_used(kind, row.value, ids)
 
 
-def refuse_dead(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
+def refuse_removed_labels(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
     """Refuse to restore a kind whose cells name removed labels; called after all rows are written."""
     for change in plan.of("kind"):
         kind = catalogue.by_id[change.key.kind_id or 0]
@@ -167,7 +166,7 @@ def refuse_dead(connection: Connection, catalogue: Catalogue, plan: Plan) -> Non
 
 
 def check_living(kind: KindEntry, value: str) -> None:
-    """Refuse a value with a label that is gone, as an undo of something old may have it."""
+    """Refuse a value with a removed label, which undoing an old edit may bring back."""
     for label, _ in parts_of(value):
         if label not in kind.living:
             name = kind.by_id[label].name if label in kind.by_id else str(label)
@@ -177,9 +176,9 @@ def check_living(kind: KindEntry, value: str) -> None:
             )
 
 
-def _refuse_used(kind: KindEntry, value: str, gone: Collection[int]) -> None:
+def _refuse_used(kind: KindEntry, value: str, removed: Collection[int]) -> None:
     for label, _ in parts_of(value):
-        if label in gone:
+        if label in removed:
             name = kind.by_id[label].name
             conflict = Conflict(what="label", kind=kind.name, label=name, theirs=kind.value(value))
             raise ConflictError(

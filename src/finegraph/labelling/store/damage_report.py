@@ -1,4 +1,4 @@
-"""The report of damage: what is damaged, what is still whole, and how to restore it."""
+"""The report of damage: what is damaged, what is still intact, and how to restore it."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ from finegraph.labelling.store.damage import (
 _MAX_NAMED = 3
 
 
-def damaged(connection: Connection, shown: str, found: Check) -> DamagedStoreError:
+def damaged(connection: Connection, shown: str, check: Check) -> DamagedStoreError:
     """The error that reports damage.
 
     Args:
-        connection: where the store is.
-        shown: what to call it.
-        found: what a check of the whole store found.
+        connection: a connection to the store.
+        shown: the name of the store in messages.
+        check: the result of checking the whole store.
     """
     names = Names.read(connection)
-    named = list(dict.fromkeys(names.of(one) for one in found.damage))
+    named = list(dict.fromkeys(names.of(damage) for damage in check.damage))
     more = f"; and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
     first = "; ".join(named[:_MAX_NAMED])
     return DamagedStoreError(
-        f"{shown}: the store is damaged: {first}{more}. {_whole(found, names)} {_restoring(found, shown)}", named
+        f"{shown}: the store is damaged: {first}{more}. {_intact_text(check, names)} {_restore_text(check, shown)}",
+        named,
     )
 
 
-def _whole(found: Check, names: Names) -> str:
-    """What is not damaged."""
-    if all(one.index for one in found.damage):
+def _intact_text(check: Check, names: Names) -> str:
+    """The sentence that names what is intact."""
+    if all(damage.index for damage in check.damage):
         return "Still whole: all rows."
-    log = f"the log of {found.edits} edit{'s' if found.edits != 1 else ''}"
-    if any(one.table in LOG_NAMES for one in found.damage):
-        log = f"the log up to edit {found.whole_edits} of {found.edits}"
-    touched = [one for one in found.damage if one.table in VIEW_NAMES]
+    log = f"the log of {check.edits} edit{'s' if check.edits != 1 else ''}"
+    if any(damage.table in LOG_NAMES for damage in check.damage):
+        log = f"the log up to edit {check.whole_edits} of {check.edits}"
+    touched = [damage for damage in check.damage if damage.table in VIEW_NAMES]
     if not touched:
         return f"Still whole: {log}; all labels of now."
     kinds = _kinds_of(touched)
@@ -60,22 +61,22 @@ def _whole(found: Check, names: Names) -> str:
 
 def _kinds_of(touched: Iterable[Damage]) -> set[int] | None:
     """The kinds that damage is confined to; None if it concerns classes, or is unknown."""
-    found = set()
-    for one in touched:
-        number = (one.row or {}).get("id" if one.table == "kinds" else "kind_id")
+    numbers = set()
+    for damage in touched:
+        number = (damage.row or {}).get("id" if damage.table == "kinds" else "kind_id")
         if not isinstance(number, int):
             return None
-        found.add(number)
-    return found
+        numbers.add(number)
+    return numbers
 
 
-def _restoring(found: Check, shown: str) -> str:
-    """How to get back what is damaged."""
-    if all(one.table in DERIVED_NAMES for one in found.damage):
+def _restore_text(check: Check, shown: str) -> str:
+    """The sentence that says how to restore what is damaged."""
+    if all(damage.table in DERIVED_NAMES for damage in check.damage):
         return "Only suggestions are damaged, which are made anew at the next start."
-    log = any(one.table in LOG_NAMES for one in found.damage)
-    view = any(one.table in VIEW_NAMES for one in found.damage)
-    if all(one.index for one in found.damage):
+    log = any(damage.table in LOG_NAMES for damage in check.damage)
+    view = any(damage.table in VIEW_NAMES for damage in check.damage)
+    if all(damage.index for damage in check.damage):
         return f"Only an index is damaged: keep a copy of the file, then `sqlite3 {shown} REINDEX` makes it anew."
     if not view:
         return "Export the labels and make a new store from that file, or put a backup in its place."
@@ -108,8 +109,8 @@ class Names:
         return f"{self._place(damage.table, row)} {damage.what}"
 
     def _place(self, table: str, row: Mapping[str, Any]) -> str:
-        fine = _called("class", row.get("fine_id"), self.fine)
-        kind = _called("kind", row.get("kind_id"), self.kinds)
+        fine = _name_text("class", row.get("fine_id"), self.fine)
+        kind = _name_text("kind", row.get("kind_id"), self.kinds)
         if set(row) == {"kind_id"}:
             return f"the table {table} in {kind}"
         return {
@@ -130,7 +131,7 @@ class Names:
         }[table]
 
 
-def _called(noun: str, number: object, names: Mapping[int, str]) -> str:
+def _name_text(noun: str, number: object, names: Mapping[int, str]) -> str:
     known = names.get(number) if isinstance(number, int) else None
     return f"{noun} number {number}" if known is None else f"{noun} {known!r}"
 

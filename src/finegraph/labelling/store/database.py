@@ -1,9 +1,9 @@
 """The database under a store: a SQLite file, or a PostgreSQL server, through the same code.
 
 SQLite runs in WAL mode with synchronous=FULL: an edit is acknowledged when it is on the disk. Only the writing
-connection ever moves the WAL into the file (checkpoints); readers may not write and do not checkpoint. One process
-writes a file at a time, which a lock of the system beside it sees to. On PostgreSQL, writing transactions of several
-processes take turns by an advisory lock, so that edits have one order there too.
+connection moves the WAL into the file (checkpoints); readers may not write and do not checkpoint. One process writes a
+file at a time, enforced by a lock file beside it. On PostgreSQL, the writing transactions of several processes are
+serialised by an advisory lock, so that edits have one order there too.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from finegraph.files.durable import free_bytes
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: two writers then wait for each other in SQLite
+except ImportError:  # not POSIX: SQLite's own locks make two writers wait for each other
     fcntl = None  # type: ignore[assignment]
 
 WAIT = 30.0
 """Seconds that a connection waits for another process."""
-_SECRET = frozenset({"password", "sslpassword"})
+_SECRET_PARAMETERS = frozenset({"password", "sslpassword"})
 """Parameters of a PostgreSQL URL that are secret."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BROKEN_TEXT = "a text that is no UTF-8"
-_NOT_OURS = ("no such column", "no such table", "Could not decode to UTF-8", _BROKEN_TEXT)
-"""What SQLite says of tables whose own description is damaged, since it is never asked for others."""
+_DAMAGED_SCHEMA = ("no such column", "no such table", "Could not decode to UTF-8", _BROKEN_TEXT)
+"""SQLite's errors for a damaged schema, since no query names a table or column that a store lacks."""
 _PG_DAMAGED = ("XX001", "XX002")
 _PG_DISK_FULL = "53100"
-_NEEDED = 2**23
-"""Bytes: the WAL is moved into the file from 4 MB on, and the file grows by as much at the same time."""
-_FULL = 2**16
-"""Bytes: with fewer left, SQLite cannot make the files that it needs beside the store."""
-_TURN = 0x66696E65
+_CHECKPOINT_BYTES = 2**23
+"""The bytes that a checkpoint may need: the WAL is moved from 4 MB on, and the file grows by as much."""
+_MIN_FREE_BYTES = 2**16
+"""The bytes that SQLite needs for its files beside the store."""
+_ADVISORY_LOCK = 0x66696E65
 """The advisory lock by which writers take turns on PostgreSQL."""
 
 
@@ -65,12 +65,12 @@ class Database:
             raise
 
     def _engine(self, *, reads: bool) -> Engine:
-        # More readers than a web server has threads: a thread that waits for another holds a connection.
+        # More connections than a web server has threads: a thread may hold one while it waits for another thread.
         options: dict[str, Any] = {"pool_size": 8, "max_overflow": 40} if reads else {"pool_size": 1, "max_overflow": 0}
         if self.sqlite:
             options["connect_args"] = {"timeout": WAIT, "check_same_thread": False}
         else:
-            options["pool_pre_ping"] = True  # the server may have been started anew since the last question
+            options["pool_pre_ping"] = True  # the server may have been restarted since the last query
             if reads:
                 options["isolation_level"] = "REPEATABLE READ"
         try:
@@ -84,12 +84,12 @@ class Database:
             sa.event.listen(engine, "connect", _prepare_reader if reads else _prepare_writer)
             sa.event.listen(engine, "begin", _begin_reading if reads else _begin_writing)
         elif not reads:
-            sa.event.listen(engine, "begin", _take_turn)
+            sa.event.listen(engine, "begin", _take_advisory_lock)
         return engine
 
     @property
     def shown(self) -> str:
-        """What to call the database in messages; without a password."""
+        """The name of the database in messages, without a password."""
         return shown_place(self.url)
 
     @contextlib.contextmanager
@@ -140,28 +140,28 @@ def url_of(place: str | os.PathLike[str]) -> URL:
 
 
 def shown_place(url: URL) -> str:
-    """What to call a database in messages; without a password."""
+    """The name of a database in messages, without a password."""
     return str(url.database) if url.get_backend_name() == "sqlite" else without_password(url)
 
 
 def without_password(place: str | URL) -> str:
-    """A URL that may be shown and written down; the password is found again by the means of the database itself."""
+    """A URL without its password, which may be shown and saved; PostgreSQL has its own ways to find the password."""
     url = url_of(place) if isinstance(place, str) else place
-    query = {name: value for name, value in url.query.items() if name not in _SECRET}
+    query = {name: value for name, value in url.query.items() if name not in _SECRET_PARAMETERS}
     shown = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
     return shown.render_as_string(hide_password=False)
 
 
 @contextlib.contextmanager
 def translated(shown: str) -> Iterator[None]:
-    """Errors of the database as errors of the store."""
+    """Turn errors of the database into errors of the store."""
     try:
         yield
     except UnicodeEncodeError as error:
         raise InputError(f"a text with {error.object[error.start]!r}, which is no character; expected UTF-8") from error
     except sa.exc.DataError as error:  # such as a number that is too large for PostgreSQL, or NUL in a text
         raise InputError(f"a value that the database cannot hold: {reason_of(error)}") from error
-    except UnicodeDecodeError as error:  # SQLite cannot even say what is wrong: that holds a broken text
+    except UnicodeDecodeError as error:  # SQLite's own error message holds broken text
         raise store_error(shown, sqlite3.DatabaseError(f"{_BROKEN_TEXT} in its tables")) from error
     except sa.exc.DBAPIError as error:
         raise store_error(shown, error.orig or error) from error
@@ -169,45 +169,45 @@ def translated(shown: str) -> Iterator[None]:
         raise LabelStoreError(f"{shown}: too many questions at once; ask again") from error
 
 
-def store_error(shown: str, error: BaseException, needed: int = _NEEDED) -> LabelStoreError:
-    """What an error of the driver means: a full disk, damage, too much to do, or something else.
+def store_error(shown: str, error: BaseException, needed: int = _CHECKPOINT_BYTES) -> LabelStoreError:
+    """The error of the store for an error of the driver: a full disk, damage, a busy database, or something else.
 
     Args:
-        shown: what to call the store.
-        error: what the driver raised.
-        needed: the bytes without which it cannot go on if the disk is full.
+        shown: the name of the store in messages.
+        error: the error of the driver.
+        needed: the bytes that must be free to go on if the disk is full.
     """
     reason, state = reason_of(error), str(getattr(error, "sqlstate", None) or "")
     code = getattr(error, "sqlite_errorcode", None) or 0
     if state == _PG_DISK_FULL or (code and _is_full(code, shown)):
-        room = _room(Path(shown).parent, needed) if not state else "the disk of the database server is full"
+        room = _full_disk_text(Path(shown).parent, needed) if not state else "the disk of the database server is full"
         return NoRoomError(f"{shown}: {room}; nothing was changed. Make room and try again")
     if (
         code & 0xFF in _DAMAGED
         or code == sqlite3.SQLITE_IOERR_SHORT_READ
         or state in _PG_DAMAGED
-        or reason.startswith(_NOT_OURS)
+        or reason.startswith(_DAMAGED_SCHEMA)
     ):
         what = f"the store is damaged, or is none: {reason}"
         return DamagedStoreError(f"{shown}: {what}. Keep a copy of it and put a backup in its place", [reason])
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return LabelStoreError(f"{shown}: another process keeps the store busy ({reason}); try again")
-    do = "check that it is there and may be written"
+    advice = "check that it is there and may be written"
     if "password" in reason:
-        do = "give the password in the URL, in the variable PGPASSWORD, or in the file ~/.pgpass"
-    return LabelStoreError(f"{shown}: the database refused: {reason}; {do}")
+        advice = "give the password in the URL, in the variable PGPASSWORD, or in the file ~/.pgpass"
+    return LabelStoreError(f"{shown}: the database refused: {reason}; {advice}")
 
 
 def _is_full(code: int, shown: str) -> bool:
-    """Whether an error of SQLite comes from a full disk, which makes its helper files fail in other words."""
+    """Whether an error of SQLite comes from a full disk, for which its helper files have another error code."""
     if code & 0xFF == sqlite3.SQLITE_IOERR:
         left = free_bytes(Path(shown).parent)
-        return left is not None and left < _FULL
+        return left is not None and left < _MIN_FREE_BYTES
     return code & 0xFF == sqlite3.SQLITE_FULL
 
 
-def _room(folder: Path, needed: int) -> str:
-    """That there is no room, and how much is needed."""
+def _full_disk_text(folder: Path, needed: int) -> str:
+    """The message about a full disk: how much is left and how much is needed."""
     left = free_bytes(folder)
     there = "" if left is None else f", {left:,} bytes are left"
     return f"the disk is full{there}; up to {needed:,} are needed to go on"
@@ -227,8 +227,8 @@ def _pragmas(connection: Any, *pragmas: str) -> None:
 
 
 def _prepare_writer(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions begin where we say so
-    # The writer moves the WAL itself, after it has answered, so that no caller waits for it.
+    connection.isolation_level = None  # transactions begin explicitly
+    # No automatic checkpoints: the writer moves the WAL after it has answered, so that no caller waits for it.
     _pragmas(connection, "journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0", "cache_size=-65536")
 
 
@@ -245,12 +245,12 @@ def _begin_reading(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
 
 
-def _take_turn(connection: Connection) -> None:
-    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
+def _take_advisory_lock(connection: Connection) -> None:
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
 
 
 class _WriterLock:
-    """The right to write a SQLite file, until `release` or the end of the process, however it ends."""
+    """The exclusive right to write a SQLite file, until `release` or the end of the process."""
 
     def __init__(self, file: Path) -> None:
         self._handle: int | None = None
@@ -270,7 +270,7 @@ class _WriterLock:
             ) from None
 
     def release(self) -> None:
-        """Let others write; the empty lock file stays, so that no process can hold a lock on a deleted file."""
+        """Let others write. The empty lock file stays: deleting it could leave a process with a lock on nothing."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

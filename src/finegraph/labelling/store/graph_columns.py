@@ -1,13 +1,13 @@
 """A graph as the columns of the store, and back.
 
 A column is a kind of mode "one", or a run of neighbouring binary kinds of one group (`ingredient: tofu`,
-`ingredient: pork`) as one column of mode "all", if nothing is lost by that: each class has all of them known or
-none. `graph_of(columns_of(graph))` is the same graph. Cost: linear in the cells.
+`ingredient: pork`) as one column of mode "all", if that loses nothing: each class has all of them known, or none.
+`graph_of(columns_of(graph))` is the same graph. Cost: linear in the cells.
 
-A kind of numbers is a column of mode "one" too: its labels are the values in rising order, as a graph file has them,
-`12.5 +- 1.5`, so that people decide, vote and undo as for any kind. Where they hold one of several values for possible,
-the number is their mean, with a spread that covers them. What a column is beside its mode stands in `prior`:
-"frequency" or "uniform", with ", ordered" behind for ordered labels, or the type of numbers, "log number, EUR".
+A kind of numbers is a column of mode "one" too: its labels are the values in rising order, written as in a graph file,
+`12.5 +- 1.5`, so that people decide, vote and undo as for any kind. A cell with several possible values is their mean,
+with a spread that covers them. `prior` holds the rest: "frequency" or "uniform", followed by ", ordered" for ordered
+labels, or the type of numbers, "log number, EUR".
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from finegraph.labelling.store.values import normalised, value_of_cell
 
 _ORDERED = ", ordered"
 NO_VALUES = ("1",)
-"""The label of a column of numbers of which no value is known: nothing uses it."""
+"""The placeholder label of a column of numbers without any known value; no cell uses it."""
 Part = tuple[tuple[int, float | None], ...]
-"""The labels of a cell, by place, with their weights, None if it has none."""
+"""The labels of a cell, by position, with their weights; None if it has no weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Column:
     cells: list[Part | None]
 
     def value(self, row: int) -> CellValue:
-        """What the cell of a class says, as callers see it."""
+        """The value of the cell of a class, in the form of callers."""
         cell = self.cells[row]
         if cell is None:
             return None
@@ -71,23 +71,23 @@ def columns_of(graph: LabelGraph, single: Collection[str] = (), groups: Collecti
 
     Args:
         graph: the graph.
-        single: kinds that are columns of their own, whatever their group.
-        groups: groups that are known to be such, so that one kind suffices.
+        single: kinds that stay columns of their own, whatever their group.
+        groups: names of known groups; for these, one kind is enough to make a group.
     """
     kinds = [graph.kind(name) for name in graph.kinds]
-    taken = {unicodedata.normalize("NFC", name) for name in (*graph.kinds, *graph.numbers)}
-    found: list[Column] = []
+    used_names = {unicodedata.normalize("NFC", name) for name in (*graph.kinds, *graph.numbers)}
+    columns: list[Column] = []
     for group, run in groupby(kinds, key=lambda kind: None if kind.name in single else _group_of(kind)):
         members = list(run)
         form = "" if group is None else unicodedata.normalize("NFC", group)
-        enough = group is not None and form not in taken and (len(members) > 1 or group in groups)
-        column = _group_column(group, members) if group is not None and enough else None
+        is_group = group is not None and form not in used_names and (len(members) > 1 or group in groups)
+        column = _group_column(group, members) if group is not None and is_group else None
         if column is not None:
-            taken.add(form)
-            found.append(column)
+            used_names.add(form)
+            columns.append(column)
         else:
-            found += [_kind_column(kind) for kind in members]
-    return found + [_number_column(graph.number(name)) for name in graph.numbers]
+            columns += [_kind_column(kind) for kind in members]
+    return columns + [_number_column(graph.number(name)) for name in graph.numbers]
 
 
 def _group_of(kind: Kind) -> str | None:
@@ -131,7 +131,7 @@ def _kind_column(kind: Kind) -> Column:
 
 
 def _number_column(number: Number) -> Column:
-    """The column of a kind of numbers; where no value is known, a label that nothing uses stands for all."""
+    """The column of a kind of numbers; without any known value, it has a placeholder label."""
     pairs = list(zip(number.values.tolist(), number.spreads.tolist(), strict=True))
     texts = [format_number(*pair) for pair in pairs]
     by_value = sorted({pair: None for pair, known in zip(pairs, number.known, strict=True) if known})
@@ -156,10 +156,10 @@ def graph_of(fine: Sequence[str], columns: Iterable[Column]) -> LabelGraph:
 
 
 def typed_prior(type_: str, mode: Mode) -> str:
-    """What a column notes for a new kind of a type: `ordered`, one of numbers, or nothing.
+    """The `prior` of a new kind, by its type: `ordered`, a type of numbers, or empty.
 
     Raises:
-        InputError: there is no such type, or several labels of it hold at once.
+        InputError: there is no such type, or the mode does not fit it.
     """
     prior = {"": "frequency", "ordered": "frequency" + _ORDERED}.get(type_, type_)
     if prior == type_ and number_type(type_) is None:
@@ -175,7 +175,7 @@ def is_ordered(prior: str) -> bool:
 
 
 def number_type(prior: str) -> NumberType | None:
-    """The type of numbers that a column holds; None if it is one of labels."""
+    """The type of numbers that a column holds; None for a column of labels."""
     type_ = parse_type(prior)
     return type_ if isinstance(type_, NumberType) else None
 
@@ -188,10 +188,10 @@ def _number(column: Column, type_: NumberType) -> Number:
         if cell and len(cell) == 1:
             values[row], spreads[row] = pairs[cell[0][0]]
         elif cell:
-            own = np.array([1.0 / len(cell) if weight is None else weight for _, weight in cell])
+            shares = np.array([1.0 / len(cell) if weight is None else weight for _, weight in cell])
             value, spread = np.array([pairs[label] for label, _ in cell]).T
-            values[row] = (own * value).sum()
-            spreads[row] = min(np.sqrt((own * (spread**2 + (value - values[row]) ** 2)).sum()), LARGEST)
+            values[row] = (shares * value).sum()
+            spreads[row] = min(np.sqrt((shares * (spread**2 + (value - values[row]) ** 2)).sum()), LARGEST)
     return Number(column.name, values, spreads, type_.scale, type_.unit)
 
 
@@ -201,12 +201,12 @@ def _one_kind(column: Column) -> Kind:
     sizes: list[int] = []
     for cell in column.cells:
         sizes.append(len(cell) if cell else 0)
-        for label, own in cell or ():
+        for label, share in cell or ():
             coarse.append(label)
-            weight.append(1.0 / len(cell or ()) if own is None else own)
+            weight.append(1.0 / len(cell or ()) if share is None else share)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     edges = np.array(coarse, np.int64), np.array(weight, np.float64)
-    prior = cast(UnknownPrior, column.prior.removesuffix(_ORDERED))  # whatever else it is, the kind refuses it
+    prior = cast(UnknownPrior, column.prior.removesuffix(_ORDERED))  # `Kind` refuses anything else
     ordered = column.prior.endswith(_ORDERED) and len(column.labels) > 1
     return Kind(column.name, column.labels, starts, *edges, prior, ordered)
 

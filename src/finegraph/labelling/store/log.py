@@ -1,7 +1,7 @@
-"""Carrying out a plan: it is written to the log, and the current state follows, in one transaction.
+"""Carrying out a plan: it is written to the log and to the current state, in one transaction.
 
-Whatever the plan is, the same checks hold afterwards: names are good and distinct, each kind has labels, no cell names
-a label that is gone. So every state of the store is a graph that can be read. Cost: linear in the things that change.
+The same checks hold after every plan: names are valid and distinct, each kind has labels, and no cell names a removed
+label. So every state of the store is a valid graph. Cost: linear in the things that change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from sqlalchemy.engine import Connection, Row
 from finegraph.errors import InputError
 from finegraph.graph.names import name_fault
 from finegraph.labelling.store.catalogue import Catalogue, KindEntry, read_catalogue
-from finegraph.labelling.store.checks import check_fine, check_living, check_structure, refuse_dead, refuse_removed
+from finegraph.labelling.store.checks import (
+    check_fine,
+    check_living,
+    check_structure,
+    refuse_labels_in_use,
+    refuse_removed_labels,
+)
 from finegraph.labelling.store.current_rows import chunks, load_beliefs, load_votes, name_form, search_form
 from finegraph.labelling.store.pair_text import parse_pair
 from finegraph.labelling.store.plan import NO_VOTE, Key, Plan, Planned, Snapshot
@@ -43,13 +49,13 @@ from finegraph.labelling.store.sql_tables import (
 )
 from finegraph.labelling.store.values import dump, parts_of
 
-_LONGEST_PERSON, _LONGEST_ID = 80, 200
+_MAX_PERSON_LENGTH, _MAX_ID_LENGTH = 80, 200
 _BY_ID = sa.select(batches).where(batches.c.edit_id == sa.bindparam("the_id"))
 _STRUCTURE: tuple[Target, ...] = ("fine", "kind", "label")
 
 
 def now() -> str:
-    """The time, as the log has it."""
+    """The current time in the format of the log."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -60,25 +66,25 @@ def check_person(person: str) -> str:
         InputError: it cannot be a name.
     """
     name = person.strip() if isinstance(person, str) else person
-    fault = name_fault(name) or (f"at most {_LONGEST_PERSON} characters" if len(name) > _LONGEST_PERSON else None)
+    fault = name_fault(name) or (f"at most {_MAX_PERSON_LENGTH} characters" if len(name) > _MAX_PERSON_LENGTH else None)
     if fault:
         raise InputError(f"person: expected the name of who edits, got {str(person)[:100]!r}: {fault}")
     return name
 
 
 def request_digest(action: str, person: str, request: Any) -> str:
-    """A fingerprint of what a caller asks for."""
+    """A digest of a request, by which a repeated call is recognised."""
     return hashlib.sha256(dump([action, person, request]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def find_batch(connection: Connection, edit_id: str, digest: str) -> Row[Any] | None:
-    """The batch that a repeated call has made already.
+    """The batch that an earlier call with this id has made; None if there is none.
 
     Raises:
         InputError: the id belongs to another edit, or cannot be one.
     """
-    if not isinstance(edit_id, str) or not 0 < len(edit_id) <= _LONGEST_ID or not edit_id.isprintable():
-        raise InputError(f"edit_id: expected a text of 1 to {_LONGEST_ID} characters that is new for each edit")
+    if not isinstance(edit_id, str) or not 0 < len(edit_id) <= _MAX_ID_LENGTH or not edit_id.isprintable():
+        raise InputError(f"edit_id: expected a text of 1 to {_MAX_ID_LENGTH} characters that is new for each edit")
     row = connection.execute(_BY_ID, {"the_id": edit_id}).first()
     if row is not None and row.digest != digest:
         raise InputError(f"edit_id: {edit_id!r} is that of another edit, made by {row.person!r}; use a new one")
@@ -86,8 +92,8 @@ def find_batch(connection: Connection, edit_id: str, digest: str) -> Row[Any] | 
 
 
 @dataclass
-class Made:
-    """What carrying out a plan made.
+class ActionRecord:
+    """The record of an action that was carried out.
 
     Attributes:
         batch: the row of the action in the log.
@@ -111,7 +117,7 @@ def carry_out(
     edit_id: str,
     digest: str,
     action: str,
-) -> Made:
+) -> ActionRecord:
     """Write a plan to the log and the current state."""
     at = now()
     last_batch, last_edit, previous = last_action(connection)
@@ -123,7 +129,7 @@ def carry_out(
         catalogue = read_catalogue(connection)
         check_structure(catalogue, structural)
         check_fine(connection, structural)
-        refuse_removed(connection, catalogue, plan)
+        refuse_labels_in_use(connection, catalogue, plan)
         _forget_suggestions(connection, structural)
     counted = any(change.key.target == "kind" for change in structural)
     written = _write_cells(
@@ -132,7 +138,7 @@ def carry_out(
     if counted:
         count_known(connection)
     _write_rest(connection, catalogue, plan, numbered)
-    refuse_dead(connection, catalogue, plan)
+    refuse_removed_labels(connection, catalogue, plan)
     row = {
         "number": batch,
         "edit_id": edit_id,
@@ -146,28 +152,28 @@ def carry_out(
         "undoes": plan.undoes,
     }
     _write_log(connection, plan, numbered, row, previous)
-    return Made(row, catalogue, numbered, written)
+    return ActionRecord(row, catalogue, numbered, written)
 
 
 def write_first(connection: Connection, catalogue: Catalogue, plan: Plan) -> None:
-    """Write votes, notes and photos that come with the first import, which is one line of the log as a whole."""
+    """Write the votes, notes and photo labels of the first import, which is a single entry of the log."""
     numbered = dict.fromkeys(plan.changes, 0)
     _write_cells(connection, catalogue, plan, numbered, now(), structural=False, count_known=False)
     _write_rest(connection, catalogue, plan, numbered)
 
 
 def _forget_suggestions(connection: Connection, changes: Iterable[Planned]) -> None:
-    """Forget suggestions of labels that are gone."""
+    """Delete suggestions of removed labels."""
     for change in changes:
         if change.key.target == "label" and change.after and change.after["removed"]:
             number = change.key.label_id
             texts = [suggestions.c.value.contains(f"{left}{number}{right}") for left in "[," for right in ",]"]
-            mine = suggestions.c.kind_id == change.key.kind_id
-            forget_rows(connection, suggestions, mine & sa.or_(*texts))
+            of_kind = suggestions.c.kind_id == change.key.kind_id
+            forget_rows(connection, suggestions, of_kind & sa.or_(*texts))
 
 
 def new_structure(connection: Connection) -> None:
-    """Mark that kinds or labels have changed, by a mark that never was before."""
+    """Record that kinds or labels have changed, by a new random mark."""
     write_rows(connection, meta, [{"key": "structure", "value": secrets.token_hex(8)}])
 
 
@@ -185,7 +191,7 @@ def _write_structure(connection: Connection, changes: Iterable[Planned], numbere
         rows[key.target].append(row)
     write_rows(connection, kinds, rows["kind"])
     write_rows(connection, labels, rows["label"])
-    # How many of its cells are known is not part of the snapshot of a class, so an existing row keeps it.
+    # The number of known cells is not part of the snapshot of a class, so an existing row keeps it.
     write_rows(connection, fine, [{**row, "known": 0} for row in rows["fine"]], keep=("known",))
     new_structure(connection)
 
@@ -212,50 +218,50 @@ def _write_cells(
     structural: bool,
     count_known: bool,
 ) -> dict[Key, tuple[dict[str, str | None], float | None]]:
-    """Write cells and votes; whether people disagree, and how sure the model is, follows from them."""
-    found: dict[Key, tuple[dict[str, str | None], float | None]] = {}
+    """Write cells and votes, with the disagreement and the confidence that follow from them."""
+    written: dict[Key, tuple[dict[str, str | None], float | None]] = {}
     by_kind: dict[int, list[Planned]] = {}
     for change in plan.of("cell"):
         by_kind.setdefault(change.key.kind_id or 0, []).append(change)
-    for kind_id, own in by_kind.items():
+    for kind_id, changes in by_kind.items():
         kind = catalogue.by_id[kind_id]
-        ids = [change.key.fine_id or 0 for change in own]
-        if all(change.key in plan.votes for change in own):
-            given = {change.key.fine_id or 0: dict(plan.votes[change.key]) for change in own}
+        ids = [change.key.fine_id or 0 for change in changes]
+        if all(change.key in plan.votes for change in changes):
+            votes_by_class = {change.key.fine_id or 0: dict(plan.votes[change.key]) for change in changes}
         else:
-            given = load_votes(connection, kind_id, ids)
+            votes_by_class = load_votes(connection, kind_id, ids)
         believed = load_beliefs(connection, kind_id, ids)
-        rows, said, unsaid, known = [], [], [], []
-        for change in own:
+        rows, new_votes, removed_votes, known_steps = [], [], [], []
+        for change in changes:
             after, number = change.after, change.key.fine_id or 0
             assert after is not None, "a cell may become unknown, but never goes"
             _check_living(kind, after)
-            mine = {"kind_id": kind_id, "fine_id": number}
+            key = {"kind_id": kind_id, "fine_id": number}
             for person, vote in after["votes"].items():
                 if vote is NO_VOTE:
-                    unsaid.append((kind_id, number, person))
-                    given.get(number, {}).pop(person, None)
+                    removed_votes.append((kind_id, number, person))
+                    votes_by_class.get(number, {}).pop(person, None)
                 else:
-                    said.append({**mine, "person": person, "value": vote, "at": at})
-                    given.setdefault(number, {})[person] = vote
-            after["disagreement"] = int(not after["resolved"] and disagree(given.get(number, {}).values()))
+                    new_votes.append({**key, "person": person, "value": vote, "at": at})
+                    votes_by_class.setdefault(number, {})[person] = vote
+            after["disagreement"] = int(not after["resolved"] and disagree(votes_by_class.get(number, {}).values()))
             sure = confidence(kind, after["value"], believed.get(number))
-            found[change.key] = given.get(number, {}), sure
-            shown = {name: after[name] for name in ("value", "by", "at", "resolved", "disagreement")}
-            rows.append({**mine, **shown, "confidence": sure, "version": numbered[change.key]})
+            written[change.key] = votes_by_class.get(number, {}), sure
+            columns = {name: after[name] for name in ("value", "by", "at", "resolved", "disagreement")}
+            rows.append({**key, **columns, "confidence": sure, "version": numbered[change.key]})
             step = int(after["value"] is not None) - int(
                 change.before is not None and change.before["value"] is not None
             )
             if step and not kind.removed:
-                known.append({"the_fine": number, "step": step})
+                known_steps.append({"the_fine": number, "step": step})
         write_rows(connection, cells, rows)
-        # Merging a label is no new decision of its voters.
-        write_rows(connection, votes, said, keep=("at",) if structural else ())
-        remove_rows(connection, votes, unsaid)
-        if known and count_known:
+        # A change of the structure is not a new decision of the voters, so the time of their votes stays.
+        write_rows(connection, votes, new_votes, keep=("at",) if structural else ())
+        remove_rows(connection, votes, removed_votes)
+        if known_steps and count_known:
             counted = sa.update(fine).where(fine.c.id == sa.bindparam("the_fine"))
-            connection.execute(counted.values(known=fine.c.known + sa.bindparam("step")), known)
-    return found
+            connection.execute(counted.values(known=fine.c.known + sa.bindparam("step")), known_steps)
+    return written
 
 
 def disagree(values: Iterable[str | None]) -> bool:
@@ -264,7 +270,7 @@ def disagree(values: Iterable[str | None]) -> bool:
 
 
 def confidence(kind: KindEntry, value: str | None, believed: str | None) -> float | None:
-    """How probable a value is to the model; of labels that hold together, that of the least probable statement."""
+    """The model's probability of a value; for labels that hold together, that of the least probable one."""
     if value is None or believed is None:
         return None
     probabilities = {int(label): float(p) for label, p in json.loads(believed).items()}
@@ -276,7 +282,7 @@ def confidence(kind: KindEntry, value: str | None, believed: str | None) -> floa
 
 
 def _check_living(kind: KindEntry, snapshot: Snapshot) -> None:
-    """Refuse values with labels that are gone; in a kind that is gone itself, `refuse_dead` does when it comes back."""
+    """Refuse values with removed labels; for a removed kind, `refuse_removed_labels` does so when it is restored."""
     for value in [snapshot["value"], *snapshot["votes"].values()]:
         if not kind.removed and value:
             check_living(kind, value)
@@ -287,7 +293,7 @@ def _check_living(kind: KindEntry, snapshot: Snapshot) -> None:
 
 def _write_rest(connection: Connection, catalogue: Catalogue, plan: Plan, numbered: Mapping[Any, int]) -> None:
     """Write notes, photo labels and comparisons."""
-    written = [
+    note_rows = [
         {
             "fine_id": change.key.fine_id,
             **(change.after or {"text": "", "by": None, "at": None}),
@@ -295,7 +301,7 @@ def _write_rest(connection: Connection, catalogue: Catalogue, plan: Plan, number
         }
         for change in plan.of("note")
     ]
-    write_rows(connection, notes, written)
+    write_rows(connection, notes, note_rows)
     photos = []
     for change in plan.of("photo"):
         after = change.after or {"value": None, "fine": None, "by": None, "at": None}
@@ -334,7 +340,7 @@ def _write_log(
     _mark_undone(connection, [c.undoes for c in plan.changes.values() if c.undoes is not None], batch)
     step, gone = [c.redoes for c in plan.changes.values() if c.redoes is not None], False
     while step:
-        # An undo that is undone gives back what it undid; if that is an undo, it takes away again, and so on.
+        # Undoing an undo restores its edits; if these are an undo themselves, their edits become undone again, etc.
         if gone:
             _mark_undone(connection, step, batch)
         else:
@@ -349,4 +355,6 @@ def _mark_undone(connection: Connection, numbers: Collection[int], batch: int) -
 def _undone_by(connection: Connection, numbers: Collection[int]) -> list[int]:
     """The edits that some edits undid; none for edits that are no undo."""
     query = sa.select(edits.c.undoes).where(edits.c.undoes.is_not(None))
-    return [int(one) for part in chunks(numbers) for one in connection.scalars(query.where(edits.c.number.in_(part)))]
+    return [
+        int(number) for part in chunks(numbers) for number in connection.scalars(query.where(edits.c.number.in_(part)))
+    ]

@@ -3,8 +3,8 @@
     ["ann",3,17]                      two classes, by their numbers, the smaller first
     ["ann","a/1.jpg","b/2.jpg"]       two photos, by their keys
 
-A person has one answer to a pair, whichever of the two came first on the page; so an outcome is kept as that of the
-first thing in the text. Equal comparisons have equal text.
+A person has one answer to a pair, whichever came first on the page; so the text has the two things in a fixed order,
+and the outcome is stored for the first thing in the text. Equal comparisons have equal text.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from finegraph.labelling.store.values import dump
 
 Thing = int | str
 """The number of a class, or the key of a photo."""
-_TURNED: dict[str, Outcome] = {"more": "less", "less": "more"}
+_SWAPPED: dict[str, Outcome] = {"more": "less", "less": "more"}
 
 
 def pair_text(person: str, one: Thing, two: Thing) -> str:
-    """The text of a comparison; see `is_turned` for what it does to the outcome."""
-    return dump([person, two, one] if is_turned(one, two) else [person, one, two])
+    """The text of a comparison; if `is_swapped`, the outcome must be swapped too."""
+    return dump([person, two, one] if is_swapped(one, two) else [person, one, two])
 
 
-def is_turned(one: Thing, two: Thing) -> bool:
-    """Whether two things change places in the text of their comparison."""
+def is_swapped(one: Thing, two: Thing) -> bool:
+    """Whether the text of a comparison has the two things in the other order."""
     return one > two if isinstance(one, int) and isinstance(two, int) else str(one) > str(two)
 
 
-def turned(outcome: Outcome | None) -> Outcome | None:
-    """What holds of the second thing, where this holds of the first."""
-    return None if outcome is None else _TURNED.get(outcome, outcome)
+def swapped_outcome(outcome: Outcome | None) -> Outcome | None:
+    """The same outcome for the other order of the two things."""
+    return None if outcome is None else _SWAPPED.get(outcome, outcome)
 
 
 def parse_pair(text: str) -> tuple[str, Thing, Thing]:
@@ -42,6 +42,6 @@ def parse_pair(text: str) -> tuple[str, Thing, Thing]:
 
 
 def pair_words(one: str, two: str, outcome: str | None) -> str | None:
-    """What somebody said of two things, in short; None if nothing."""
+    """A comparison in short, such as `a > b`; None without an outcome."""
     sign = {"more": ">", "less": "<", "same": "=", "skip": "?"}
     return None if outcome is None else f"{one} {sign[outcome]} {two}"

@@ -21,11 +21,11 @@ from finegraph.labelling.store.values import dump
 
 Snapshot = dict[str, Any]
 NO_VOTE = False
-_NOT_COMPARED = frozenset({"by", "at", "disagreement"})
+_PERSON_AND_TIME = frozenset({"by", "at", "disagreement"})
 
 
 class Key(NamedTuple):
-    """One thing that can be edited. Of a comparison, `photo` is the text of its person and pair; see `pairs`."""
+    """One thing that can be edited. For a comparison, `photo` holds its text; see `pair_text`."""
 
     target: Target
     fine_id: int | None = None
@@ -43,7 +43,7 @@ class Planned:
         before: the snapshot before; None if there was nothing.
         after: the snapshot after.
         undoes: the edit that it undoes, if it is an undo.
-        redoes: the edit that is no longer undone thereby.
+        redoes: the edit that this edit restores, if it undoes an undo.
     """
 
     key: Key
@@ -59,10 +59,10 @@ class Plan:
 
     Attributes:
         text: the action in a sentence.
-        changes: the edits by what they change, in order.
+        changes: the edits by key, in order.
         warnings: what would be lost or is doubtful.
-        undoes: the action that it undoes, or of which it undoes a part.
-        votes: all votes on a cell before, where planning has read them; then they are not asked for again.
+        undoes: the action that it undoes, wholly or in part.
+        votes: all votes on a cell before, where planning has read them, so that they are not read again.
         names: the names of classes, where planning has read them.
     """
 
@@ -87,24 +87,26 @@ class Plan:
         self.changes[key] = Planned(key, before, after, undoes, redoes)
 
     def put(self, key: Key, before: Snapshot | None, after: Snapshot | None) -> None:
-        """Add an edit, or make one that is planned already lead further."""
+        """Add an edit, or replace the one that is already planned for the key."""
         self.changes[key] = Planned(key, before, after)
 
     def of(self, *targets: Target) -> list[Planned]:
-        """The edits of some sorts of things."""
+        """The edits of things of the given types."""
         return [change for change in self.changes.values() if change.key.target in targets]
 
     @property
     def digest(self) -> str:
         """A fingerprint of the changes, without person and time."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for key, change in sorted(self.changes.items(), key=lambda item: dump(item[0])):
-            found.update(dump([key, compared(change.before), compared(change.after)]).encode())
-        return found.hexdigest()
+            digest.update(
+                dump([key, without_person_and_time(change.before), without_person_and_time(change.after)]).encode()
+            )
+        return digest.hexdigest()
 
 
-def compared(snapshot: Snapshot | None) -> Snapshot | None:
-    """The part of a snapshot without person and time."""
+def without_person_and_time(snapshot: Snapshot | None) -> Snapshot | None:
+    """A snapshot without person, time, and what follows from the votes."""
     if snapshot is None:
         return None
-    return {name: value for name, value in sorted(snapshot.items()) if name not in _NOT_COMPARED}
+    return {name: value for name, value in sorted(snapshot.items()) if name not in _PERSON_AND_TIME}

@@ -27,18 +27,18 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain JSON data."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}  # type: ignore[arg-type]
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float):  # most are; asking for a mapping takes far longer
+    if value is None or isinstance(value, str | int | float):  # most values; testing for a Mapping takes far longer
         return value
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 
@@ -47,8 +47,8 @@ class KindInfo(Record):
     """A kind: its name, whether cells name one label or all that hold, its labels in order, and its version.
 
     Attributes:
-        number: stays when the kind is renamed.
-        label_numbers: that of each label, likewise.
+        number: the number, which stays when the kind is renamed.
+        label_numbers: the number of each label, likewise.
         comparable: whether one class can have more of it than another.
     """
 
@@ -110,7 +110,7 @@ class ClassRow(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassPage(Record):
-    """Some classes of all that a question fits: `total` of them, these from number `offset` on."""
+    """A page of the classes that match a query: there are `total`, these begin at `offset`."""
 
     rows: tuple[ClassRow, ...]
     total: int
@@ -171,7 +171,7 @@ class Batch(Record):
         undoes: the action that it undid, or of which it undid an edit.
         undone: whether all of it is undone now.
         can_undo: whether it can be undone.
-        is_undo: whether it took something back, so that undoing it is a redo; the undo of an undo is none.
+        is_undo: whether undoing it would be a redo; False for the undo of an undo.
         version: the version of the store after it.
     """
 
@@ -219,9 +219,9 @@ class EditResult(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers(Record):
-    """What somebody meant by names: the numbers of the class, the kind and the labels of a value.
+    """The numbers behind names: of the class, the kind and the labels of a value.
 
-    A rename does not change what others meant: as long as a number exists, it counts, and not the name.
+    They hold after a rename: as long as a number exists, it counts instead of the name.
     """
 
     fine: int | None = None
@@ -231,9 +231,9 @@ class Numbers(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PairNumbers(Record):
-    """What somebody meant by the names of a comparison: the numbers of the kind and of two classes; see `Numbers`.
+    """The numbers behind the names of a comparison: of the kind and of two classes; see `Numbers`.
 
-    Of two photos, `one` and `two` are their classes, if these are known.
+    For two photos, `one` and `two` are their classes, if these are known.
     """
 
     kind: int | None = None
@@ -253,8 +253,8 @@ class PairAnswer(Record):
         person: who said so.
         at: when.
         photos: whether they are photos.
-        one_class: the class of the first; None if it is a photo of none that is known.
-        two_class: that of the second.
+        one_class: the class of the first; None for a photo whose class is unknown.
+        two_class: the class of the second.
         version: the number of the last edit.
     """
 
@@ -272,7 +272,7 @@ class PairAnswer(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Decision(Record):
-    """One decision of many: the cell, its value, the version that was looked at, and what was meant by the names."""
+    """A decision: the cell, its value, the version that the person saw, and the numbers behind the names."""
 
     fine: str
     kind: str
@@ -283,7 +283,7 @@ class Decision(Record):
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain JSON data."""
         plain = super().to_dict()
-        if self.numbers is None:  # as it always was: by this a repeated decision is known
+        if self.numbers is None:  # left out, so that the digests by which repeated decisions are recognised stay valid
             del plain["numbers"]
         return plain
 
@@ -323,7 +323,7 @@ class Preview(Record):
         cells: how many cells would change.
         examples: the first of them.
         warnings: what would be lost or is doubtful.
-        digest: a fingerprint of all that would happen.
+        digest: identifies exactly these changes.
     """
 
     text: str
@@ -369,7 +369,7 @@ class Diff(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportPreview(Diff):
-    """What taking over a file would change; `digest` is a fingerprint of all that would happen."""
+    """What importing a file would change; `digest` identifies exactly these changes."""
 
     digest: str
 
@@ -389,7 +389,7 @@ class Suggestion(Record):
     """A value for a cell that somebody may accept.
 
     Attributes:
-        number: what to accept it by.
+        number: its number, by which it is accepted.
         fine: the fine label.
         kind: the kind.
         value: what is suggested.
@@ -425,7 +425,7 @@ class SuggestionPage(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class KindProgress(Record):
-    """How far a kind is."""
+    """The progress of a kind."""
 
     kind: str
     known: int
@@ -448,7 +448,7 @@ class PersonProgress(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Record):
-    """How far the work is, by kind and by person."""
+    """The progress of the labelling, by kind and by person."""
 
     kinds: tuple[KindProgress, ...]
     people: tuple[PersonProgress, ...]

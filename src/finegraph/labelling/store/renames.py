@@ -1,9 +1,9 @@
-"""Renamed classes, kinds and labels: what a caller or a photo means by a former name.
+"""Renamed classes, kinds and labels: finds the current names of what a caller or a photo calls by a former name.
 
-A page may hold back a decision for minutes, and somebody renames something meanwhile. So a caller can give numbers
-beside the names. A number that is still there says which thing is meant, whatever it is called now; one that is gone
-leaves the name as it came. Photos keep the names of their folder or list, so former names of classes are read from the
-log. Cost: a question per 400 classes; for former names one look at the edits of classes, which are few.
+A page may hold back a decision for minutes while somebody renames something. So a caller can send numbers with the
+names. A number that still exists identifies the thing, whatever its name is now; otherwise the name counts. Photos keep
+the names of their folder or list, so former names of classes are read from the log. Cost: a query per 400 classes; for
+former names one over the edits of classes, which are few.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from finegraph.labelling.store.current_rows import check_number, chunks
 from finegraph.labelling.store.records import CellValue, Decision, Numbers
 from finegraph.labelling.store.sql_tables import edits, fine
 
-_ONE = sa.select(fine.c.name).where(fine.c.id == sa.bindparam("the_id"), fine.c.removed == 0)
+_NAME_BY_ID = sa.select(fine.c.name).where(fine.c.id == sa.bindparam("the_id"), fine.c.removed == 0)
 
 
 def present_fine(connection: Connection, name: str, number: int | None) -> str:
@@ -30,47 +30,47 @@ def present_fine(connection: Connection, name: str, number: int | None) -> str:
     if number is None:
         return name
     check_number("number of the class", number)
-    found: str | None = connection.scalar(_ONE, {"the_id": number})
-    return name if found is None else found
+    present: str | None = connection.scalar(_NAME_BY_ID, {"the_id": number})
+    return name if present is None else present
 
 
 def living_fine(connection: Connection, number: int) -> int:
-    """The number of a class that must be there.
+    """The number of a class that must exist.
 
     Raises:
-        UnknownNameError: it was removed, or never was.
+        UnknownNameError: it was removed, or never existed.
     """
     check_number("number of the class", number)
-    if connection.scalar(_ONE, {"the_id": number}) is None:
+    if connection.scalar(_NAME_BY_ID, {"the_id": number}) is None:
         raise UnknownNameError(f"there is no class number {number} any more; it may have been removed")
     return number
 
 
 def present_kind(catalogue: Catalogue, name: str, number: int | None) -> KindEntry:
-    """The kind that is meant.
+    """The kind of a number, or else of a name.
 
     Raises:
         UnknownNameError: there is none of this number or name.
     """
-    found = catalogue.by_id.get(number) if number is not None else None
-    return catalogue.kind(name) if found is None or found.removed else found
+    kind = catalogue.by_id.get(number) if number is not None else None
+    return catalogue.kind(name) if kind is None or kind.removed else kind
 
 
 def present_value(kind: KindEntry, value: Any, labels: Mapping[str, int]) -> Any:
     """A value with the names that its labels have now."""
 
-    def now(name: Any) -> Any:
+    def current_name(name: Any) -> Any:
         number = labels.get(name) if isinstance(name, str) else None
         return kind.by_id[number].name if number in kind.living else name
 
     if not labels:
         return value
     if not isinstance(value, dict):
-        return now(value)
+        return current_name(value)
     present: CellValue = {
-        form: {now(name): weight for name, weight in content.items()}
+        form: {current_name(name): weight for name, weight in content.items()}
         if isinstance(content, Mapping)
-        else [now(name) for name in content]
+        else [current_name(name) for name in content]
         if isinstance(content, list | tuple)
         else content
         for form, content in value.items()
@@ -81,24 +81,24 @@ def present_value(kind: KindEntry, value: Any, labels: Mapping[str, int]) -> Any
 def present_decisions(
     connection: Connection, catalogue: Catalogue, decisions: Sequence[Decision]
 ) -> Sequence[Decision]:
-    """Decisions with the names that everything has now."""
-    meant = [decision.numbers or Numbers() for decision in decisions]
+    """Decisions with the current names of classes, kinds and labels."""
+    numbers_of_decisions = [decision.numbers or Numbers() for decision in decisions]
     if all(decision.numbers is None for decision in decisions):
         return decisions
-    numbers = {one.fine for one in meant if one.fine is not None}
+    numbers = {meant.fine for meant in numbers_of_decisions if meant.fine is not None}
     names: dict[int, str] = {}
     for number in numbers:
         check_number("number of the class", number)
     for part in chunks(numbers):
         query = sa.select(fine.c.id, fine.c.name).where(fine.c.id.in_(part), fine.c.removed == 0)
         names.update((row.id, row.name) for row in connection.execute(query))
-    found = []
-    for decision, one in zip(decisions, meant, strict=True):
-        kind = present_kind(catalogue, decision.kind, one.kind)
-        name = decision.fine if one.fine is None else names.get(one.fine, decision.fine)
-        value = present_value(kind, decision.value, one.labels)
-        found.append(replace(decision, fine=name, kind=kind.name, value=value))
-    return found
+    renamed = []
+    for decision, meant in zip(decisions, numbers_of_decisions, strict=True):
+        kind = present_kind(catalogue, decision.kind, meant.kind)
+        name = decision.fine if meant.fine is None else names.get(meant.fine, decision.fine)
+        value = present_value(kind, decision.value, meant.labels)
+        renamed.append(replace(decision, fine=name, kind=kind.name, value=value))
+    return renamed
 
 
 class Rename(NamedTuple):
@@ -116,25 +116,25 @@ def read_renames(connection: Connection, after: int, version: int | None) -> lis
     if version is not None:
         where.append(edits.c.number <= version)
     query = sa.select(edits.c.number, edits.c.before, edits.c.after).where(*where).order_by(edits.c.number)
-    found = []
-    for number, before, now in connection.execute(query):
-        old, new = json.loads(before).get("name"), json.loads(now).get("name")
+    renames = []
+    for number, before, after_text in connection.execute(query):
+        old, new = json.loads(before).get("name"), json.loads(after_text).get("name")
         if old is not None and new is not None and old != new:
-            found.append(Rename(number, old, new))
-    return found
+            renames.append(Rename(number, old, new))
+    return renames
 
 
 def present_names(renames: Iterable[Rename], fine: Collection[str]) -> dict[str, str]:
-    """What each former name means now; a name that a class has now means that class.
+    """The current name for each former name; a name that a class has now means that class.
 
     Args:
-        renames: in order.
-        fine: the present classes.
+        renames: the renames in order.
+        fine: the current classes.
     """
-    now: dict[str, str] = {}
+    current_names: dict[str, str] = {}
     for _, old, new in renames:
-        now = {name: new if name_now == old else name_now for name, name_now in now.items()}
-        now[old] = new
-        now.pop(new, None)
+        current_names = {name: new if name_now == old else name_now for name, name_now in current_names.items()}
+        current_names[old] = new
+        current_names.pop(new, None)
     present = set(fine)
-    return {old: new for old, new in now.items() if old not in present and new in present}
+    return {old: new for old, new in current_names.items() if old not in present and new in present}

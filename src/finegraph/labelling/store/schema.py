@@ -1,7 +1,7 @@
-"""The version of the tables: new stores get the present one, older ones are brought to it step by step.
+"""The version of the tables: new stores get the current one, older ones are migrated step by step.
 
-Each step is a function from one version to the next, in the same transaction as the note of the new version, so that a
-store is never between two versions. A store of a later version is refused, not guessed at.
+Each step is a function from one version to the next. The new version is recorded in the same transaction, so that a
+store is never between two versions. A store of a later version is refused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def version_of(connection: Connection, shown: str) -> int | None:
 
 
 def _noted_version(connection: Connection, tables: Collection[str]) -> str | None:
-    """The version as it is noted, checked against its seal if the store has seals; None if it is not whole.
+    """The recorded version, checked against its seal if the store has seals; None if it is damaged.
 
     Later versions keep the form of this row, so that their stores can be told from damaged ones.
     """
@@ -82,7 +82,7 @@ def refuse_later(version: int, shown: str) -> None:
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the tables of an older store to the present version, unless another process just did."""
+    """Migrate the tables of an older store to the current version, unless another process has just done so."""
     version = int(connection.scalar(sa.select(meta.c.value).where(meta.c.key == "schema")) or SCHEMA_VERSION)
     while version < SCHEMA_VERSION:
         _STEPS[version](connection)
@@ -94,7 +94,7 @@ def migrate(connection: Connection) -> None:
 
 
 def _to_2(connection: Connection) -> None:
-    """Photo labels, what a model believes, and suggestions."""
+    """Add photo labels, the beliefs of a model, and suggestions."""
     metadata.create_all(connection, tables=[photo_labels, beliefs, suggestions])
     connection.execute(sa.text("ALTER TABLE edits ADD COLUMN photo TEXT"))
     connection.execute(sa.text("CREATE INDEX edits_by_photo ON edits (photo, number)"))
@@ -104,12 +104,12 @@ def _to_2(connection: Connection) -> None:
 
 
 def _to_3(connection: Connection) -> None:
-    """Seal all decisions; refuse a store that is damaged already."""
+    """Seal all rows; refuse a store that is already damaged."""
     if connection.dialect.name == "sqlite":
-        found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-        if found != ["ok"]:
-            raise _damaged(shown_place(connection.engine.url), " ".join(found[0].split()))
-    metadata.create_all(connection, tables=[seals, comparisons])  # all that is sealed, so that it can be read
+        messages = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+        if messages != ["ok"]:
+            raise _damaged(shown_place(connection.engine.url), " ".join(messages[0].split()))
+    metadata.create_all(connection, tables=[seals, comparisons])  # `seal_all` reads every sealed table
     inspector = sa.inspect(connection)
     for name in SEALED:
         if name != "seals" and "seal" not in {column["name"] for column in inspector.get_columns(name)}:
@@ -119,7 +119,7 @@ def _to_3(connection: Connection) -> None:
 
 
 def _to_4(connection: Connection) -> None:
-    """Comparisons."""
+    """Add comparisons."""
     metadata.create_all(connection, tables=[comparisons])
 
 

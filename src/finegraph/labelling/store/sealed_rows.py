@@ -1,7 +1,7 @@
-"""Writing sealed rows: every row goes to the disk with its seal, and the sums of its table go with it.
+"""Writing sealed rows: every row is written with its seal, and the totals of its table with it.
 
-A row that is replaced is read first. So the sums stay right, and damage is never written over: what is not as it was
-sealed is refused, before it can get into the log as the state before an edit. Cost: one question more for each table
+A row that is replaced is read first, so that the totals stay right and damage is never overwritten: a row that does not
+match its seal is refused before it can enter the log as the state before an edit. Cost: one more query for each table
 that an action writes to.
 """
 
@@ -20,30 +20,30 @@ from finegraph.labelling.store.seals import DERIVED, LOG_ROW, SEALED, VIEW, is_b
 from finegraph.labelling.store.sql_tables import batches, edits, metadata, seals, undone
 
 Key = tuple[Any, ...]
-_MANY = 4000
-"""From this number of rows of a kind on, the whole kind is read."""
+_WHOLE_KIND_ROWS = 4000
+"""Above this number of rows of a kind, the whole kind is read."""
 _KEYS = {name: tuple(column.name for column in metadata.tables[name].primary_key) for name in SEALED}
 
 
-def _selecting(name: str) -> sa.Select[Any]:
+def _select_sealed(name: str) -> sa.Select[Any]:
     columns = metadata.tables[name].c
     return sa.select(*(columns[column] for column in SEALED[name]), columns.seal)
 
 
-# The statements of a single decision, made once: making them costs more than executing them.
-_ONE = {
-    name: _selecting(name).where(*(metadata.tables[name].c[key] == sa.bindparam(f"the_{key}") for key in keys))
+# The statements of a single decision, built once: building them costs more than executing them.
+_BY_KEY = {
+    name: _select_sealed(name).where(*(metadata.tables[name].c[key] == sa.bindparam(f"the_{key}") for key in keys))
     for name, keys in _KEYS.items()
 }
-_LAST = sa.select(batches.c.number, batches.c.last, batches.c.seal).order_by(batches.c.number.desc()).limit(1)
+_LAST_ACTION = sa.select(batches.c.number, batches.c.last, batches.c.seal).order_by(batches.c.number.desc()).limit(1)
 
 
 def add_rows(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows that are not there yet."""
+    """Write new rows."""
     if rows:
         new = [sealed(table, row) for row in rows]
         connection.execute(sa.insert(table), new)
-        _count(connection, table, new, [])
+        _update_totals(connection, table, new, [])
 
 
 def write_rows(
@@ -52,34 +52,34 @@ def write_rows(
     """Write rows; those with the same primary key are replaced, but for the columns to keep.
 
     Raises:
-        DamagedStoreError: a row that would be replaced is not as it was written.
+        DamagedStoreError: a row that would be replaced does not match its seal.
     """
     if not rows:
         return
     names, keys = SEALED[table.name], _KEYS[table.name]
     wanted = {tuple(row[key] for key in keys): row for row in rows}
-    present = _present(connection, table, wanted)
+    present = _existing_rows(connection, table, wanted)
     new = []
     for key, row in wanted.items():
         assert row.keys() >= set(names), "a row that may replace another has all that is sealed"
         kept = {name: present[key][name] for name in keep if name in names} if key in present else {}
         new.append(sealed(table, {**row, **kept}))
     upsert(connection, table, new, keep=[name for name in keep if name not in names])
-    _count(connection, table, new, present.values())
+    _update_totals(connection, table, new, present.values())
 
 
 def remove_rows(connection: Connection, table: sa.Table, keys: Collection[Key]) -> None:
     """Delete the rows with these primary keys, if they exist."""
-    present = _present(connection, table, keys) if keys else {}
+    present = _existing_rows(connection, table, keys) if keys else {}
     if present:
         where = [table.c[name] == sa.bindparam(f"the_{name}") for name in _KEYS[table.name]]
-        gone = [{f"the_{name}": row[name] for name in _KEYS[table.name]} for row in present.values()]
-        connection.execute(sa.delete(table).where(*where), gone)
-        _count(connection, table, [], present.values())
+        removed = [{f"the_{name}": row[name] for name in _KEYS[table.name]} for row in present.values()]
+        connection.execute(sa.delete(table).where(*where), removed)
+        _update_totals(connection, table, [], present.values())
 
 
 def forget_rows(connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> None:
-    """Delete the rows of which something holds, whether they are whole or not; for what is rebuilt."""
+    """Delete the rows that satisfy a condition without checking their seals; for what can be rebuilt."""
     part = table.c.kind_id if is_by_kind(table) else sa.literal(0)
     counts = sa.select(part.label("part"), sa.func.count(), sa.func.sum(table.c.seal)).where(where).group_by("part")
     changed = {row[0]: (-row[1], -int(row[2] or 0)) for row in connection.execute(counts)}
@@ -88,7 +88,7 @@ def forget_rows(connection: Connection, table: sa.Table, where: sa.ColumnElement
 
 
 def refuse_altered(connection: Connection, table: sa.Table, rows: Iterable[Row[Any]]) -> None:
-    """Raise if a row that was read with all its columns is not as it was written.
+    """Raise if a row, read with all its columns, does not match its seal.
 
     Raises:
         DamagedStoreError: naming the first such row.
@@ -101,22 +101,22 @@ def refuse_altered(connection: Connection, table: sa.Table, rows: Iterable[Row[A
 
 def last_action(connection: Connection) -> tuple[int, int, str]:
     """The numbers of the last action and the last edit, and the seal of the action; zeros if the log is empty."""
-    row = connection.execute(_LAST).first()
+    row = connection.execute(_LAST_ACTION).first()
     return (0, 0, "") if row is None else (row.number, row.last, row.seal or "")
 
 
 def add_action(
-    connection: Connection, previous: str, batch: Mapping[str, Any], own: Sequence[Mapping[str, Any]]
+    connection: Connection, previous: str, batch: Mapping[str, Any], edit_rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Add an action and its edits to the log.
 
     Args:
-        connection: where to write.
+        connection: a connection to the store.
         previous: the seal of the action before it; empty for the first.
         batch: the row of the action.
-        own: the rows of its edits in order.
+        edit_rows: the rows of its edits in order.
     """
-    new = [sealed(edits, row) for row in own]
+    new = [sealed(edits, row) for row in edit_rows]
     if new:
         connection.execute(sa.insert(edits), new)
     connection.execute(sa.insert(batches), {**batch, "seal": link(previous, batch, (row["seal"] for row in new))})
@@ -124,36 +124,36 @@ def add_action(
 
 
 def put_total(connection: Connection, name: str, part: int, count: int, total: int) -> None:
-    """Note how many rows a part has and the sum of their seals."""
+    """Record the number of rows of a part and the sum of their seals."""
     row = {"name": name, "part": part, "count": count, "total": total}
     upsert(connection, seals, [sealed(seals, row)])
 
 
-# ---- what is there ---------------------------------------------------------------------------------------------------
+# ---- existing rows ---------------------------------------------------------------------------------------------------
 
 
-def _present(connection: Connection, table: sa.Table, keys: Collection[Key]) -> dict[Key, dict[str, Any]]:
-    """The rows with some primary keys that are there, each checked against its seal."""
+def _existing_rows(connection: Connection, table: sa.Table, keys: Collection[Key]) -> dict[Key, dict[str, Any]]:
+    """The existing rows with some primary keys, each checked against its seal."""
     names, wanted = _KEYS[table.name], set(keys)
-    found: dict[Key, dict[str, Any]] = {}
-    for row in _asked(connection, table, keys):
+    existing: dict[Key, dict[str, Any]] = {}
+    for row in _candidate_rows(connection, table, keys):
         values = dict(zip((*SEALED[table.name], "seal"), row, strict=True))
         key = tuple(values[name] for name in names)
         if key in wanted:
             if seal_of(table.name, row[:-1]) != row[-1]:
                 raise _not_as_written(connection, table, values)
-            found[key] = values
-    return found
+            existing[key] = values
+    return existing
 
 
-def _asked(connection: Connection, table: sa.Table, keys: Collection[Key]) -> Iterable[Sequence[Any]]:
-    """Rows among which those with the given keys are."""
+def _candidate_rows(connection: Connection, table: sa.Table, keys: Collection[Key]) -> Iterable[Sequence[Any]]:
+    """Rows that include all those with the given keys."""
     names = _KEYS[table.name]
     if len(keys) == 1:
         [key] = keys
-        yield from connection.execute(_ONE[table.name], {f"the_{n}": v for n, v in zip(names, key, strict=True)})
+        yield from connection.execute(_BY_KEY[table.name], {f"the_{n}": v for n, v in zip(names, key, strict=True)})
         return
-    query = _selecting(table.name)
+    query = _select_sealed(table.name)
     if len(names) == 1:
         for part in chunks({key[0] for key in keys}):
             yield from connection.execute(query.where(table.c[names[0]].in_(part)))
@@ -162,12 +162,12 @@ def _asked(connection: Connection, table: sa.Table, keys: Collection[Key]) -> It
     for key in keys:
         second.setdefault(key[0], set()).add(key[1])
     for first, values in second.items():
-        mine = query.where(table.c[names[0]] == first)
-        if len(values) > _MANY:
-            yield from connection.execute(mine)
+        with_first = query.where(table.c[names[0]] == first)
+        if len(values) > _WHOLE_KIND_ROWS:
+            yield from connection.execute(with_first)
         else:
             for part in chunks(values):
-                yield from connection.execute(mine.where(table.c[names[1]].in_(part)))
+                yield from connection.execute(with_first.where(table.c[names[1]].in_(part)))
 
 
 def _not_as_written(connection: Connection, table: sa.Table, values: Mapping[str, Any]) -> DamagedStoreError:
@@ -180,10 +180,10 @@ def _not_as_written(connection: Connection, table: sa.Table, values: Mapping[str
     )
 
 
-def _count(
+def _update_totals(
     connection: Connection, table: sa.Table, new: Iterable[Mapping[str, Any]], old: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Let the sums of a table follow rows that came and rows that went."""
+    """Update the totals of a table for added and removed rows."""
     changed: dict[int, tuple[int, int]] = {}
     for rows, sign in ((new, 1), (old, -1)):
         for row in rows:
@@ -195,7 +195,7 @@ def _count(
 
 def _add_to_totals(connection: Connection, table: sa.Table, changed: Mapping[int, tuple[int, int]]) -> None:
     keys = [(table.name, part) for part in changed]
-    present = _present(connection, seals, keys) if keys else {}
+    present = _existing_rows(connection, seals, keys) if keys else {}
     written = []
     for key in keys:
         count, total = changed[key[1]]
@@ -205,7 +205,7 @@ def _add_to_totals(connection: Connection, table: sa.Table, changed: Mapping[int
     upsert(connection, seals, written)
 
 
-# ---- a store that had no seals ---------------------------------------------------------------------------------------
+# ---- sealing an older store ------------------------------------------------------------------------------------------
 
 
 def seal_all(connection: Connection) -> None:
@@ -220,17 +220,17 @@ def seal_all(connection: Connection) -> None:
             _seal_part(connection, table, rows, 0)
     batch, last, previous = 0, 0, ""
     for row in connection.execute(sa.select(batches).order_by(batches.c.number)).all():
-        own = sa.select(edits).where(edits.c.number > last, edits.c.number <= row.last).order_by(edits.c.number)
-        previous = link(previous, row._asdict(), _seal_rows(connection, edits, own))
+        of_action = sa.select(edits).where(edits.c.number > last, edits.c.number <= row.last).order_by(edits.c.number)
+        previous = link(previous, row._asdict(), _seal_rows(connection, edits, of_action))
         connection.execute(sa.update(batches).where(batches.c.number == row.number).values(seal=previous))
         batch, last = row.number, row.last
     put_total(connection, LOG_ROW, 0, batch, last)
 
 
 def _seal_part(connection: Connection, table: sa.Table, query: sa.Select[Any], part: int) -> None:
-    """Seal the rows of a query, which are the whole of a part, and note their sum."""
-    found = _seal_rows(connection, table, query)
-    put_total(connection, table.name, part, len(found), sum(found))
+    """Seal the rows of a query, which must be a whole part, and record their total."""
+    row_seals = _seal_rows(connection, table, query)
+    put_total(connection, table.name, part, len(row_seals), sum(row_seals))
 
 
 def _seal_rows(connection: Connection, table: sa.Table, query: sa.Select[Any]) -> list[int]:
@@ -239,9 +239,9 @@ def _seal_rows(connection: Connection, table: sa.Table, query: sa.Select[Any]) -
     written = []
     for row in connection.execute(query):
         values = row._asdict()
-        own = {f"the_{key}": values[key] for key in keys}
-        written.append({**own, "its_seal": sealed(table, values)["seal"]})
-    mine = [table.c[key] == sa.bindparam(f"the_{key}") for key in keys]
+        row_key = {f"the_{key}": values[key] for key in keys}
+        written.append({**row_key, "its_seal": sealed(table, values)["seal"]})
+    same_key = [table.c[key] == sa.bindparam(f"the_{key}") for key in keys]
     if written:
-        connection.execute(sa.update(table).where(*mine).values(seal=sa.bindparam("its_seal")), written)
+        connection.execute(sa.update(table).where(*same_key).values(seal=sa.bindparam("its_seal")), written)
     return [row["its_seal"] for row in written]

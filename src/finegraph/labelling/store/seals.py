@@ -1,11 +1,10 @@
 """Seals: checksums of rows, so that damage is found when rows are read.
 
-A row of the current state has a checksum of its table and its content. Of each part of a table (a kind, or all of it)
-`seals` keeps how many rows there are and the sum of their checksums, so that a row which is gone or came from nowhere
-shows too. The log is a chain: an edit has a checksum like any row, and an action has a digest of the action before it,
-of itself and of its edits. This is against failing disks and stray hands, not against people who can compute a
-checksum. What is written here must stay as it is: a store that was sealed yesterday is checked tomorrow. Cost: about a
-microsecond per row.
+A row of the current state has a checksum of its table and its content. For each part of a table (a kind, or all of it)
+`seals` keeps the number of rows and the sum of their checksums, so that a lost or foreign row is found too. The log is
+a chain: an edit has a checksum like any row, and an action has a digest of the action before it, of itself and of its
+edits. This protects against failing disks and accidents, not against people who can compute a checksum. The formulas
+must never change: stores that were sealed by them are checked later. Cost: about a microsecond per row.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from finegraph.labelling.store.sql_tables import (
 )
 
 VIEW = (meta, kinds, labels, fine, notes, cells, votes, photo_labels, comparisons)
-"""The tables of the present state."""
+"""The tables of the current state."""
 DERIVED = (beliefs, suggestions)
-"""What follows from photos, models and names, and can be rebuilt."""
+"""The tables that follow from photos, models and names, and can be rebuilt."""
 LOG = (batches, edits)
-"""The chain. What is undone now follows from it, and is sealed like the current state."""
+"""The tables of the chain. `undone` follows from them and is sealed like the current state."""
 LOG_ROW = "log"
 """The row of `seals` that says where the chain ends: the numbers of the last action and of the last edit."""
 _NOT_SEALED = frozenset({"seal", "known", "confidence"})
@@ -50,18 +49,18 @@ SEALED: Mapping[str, tuple[str, ...]] = {
     table.name: tuple(column.name for column in table.columns if column.name not in _NOT_SEALED)
     for table in (*VIEW, *DERIVED, *LOG, undone, seals)
 }
-"""By table, the columns that its seal is of, in order. A new column belongs to a new version of the store."""
+"""The sealed columns of each table, in order. A new column needs a new version of the store."""
 _START = {name: zlib.crc32(name.encode("ascii")) for name in SEALED}
 
 
 def start_of(table: str) -> int:
-    """The checksum that a row of a table begins with, so that a row is no row of another table."""
+    """The initial checksum of the rows of a table, so that equal rows of two tables have different seals."""
     return _START[table]
 
 
 def seal_of(table: str, values: Sequence[Any]) -> int:
     """The checksum of a row: of the name of its table and the values of its sealed columns."""
-    # Not `repr`: which characters it writes as they are depends on the version of Python.
+    # Not `repr`: which characters it escapes depends on the version of Python.
     return zlib.crc32(ascii(tuple(values)).encode("ascii"), _START[table])
 
 

@@ -17,7 +17,7 @@ LOW_CONFIDENCE = 0.5
 """A decided cell is of low confidence if the model's mean probability of its value is below this."""
 
 metadata = MetaData()
-# Byte order on both systems: the order of names must not depend on where the server stands.
+# Byte order on both databases: the order of names must not depend on the locale of the server.
 Name = Text().with_variant(Text(collation="C"), "postgresql")
 
 meta = Table(

@@ -29,10 +29,10 @@ _NORMALISED = 1e-12
 
 
 def cell_of_value(value: object, mode: Mode, where: str) -> Cell | None:
-    """The cell that a value means, in canonical form but for the order of its labels.
+    """The cell of a value, in canonical form except for the order of its labels.
 
     Raises:
-        InputError: the value has no form that there is, or none that the kind can have.
+        InputError: the value has an unknown form, or one that the kind cannot have.
     """
     if value is None:
         return None
@@ -48,8 +48,8 @@ def cell_of_value(value: object, mode: Mode, where: str) -> Cell | None:
     if form in ("one_of", "weights") and mode == "one":
         return _one_of(content, where) if form == "one_of" else _weighted(content, where)
     if form in ("all_of", "one_of", "weights"):
-        says = "labels that all hold" if mode == "all" else "one label"
-        raise InputError(f"{where}: a cell of this kind names {says}, so {form!r} cannot be meant")
+        named = "labels that all hold" if mode == "all" else "one label"
+        raise InputError(f"{where}: a cell of this kind names {named}, so {form!r} cannot be meant")
     raise InputError(f"{where}: {_FORMS}; got {form!r}")
 
 
@@ -107,7 +107,7 @@ def value_of_cell(cell: Cell | None) -> CellValue:
 
 
 def value_text(value: CellValue) -> str:
-    """A value as it stands in the cell of a graph file; empty if it is unknown."""
+    """A value as written in the cell of a graph file; empty if it is unknown."""
     mode: Mode = "all" if isinstance(value, dict) and "all_of" in value else "one"
     return format_cell(cell_of_value(value, mode, "value"))
 
@@ -160,12 +160,12 @@ def dump(content: Any) -> str:
 
 
 def parts_of(encoded: str) -> list[tuple[int, float | None]]:
-    """The labels of a kept value with their weights, None if it has none."""
+    """The labels of a stored value with their weights; None without weights."""
     return [(part, None) if isinstance(part, int) else (part[0], part[1]) for part in json.loads(encoded)]
 
 
 def encode_parts(parts: Sequence[tuple[int, float | None]], mode: Mode) -> str | None:
-    """The kept value of labels with their weights; unknown if a kind of one label is left without any."""
+    """The stored value of labels with their weights; in a kind of mode "one", unknown if there are none."""
     if not parts and mode == "one":
         return None
     weights = [weight for _, weight in parts if weight is not None]

@@ -1,9 +1,9 @@
-"""Labels that stand in the names of classes, also labels that do not exist yet. Pure, no database.
+"""Finds labels in the names of classes, also labels that do not exist yet. Pure, no database.
 
 "mapo tofu @ Lei Garden" has its dish before the "@" and its restaurant after it, "2012 BMW M3 Coupe" its year as the
-first word. Where the labels of a kind stand is learnt from the classes that are decided: each of them votes for all
-places at which its own label stands, and the place that is right most often is looked at in the names of the others.
-How far to trust it: (right + 1) / (all + 2). Cost: linear in the names that are learnt from, at most 500 per kind.
+first word. The place of the labels of a kind is learnt from decided classes: each votes for all places where its own
+label stands in its name, and the place that is right most often is read in the names of the others. Its score is
+(right + 1) / (all + 2). Cost: linear in the names that are learnt from, at most 500 per kind.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _SEPARATORS = {
 }
 _MAX_EXAMPLES = 500
 _MAX_PLACES = 24
-"""How many places are compared, those with the most votes."""
+"""How many places are compared: those with the most votes."""
 _MAX_LENGTH = 80
-_LEAST = 0.6
-_COMMON = 0.5
-"""In which share of the names a word stands that separates their parts, such as "at"."""
+_MIN_SCORE = 0.6
+_MIN_SHARE = 0.5
+"""The share of names from which a word that they contain, such as "at", counts as a separator."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a label stands in a name.
+    """A place in a name.
 
     Attributes:
-        separator: what separates the parts of the name; None for the name as a whole.
+        separator: what separates the parts of the name; None for the whole name.
         part: which part, from the start (0, 1, ...) or from the end (-1, -2, ...).
         words: the first word and the one after the last, each from the start or from the end; None for the whole part.
     """
@@ -57,25 +57,25 @@ class Place:
     words: tuple[int, int | None] | None = None
 
     def find(self, name: str) -> str | None:
-        """What stands at this place of a name; None if there is nothing."""
+        """The text at this place of a name; None if there is none."""
         parts = _parts(name, self.separator)
         if not -len(parts) <= self.part < len(parts):
             return None
         words = _words(parts[self.part])
-        found = words if self.words is None else words[slice(*self.words)]
-        if self.words is not None and len(found) == len(words):
-            return None  # the whole of a shorter part is no word of it
-        return " ".join(found).strip(" ,.;:-") or None
+        chosen = words if self.words is None else words[slice(*self.words)]
+        if self.words is not None and len(chosen) == len(words):
+            return None  # a place of some words does not match a whole part
+        return " ".join(chosen).strip(" ,.;:-") or None
 
     @property
     def rank(self) -> int:
-        """Of places that are right equally often, the plainest is the best."""
+        """The rank among places that are right equally often; simpler places come first."""
         whole, all_words = self.separator is None, self.words is None
         return {(False, True): 0, (True, False): 1, (False, False): 2, (True, True): 3}[whole, all_words]
 
     @property
     def examples(self) -> int:
-        """How many classes it takes to believe in it: what a sign separates stands there on purpose."""
+        """How many examples it needs: one for a whole part between separators, which is hardly there by chance."""
         return 1 if self.words is None and self.separator is not None else 2
 
     def __str__(self) -> str:
@@ -83,13 +83,13 @@ class Place:
             first, last = self.words
             single = last == first + 1 or (first == -1 and last is None)
             where = "first" if first == 0 else "last" if last is None else "same"
-            said = f"the {where} word{'' if single else 's'}"
+            text = f"the {where} word{'' if single else 's'}"
         else:
-            said = "what stands"
+            text = "what stands"
         if self.separator is None:
-            return f"{said} of the name"
+            return f"{text} of the name"
         side = "before" if self.part == 0 else "after" if self.part in (-1, 1) else "between"
-        return f"{said} {side} {self.separator!r}"
+        return f"{text} {side} {self.separator!r}"
 
 
 @cache
@@ -111,14 +111,14 @@ def _words(part: str) -> list[str]:
 
 @dataclass(frozen=True)
 class LabelPlace:
-    """Where the labels of a kind stand in the names of classes.
+    """The place of the labels of a kind in the names of classes.
 
     Attributes:
         kind: the kind.
         place: the place.
-        right: of how many decided classes the label stands there.
-        count: how many decided classes have something there.
-        labels: the labels of the kind by the form in which they are compared.
+        right: how many decided classes have their label there.
+        count: how many decided classes have any text there.
+        labels: the labels of the kind by their search form.
     """
 
     kind: str
@@ -129,11 +129,11 @@ class LabelPlace:
 
     @property
     def score(self) -> float:
-        """How far to trust it."""
+        """The estimated probability that a label found there is right."""
         return (self.right + 1) / (self.count + 2)
 
     def propose(self, fine: str) -> Proposal | None:
-        """The label that a name has at the place; it may be one that the kind does not have yet."""
+        """The label at this place of a name; it may be one that the kind does not have yet."""
         text = self.place.find(fine)
         if text is None:
             return None
@@ -145,28 +145,28 @@ class LabelPlace:
 
 
 def learn_places(fine: Sequence[str], columns: Sequence[Column]) -> dict[str, LabelPlace]:
-    """Where the labels of each kind stand in the names of the classes; only of kinds for which it can be learnt."""
+    """The place of the labels of each kind in the names of the classes, for kinds where it can be learnt."""
     separators = _separators(fine)
-    found = {}
+    places = {}
     for column in columns:
         if column.mode == "one" and column.labels != BINARY_LABELS:
             place = _learn(column, list(_examples(fine, column)), separators)
             if place is not None:
-                found[column.name] = place
-    return found
+                places[column.name] = place
+    return places
 
 
 def _separators(fine: Sequence[str]) -> tuple[str, ...]:
-    """What separates parts in these names: signs, and words that stand inside of many of them."""
+    """The separators in these names: signs, and words that occur inside many of them."""
     names = fine[:: max(1, len(fine) // _MAX_EXAMPLES)]
     signs = [sign for sign in _SEPARATORS if any(_pattern(sign).search(name) for name in names)]
     inside = Counter(word for name in names for word in set(name.split()[1:-1]) if word.isalpha())
-    common = [word for word, count in inside.items() if count >= max(3, _COMMON * len(names))]
+    common = [word for word, count in inside.items() if count >= max(3, _MIN_SHARE * len(names))]
     return (*signs, *common)
 
 
 def _examples(fine: Sequence[str], column: Column) -> Iterator[tuple[str, str]]:
-    """Names with their labels, of classes with one label, spread over all of them."""
+    """Names with their labels, from classes with one label, spread evenly over all of them."""
     decided = [row for row, cell in enumerate(column.cells) if cell is not None and len(cell) == 1]
     for row in decided[:: max(1, -(-len(decided) // _MAX_EXAMPLES))]:
         [(label, _)] = column.cells[row] or ()
@@ -180,27 +180,27 @@ def _learn(column: Column, examples: Sequence[tuple[str, str]], separators: Sequ
     ranked = sorted(votes, key=lambda place: (-votes[place], place.rank, str(place)))
     for place in ranked[:_MAX_PLACES]:
         count = sum(place.find(name) is not None for name, _ in examples)
-        one = LabelPlace(column.name, place, votes[place], count, labels)
-        if best is None or one.score > best.score:
-            best = one
-    return best if best is not None and best.right >= best.place.examples and best.score >= _LEAST else None
+        candidate = LabelPlace(column.name, place, votes[place], count, labels)
+        if best is None or candidate.score > best.score:
+            best = candidate
+    return best if best is not None and best.right >= best.place.examples and best.score >= _MIN_SCORE else None
 
 
 def _places(name: str, label: str, separators: Sequence[str]) -> set[Place]:
-    """All places of a name at which a label stands, from the start and from the end."""
-    found = set()
+    """All places of a name that hold a label, counted from the start and from the end."""
+    places = set()
     for separator in (None, *separators):
         parts = _parts(name, separator)
         for index, part in enumerate(parts):
             words = _words(part)
             for words_at in _word_places(words, label):
                 for number in {index, index - len(parts)} if separator is not None else {0}:
-                    found.add(Place(separator, number, words_at))
-    return {place for place in found if search_form(place.find(name) or "") == label}
+                    places.add(Place(separator, number, words_at))
+    return {place for place in places if search_form(place.find(name) or "") == label}
 
 
 def _word_places(words: Sequence[str], label: str) -> Iterator[tuple[int, int | None] | None]:
-    """Where words that make a label stand among others; None for all of them."""
+    """The ranges of words that make a label; None for all words."""
     if search_form(" ".join(words)) == label:
         yield None
         return

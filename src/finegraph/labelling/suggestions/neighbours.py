@@ -1,9 +1,9 @@
 """The nearest classes of each class, by the cosine between their mean features. Pure numpy, no database.
 
-Up to 10,000 classes, each is compared with each. Above that, classes are put into about sqrt(n) groups, by the nearest
-of as many landmarks (some of the classes, drawn once), and a class is compared with those of its own group and of the
-groups next to it: about n^1.5 comparisons in place of n^2. Some true neighbours are missed then. Either way it goes
-block by block, so memory is that of the features and of one block.
+Up to 10,000 classes, all pairs are compared. Above that, classes are put into about sqrt(n) groups, by the nearest of
+as many landmarks (classes drawn at random), and a class is compared with its own group and the nearest groups: about
+n^1.5 comparisons instead of n^2, at the price of missing some neighbours. Both work block by block, so memory is that
+of the features and of one block.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Numbers = NDArray[np.int64]
 
 EXACT = 10_000
 """Up to this number of classes, all pairs are compared."""
-_GROUPS = 16
-"""How many groups a class is compared with, its own among them."""
-_BLOCK = 2**23
-"""How many comparisons are held at once."""
+_GROUPS_COMPARED = 16
+"""How many groups a class is compared with, including its own."""
+_MAX_COMPARISONS = 2**23
+"""The largest number of comparisons in memory at once."""
 
 
 def nearest(
@@ -46,35 +46,35 @@ def nearest(
     group = np.concatenate([(part @ landmarks.T).argmax(axis=1) for part in _blocks(unit, len(landmarks))])
     order = np.argsort(group, kind="stable")
     ends = np.searchsorted(group[order], np.arange(len(landmarks) + 1))
-    members = [order[ends[one] : ends[one + 1]] for one in range(len(landmarks))]
-    asked = np.zeros(len(unit), dtype=bool)
-    asked[wanted] = True
-    for one, own in enumerate(members):
-        mine = own[asked[own]]
-        if len(mine):
-            beside = np.argsort(-(landmarks @ landmarks[one]), kind="stable")[:_GROUPS]
-            yield from _among(unit, mine, np.concatenate([members[other] for other in beside]), count)
+    members = [order[ends[number] : ends[number + 1]] for number in range(len(landmarks))]
+    is_wanted = np.zeros(len(unit), dtype=bool)
+    is_wanted[wanted] = True
+    for number, rows in enumerate(members):
+        wanted_rows = rows[is_wanted[rows]]
+        if len(wanted_rows):
+            near_groups = np.argsort(-(landmarks @ landmarks[number]), kind="stable")[:_GROUPS_COMPARED]
+            yield from _among(unit, wanted_rows, np.concatenate([members[other] for other in near_groups]), count)
 
 
 def _blocks(rows: Floats, wide: int) -> Iterator[Floats]:
     """Rows in blocks, each compared with a given number of others."""
-    step = max(1, _BLOCK // max(1, wide))
+    step = max(1, _MAX_COMPARISONS // max(1, wide))
     for start in range(0, len(rows), step):
         yield rows[start : start + step]
 
 
 def _among(unit: Floats, wanted: Numbers, others: Numbers, count: int) -> Iterator[tuple[int, Numbers, Floats]]:
     """The nearest of some other rows."""
-    step = max(1, _BLOCK // len(others))
-    there = unit if len(others) == len(unit) else unit[others]
+    step = max(1, _MAX_COMPARISONS // len(others))
+    candidates = unit if len(others) == len(unit) else unit[others]
     for start in range(0, len(wanted), step):
         part = wanted[start : start + step]
-        alike = unit[part] @ there.T
-        alike[part[:, None] == others] = -np.inf  # nothing is its own neighbour
-        few = min(count, len(others) - 1)
-        if few < 1:
+        cosines = unit[part] @ candidates.T
+        cosines[part[:, None] == others] = -np.inf  # nothing is its own neighbour
+        kept = min(count, len(others) - 1)
+        if kept < 1:
             continue
-        best = np.argpartition(-alike, few - 1, axis=1)[:, :few]
-        for row, places, own in zip(part.tolist(), best, alike, strict=True):
-            places = places[np.lexsort((others[places], -own[places]))]
-            yield row, others[places], own[places]
+        best = np.argpartition(-cosines, kept - 1, axis=1)[:, :kept]
+        for row, places, row_cosines in zip(part.tolist(), best, cosines, strict=True):
+            places = places[np.lexsort((others[places], -row_cosines[places]))]
+            yield row, others[places], row_cosines[places]

@@ -1,8 +1,8 @@
 """Suggestions for cells, computed: from a model, from similar classes, and from names. Pure numpy, no database.
 
-Each proposal says why. From the model: its mean probability over the photos of a class. From similar classes: what the
-nearest by mean features have. From names: a label whose words stand in the name of the class; how far to trust that is
-learnt from the classes that are decided, (right + 1) / (all + 2). Cost: linear in the cells, but for similar classes;
+Each proposal has a reason. From a model: its mean probability over the photos of a class. From similar classes: the
+labels of the nearest classes by mean features. From names: a label whose words occur in the name of the class; its
+score is learnt from decided classes, (right + 1) / (all + 2). Cost: linear in the cells, except for similar classes;
 see `neighbours`.
 """
 
@@ -27,15 +27,15 @@ Source = Literal["model", "similar", "name"]
 SOURCES: tuple[Source, ...] = ("model", "similar", "name")
 Floats = NDArray[np.floating]
 _WORDS = re.compile(r"\w+")
-_LEAST, _LEAST_AGAINST = 0.5, 0.6
-"""How sure a proposal must be, and how sure one that contradicts a decision."""
-_NAME_AGAINST = 0.8
+_MIN_SCORE, _MIN_CONTRADICTING_SCORE = 0.5, 0.6
+"""The lowest score of a proposal, and of one that contradicts a decision."""
+_MIN_NAME_CONTRADICTING_SCORE = 0.8
 _NEIGHBOURS = 5
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A value for a cell, how sure it is (0 to 1), and why."""
+    """A value for a cell, with its score (0 to 1) and its reason."""
 
     fine: str
     kind: str
@@ -64,7 +64,7 @@ def from_model(
     beliefs: Mapping[str, Float[Floats, "fine _"]],
     photos: Sequence[int],
 ) -> Iterator[Proposal]:
-    """What a model sees on the photos of the classes.
+    """The labels that a model sees on the photos of the classes.
 
     Args:
         fine: the classes.
@@ -78,35 +78,37 @@ def from_model(
         table = np.asarray(beliefs[column.name], dtype=np.float64)
         for row, name in enumerate(fine):
             if photos[row] and np.isfinite(table[row]).all():
-                found = (_all_seen if column.mode == "all" else _one_seen)(column, column.cells[row], table[row])
-                if found is not None:
-                    labels, score, said = found
+                proposed = (_label_set if column.mode == "all" else _single_label)(
+                    column, column.cells[row], table[row]
+                )
+                if proposed is not None:
+                    labels, score, text = proposed
                     count = f"{photos[row]} photo{'s' if photos[row] != 1 else ''}"
-                    reason = f"on {count} of the class the model finds {said} on average"
+                    reason = f"on {count} of the class the model finds {text} on average"
                     yield Proposal(name, column.name, _value(column, labels), "model", score, reason)
 
 
-def _one_seen(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
+def _single_label(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
     best = int(seen.argmax())
-    score, own = float(seen[best]), [label for label, _ in cell or ()]
-    if best in own or score < (_LEAST if cell is None else _LEAST_AGAINST):
+    score, current = float(seen[best]), [label for label, _ in cell or ()]
+    if best in current or score < (_MIN_SCORE if cell is None else _MIN_CONTRADICTING_SCORE):
         return None
-    said = f"{column.labels[best]!r} with {score:.0%}"
-    if own:
-        said += f", and {_named([column.labels[label] for label in own])} with {float(seen[own].sum()):.0%}"
-    return [best], min(score, 1.0), said
+    text = f"{column.labels[best]!r} with {score:.0%}"
+    if current:
+        text += f", and {_named([column.labels[label] for label in current])} with {float(seen[current].sum()):.0%}"
+    return [best], min(score, 1.0), text
 
 
-def _all_seen(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
-    chosen = {int(label) for label in np.flatnonzero(seen >= _LEAST)}
-    sure = np.maximum(seen, 1.0 - seen)
-    own = None if cell is None else {label for label, _ in cell}
-    differing = list(range(len(seen))) if own is None else sorted(chosen ^ own)
-    if not differing or float(sure[differing].min()) < _LEAST_AGAINST:
+def _label_set(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:
+    chosen = {int(label) for label in np.flatnonzero(seen >= _MIN_SCORE)}
+    certainty = np.maximum(seen, 1.0 - seen)
+    current = None if cell is None else {label for label, _ in cell}
+    differing = list(range(len(seen))) if current is None else sorted(chosen ^ current)
+    if not differing or float(certainty[differing].min()) < _MIN_CONTRADICTING_SCORE:
         return None
     shown = [label for label in differing if label in chosen] or differing
-    said = ", ".join(f"{column.labels[label]!r} with {float(seen[label]):.0%}" for label in shown[:4])
-    return sorted(chosen), float(sure[differing].min()), said
+    text = ", ".join(f"{column.labels[label]!r} with {float(seen[label]):.0%}" for label in shown[:4])
+    return sorted(chosen), float(certainty[differing].min()), text
 
 
 # ---- from similar classes --------------------------------------------------------------------------------------------
@@ -115,7 +117,7 @@ def _all_seen(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int
 def from_similar(
     fine: Sequence[str], columns: Sequence[Column], features: Float[Floats, "fine feature"]
 ) -> Iterator[Proposal]:
-    """What the visually nearest classes have, for cells that are unknown.
+    """The labels of the visually nearest classes, for unknown cells.
 
     Args:
         fine: the classes.
@@ -135,15 +137,15 @@ def from_similar(
         neighbours = [(int(seen[other]), cosine) for other, cosine in near if cosine > 0]
         for column in columns:
             if column.cells[seen[place]] is None:
-                found = _shared(fine, column, neighbours)
-                if found is not None:
-                    yield Proposal(fine[seen[place]], column.name, found[0], "similar", found[1], found[2])
+                shared = _shared(fine, column, neighbours)
+                if shared is not None:
+                    yield Proposal(fine[seen[place]], column.name, shared[0], "similar", shared[1], shared[2])
 
 
 def _shared(
     fine: Sequence[str], column: Column, neighbours: Sequence[tuple[int, float]]
 ) -> tuple[CellValue, float, str] | None:
-    """The labels that most of the known neighbours have, by how near they are."""
+    """The labels that most of the known neighbours have, weighted by their cosine."""
     known = [(row, alike, column.cells[row]) for row, alike in neighbours if column.cells[row] is not None]
     if len(known) < 2:
         return None
@@ -156,12 +158,12 @@ def _shared(
             )
     shares /= total
     if column.mode == "all":
-        chosen = [int(label) for label in np.flatnonzero(shares >= _LEAST)]
+        chosen = [int(label) for label in np.flatnonzero(shares >= _MIN_SCORE)]
         score = float(np.maximum(shares, 1.0 - shares).min())
     else:
         chosen = [int(shares.argmax())]
         score = float(shares[chosen[0]])
-    if score < _LEAST_AGAINST:
+    if score < _MIN_CONTRADICTING_SCORE:
         return None
     having = [fine[row] for row, _, cell in known if {label for label, _ in cell or ()} & set(chosen)] or [
         fine[known[0][0]]
@@ -180,52 +182,52 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def from_names(fine: Sequence[str], columns: Sequence[Column]) -> Iterator[Proposal]:
-    """Labels whose words stand in the name of a class."""
+    """Labels whose words occur in the name of a class."""
     words = [words_of(name) for name in fine]
     for column in columns:
         triggers = _triggers(column)
-        found = [_matches(own, triggers) for own in words]
-        trust = _trust(column, found)
-        for row, labels in enumerate(found):
-            yield from _of_name(fine[row], column, column.cells[row], labels, trust)
+        matches = [_matches(name_words, triggers) for name_words in words]
+        trust = _trust(column, matches)
+        for row, labels in enumerate(matches):
+            yield from _from_name(fine[row], column, column.cells[row], labels, trust)
 
 
 def _triggers(column: Column) -> dict[str, list[tuple[tuple[str, ...], int]]]:
-    """The words that speak for each label, by the first of them; of a yes/no kind, its own name speaks for yes."""
+    """The words of each label, by the first of them; in a yes/no kind, the name of the kind stands for yes."""
     if column.mode == "one" and column.labels == BINARY_LABELS:
         entries = [(words_of(column.name.rpartition(": ")[2]), BINARY_LABELS.index("yes"))]
     else:
         entries = [(words_of(label), place) for place, label in enumerate(column.labels)]
-    found: dict[str, list[tuple[tuple[str, ...], int]]] = {}
-    for own, label in entries:
-        if own and any(len(word) > 1 for word in own):  # "A" stands in too many names to mean anything
-            found.setdefault(own[0], []).append((own, label))
-    return found
+    triggers: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+    for label_words, label in entries:
+        if label_words and any(len(word) > 1 for word in label_words):  # "A" stands in too many names to mean anything
+            triggers.setdefault(label_words[0], []).append((label_words, label))
+    return triggers
 
 
 def _matches(words: tuple[str, ...], triggers: Mapping[str, list[tuple[tuple[str, ...], int]]]) -> dict[int, int]:
-    """The labels whose words stand in a name one after the other, with the number of their words."""
-    found: dict[int, int] = {}
+    """The labels whose words occur in a name in sequence, with the number of their words."""
+    matches: dict[int, int] = {}
     for place, word in enumerate(words):
-        for own, label in triggers.get(word, ()):
-            if words[place : place + len(own)] == own:
-                found[label] = len(own)
-    return found
+        for label_words, label in triggers.get(word, ()):
+            if words[place : place + len(label_words)] == label_words:
+                matches[label] = len(label_words)
+    return matches
 
 
-def _trust(column: Column, found: Sequence[Mapping[int, int]]) -> dict[int, tuple[int, int]]:
-    """For each label: of how many decided classes with its words in their name, how many have it."""
+def _trust(column: Column, matches: Sequence[Mapping[int, int]]) -> dict[int, tuple[int, int]]:
+    """For each label: how many decided classes have its words in their name and also the label, and out of how many."""
     counts: dict[int, tuple[int, int]] = {}
-    for cell, labels in zip(column.cells, found, strict=True):
+    for cell, labels in zip(column.cells, matches, strict=True):
         if cell is not None:
-            own = {label for label, _ in cell}
+            current = {label for label, _ in cell}
             for label in labels:
                 right, all_of = counts.get(label, (0, 0))
-                counts[label] = right + (label in own), all_of + 1
+                counts[label] = right + (label in current), all_of + 1
     return counts
 
 
-def _of_name(
+def _from_name(
     fine: str,
     column: Column,
     cell: Part | None,
@@ -233,20 +235,20 @@ def _of_name(
     trust: Mapping[int, tuple[int, int]],
 ) -> Iterator[Proposal]:
     """The proposal for one cell, if there is one."""
-    own = {label for label, _ in cell or ()}
-    least = _LEAST if cell is None else _NAME_AGAINST
+    current = {label for label, _ in cell or ()}
+    min_score = _MIN_SCORE if cell is None else _MIN_NAME_CONTRADICTING_SCORE
     scores = {label: (right + 1) / (count + 2) for label in labels for right, count in [trust.get(label, (0, 0))]}
-    good = [label for label in labels if scores[label] >= least and label not in own]
+    good = [label for label in labels if scores[label] >= min_score and label not in current]
     if column.mode == "one" and len(good) > 1:
         longest = max(labels[label] for label in good)
         good = [label for label in good if labels[label] == longest]
     if not good or (column.mode == "one" and len(good) > 1):
         return
-    label = max(good, key=lambda one: scores[one])
+    label = max(good, key=lambda candidate: scores[candidate])
     right, count = trust.get(label, (0, 0))
-    said = column.name.rpartition(": ")[2] if column.labels == BINARY_LABELS else column.labels[label]
-    reason = f"its name contains {said!r}"
+    text = column.name.rpartition(": ")[2] if column.labels == BINARY_LABELS else column.labels[label]
+    reason = f"its name contains {text!r}"
     if count:
         reason += f"; {right} of {count} decided classes with it in their name have the label"
-    chosen = sorted({*own, *good}) if column.mode == "all" else good
-    yield Proposal(fine, column.name, _value(column, chosen), "name", min(scores[one] for one in good), reason)
+    chosen = sorted({*current, *good}) if column.mode == "all" else good
+    yield Proposal(fine, column.name, _value(column, chosen), "name", min(scores[label] for label in good), reason)
