@@ -184,3 +184,42 @@ def test_projections_that_cannot_be():
         fit_projection(features, 10)
     with pytest.raises(InputError, match="expected at least 18 photos to fit a projection to 9 dimensions, got 17"):
         fit_projection(features[:17], 9)
+
+
+class TestSmallCodes:
+    """Half a byte per dimension in memory, and the best vectors from the disk."""
+
+    def nearest(self, small, parts=(ALL[:500], ALL[500:1100])):
+        centres = widened(ALL[::40][:27])
+        return Nearest(parts, ALL.shape[1], Lists(centres, 9, [assign(centres, part) for part in parts]), small)
+
+    def test_cosines_are_true_and_little_is_missed(self):
+        half, small = self.nearest(False), self.nearest(True)
+        expected = half.search(QUERIES, 10)[0]
+        scores, numbers = small.search(QUERIES, 10)
+        for row, query in enumerate(QUERIES):
+            true = widened(ALL[numbers[row]]) @ query
+            assert np.allclose(scores[row], true, atol=1e-6)
+            assert np.all(np.diff(scores[row]) <= 0)
+        assert recall_of(expected, scores) >= 0.97
+
+    def test_filters_hold_and_few_are_all_found(self):
+        only = np.zeros(1100, bool)
+        only[[3, 700, 900]] = True
+        scores, numbers = self.nearest(True).search(QUERIES[:2], 10, only)
+        for row in range(2):
+            expected = slow([ALL[:1100]], QUERIES[row], 10, only)
+            assert numbers[row].tolist() == expected[1].tolist()
+            assert np.allclose(scores[row], expected[0], atol=1e-6)
+
+    def test_an_index_opens_small(self, tmp_path):
+        whole = make(tmp_path / "index", columns(400), method="approximate")
+        small = Index.open(tmp_path / "index", small=True)
+        vector = columns(400).vectors[:1]
+        one, two = ([hit.path for hit in index.search(vector, 3)[0]] for index in (whole, small))
+        assert one == two
+        assert (whole.small, small.small) == (False, True)
+
+    def test_an_exact_search_stays_exact(self):
+        exact = Nearest([ALL[:100]], ALL.shape[1], None, True)
+        assert exact.search(QUERIES[:1], 5)[1][0].tolist() == slow([ALL[:100]], QUERIES[0], 5)[1].tolist()

@@ -228,10 +228,10 @@ def test_while_one_search_opens_a_changed_index_others_use_the_old_one(folder, t
     add_photos(tmp_path / "index", [tmp_path / "new.png"], model=folder / "model", engine="torch")
     opening, hold, real = threading.Event(), threading.Event(), Index.open
 
-    def slowly(place):
+    def slowly(place, small):
         opening.set()
         assert hold.wait(120)
-        return real(place)
+        return real(place, small=small)
 
     with running(model, index=index) as server, ThreadPoolExecutor(1) as pool:
 
@@ -294,7 +294,7 @@ def test_an_index_that_cannot_be_opened_again_is_said_to_be_so_and_not_read_each
     model = PhotoClassifier.load(folder / "model")
     index = PhotoIndex.open_for(place, ServedModel(model, "menu"))
     real = Index.open
-    monkeypatch.setattr(Index, "open", lambda folder: opened.append(folder) or real(folder))
+    monkeypatch.setattr(Index, "open", lambda folder, small: opened.append(folder) or real(folder, small=small))
     with running(model, index=index) as server:
 
         def ask():

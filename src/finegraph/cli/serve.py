@@ -52,6 +52,10 @@ def serve(
     engine: Annotated[
         str, typer.Option(metavar="auto|onnx|torch", help="What computes features; auto: ONNX Runtime where installed.")
     ] = "auto",
+    small_index: Annotated[
+        bool,
+        typer.Option("--small-index", help="Hold a quarter of an approximate index in memory; misses a little more."),
+    ] = False,
     weights: Annotated[
         str,
         typer.Option(
@@ -86,6 +90,7 @@ def serve(
         queue=queue,
         per_client=per_client,
         engine=engine,  # type: ignore[arg-type]  # checked there
+        small_index=small_index,
         weights=weights,  # type: ignore[arg-type]  # the same
     )
     serve_until_stopped(settings, as_json=as_json)

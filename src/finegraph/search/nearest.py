@@ -5,12 +5,17 @@ are nearest to the query are looked through (`IVF`). The vectors are the same ha
 through all lists is exact again: that is how a selective filter gets the right answers. Searching changes nothing, so
 any number of threads may do it at the same time.
 
-Cost: 2 bytes per dimension and vector in memory; per query one pass over the vectors, or over a share of them.
+With small codes, half a byte per dimension is held in memory instead, by which a few times as many vectors are found as
+are wanted; these are read where they lie on the disk, compared as ever, and the best of them are the answer. So cosines
+are the same, and a search misses a little more.
+
+Cost: 2 bytes per dimension and vector in memory, or half a byte; per query one pass over the vectors, or over a share.
 """
 
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +29,8 @@ from finegraph.errors import MissingExtraError
 
 Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+_SMALL_FACTOR, _SMALL_LEAST = 20, 200
+"""With small codes, how many times the vectors that are wanted are looked at closely, and how many at least."""
 _AT_ONCE = 65536
 """How many vectors are widened to single precision at a time."""
 
@@ -44,12 +51,18 @@ class Nearest:
         parts: the vectors in half precision, in parts; they are numbered through.
         dimensions: their size.
         lists: for the approximate search; None to compare all.
+        small: whether the approximate search holds small codes in memory; the vectors must stay where they are.
     """
 
     def __init__(
-        self, parts: Sequence[Float[NDArray[np.float16], "_ _"]], dimensions: int, lists: Lists | None = None
+        self,
+        parts: Sequence[Float[NDArray[np.float16], "_ _"]],
+        dimensions: int,
+        lists: Lists | None = None,
+        small: bool = False,
     ) -> None:
         self._faiss = faiss = load_faiss()
+        self._parts = parts if small and lists is not None else None
         self.count = sum(len(part) for part in parts)
         self.lists = 0 if lists is None else len(lists.centres)
         self.probes = 0 if lists is None else lists.probes
@@ -61,10 +74,13 @@ class Nearest:
             return
         self._centres = faiss.IndexFlatIP(dimensions)
         self._centres.add(lists.centres)
+        codes = half if self._parts is None else faiss.ScalarQuantizer.QT_4bit
         self._index = faiss.IndexIVFScalarQuantizer(
-            self._centres, dimensions, self.lists, half, faiss.METRIC_INNER_PRODUCT, False
+            self._centres, dimensions, self.lists, codes, faiss.METRIC_INNER_PRODUCT, False
         )
-        self._index.is_trained = True  # the centres are there, and half precision needs no training
+        if self._parts is not None and self.count:
+            self._index.train(_some_rows(self._parts))  # the range of each dimension; the centres are there
+        self._index.is_trained = True  # half precision needs no training
         start = 0
         for part, own in zip(parts, lists.of_parts, strict=True):
             for first in range(0, len(part), _AT_ONCE):
@@ -72,6 +88,8 @@ class Nearest:
                 ids = np.arange(start, start + len(some))
                 start += len(some)
                 self._index.add_core(len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(numbers))
+            if self._parts is not None and isinstance(part.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                part.base.madvise(mmap.MADV_DONTNEED)  # what was read to make the codes need not stay in memory
 
     def search(
         self,
@@ -94,10 +112,25 @@ class Nearest:
         if not wanted or not len(queries):
             return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
         looked = self._probes(possible) if probes is None else min(probes, self.lists)
-        scores, numbers = self._ask(queries, wanted, only, looked)
-        if probes is None and looked < self.lists and bool((numbers < 0).any()):
-            scores, numbers = self._ask(queries, wanted, only, self.lists)
-        return scores, numbers
+        asked = wanted if self._parts is None else min(possible, max(_SMALL_FACTOR * wanted, _SMALL_LEAST))
+        scores, numbers = self._ask(queries, asked, only, looked)
+        if probes is None and looked < self.lists and bool((numbers[:, :wanted] < 0).any()):
+            scores, numbers = self._ask(queries, asked, only, self.lists)
+        return (scores, numbers) if self._parts is None else self._best(queries, numbers, wanted)
+
+    def _best(self, queries: Vectors, numbers: NDArray[np.int64], count: int) -> tuple[Vectors, NDArray[np.int64]]:
+        """The best of some vectors of each query by their true cosines."""
+        assert self._parts is not None
+        scores = np.full(numbers.shape, -np.inf, np.float32)
+        start = 0
+        for part in self._parts:
+            row, place = np.nonzero((numbers >= start) & (numbers < start + len(part)))
+            if len(row):
+                vectors = widened(part[numbers[row, place] - start])
+                scores[row, place] = np.einsum("ij,ij->i", vectors, queries[row], optimize=True)
+            start += len(part)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(numbers, order, 1)
 
     def _probes(self, possible: int) -> int:
         """Enough lists to hold as many of the vectors that count as it takes without a filter."""
@@ -112,6 +145,12 @@ class Nearest:
             settings = faiss.SearchParameters(**options)
         scores, numbers = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=settings)
         return scores, numbers
+
+
+def _some_rows(parts: Sequence[NDArray[np.float16]]) -> Vectors:
+    """Vectors spread over all parts, to find the range of each dimension."""
+    step = max(1, sum(len(part) for part in parts) // _AT_ONCE)
+    return widened(np.concatenate([part[::step] for part in parts]))
 
 
 def widened(vectors: Float[NDArray[np.float16], "*shape"]) -> Float[Vectors, "*shape"]:

@@ -45,22 +45,28 @@ class Index:
         graph: the label graph of the model that made it.
         table: the labels of the photos.
         directions: the projection (feature, dimension); None if there is none.
+        small: whether an approximate search holds small codes in memory.
     """
 
-    def __init__(self, folder: Path, state: IndexState) -> None:
+    def __init__(self, folder: Path, state: IndexState, small: bool = False) -> None:
         """Open an index in a certain state; `open` does that for the state it is in."""
-        self.folder, self.state = folder, state
+        self.folder, self.state, self.small = folder, state, small
         self._stamp: tuple[int, int, int] | None = None
         self.graph = read_graph(folder, state)
         self.directions = read_directions(folder, state)
         segments = [Segment(folder, entry) for entry in state.segments]
         self.table = Table(segments, self.graph)
         parts = [segment.vectors for segment in segments]
-        self._nearest = Nearest(parts, state.dimensions, _read_lists(folder, state, segments, parts))
+        self._nearest = Nearest(parts, state.dimensions, _read_lists(folder, state, segments, parts), small)
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Index:
+    def open(cls, folder: str | os.PathLike[str], *, small: bool = False) -> Index:
         """Open an index.
+
+        Args:
+            folder: where it is.
+            small: whether an approximate search holds a quarter of the bytes in memory, and reads the best vectors from
+                the disk; the cosines are the same, and a little more is missed. An exact search stays as it is.
 
         Raises:
             IndexFolderError: there is none, it is damaged, or another version made it.
@@ -72,7 +78,7 @@ class Index:
             stamp = state_stamp(path)
             state = read_state(path)
             try:
-                index = cls(path, state)
+                index = cls(path, state, small)
                 index._stamp = stamp
                 return index
             except FileNotFoundError as error:

@@ -57,7 +57,7 @@ def serve(settings: ServeSettings, on_ready: Callable[[str], None] = lambda addr
             _ = model.model.teaching  # raises for a model that cannot be taught
         if model.note is not None:
             _LOG.warning(model.note)
-        index = PhotoIndex.open_for(settings.index, model)
+        index = PhotoIndex.open_for(settings.index, model, settings.small_index)
         state = ServerState(settings, model, index)
         asyncio.run(_run(make_server(state), state, listener, on_ready))
     finally:

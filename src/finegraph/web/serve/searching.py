@@ -65,8 +65,13 @@ class PhotoIndex:
         return len(self._index)
 
     @classmethod
-    def open_for(cls, folder: Path | None, model: ServedModel) -> PhotoIndex | None:
+    def open_for(cls, folder: Path | None, model: ServedModel, small: bool = False) -> PhotoIndex | None:
         """Open an index folder and refuse one of another model; None without a folder.
+
+        Args:
+            folder: the folder of the index; None for no search.
+            model: the model that is served.
+            small: whether an approximate search holds small codes in memory.
 
         Raises:
             IndexFolderError: it is not there, damaged, or of another model.
@@ -74,7 +79,7 @@ class PhotoIndex:
         """
         if folder is None:
             return None
-        index = Index.open(folder)
+        index = Index.open(folder, small=small)
         if model.model.revision and not index.is_of(model.model):
             model = model.with_lessons(model.model.as_fitted())  # made before the lessons: searched as it was
         index.refuse_other(model.model)
@@ -114,7 +119,7 @@ class PhotoIndex:
         """Open the index again unless it is already current; one thread at a time."""
         try:
             if not self._index.is_current():
-                index = Index.open(self._index.folder)
+                index = Index.open(self._index.folder, small=self._index.small)
                 index.refuse_other(model.model)
                 self._index = index
         except (FinegraphError, OSError) as error:

@@ -21,6 +21,8 @@ class ServeSettings:
     """A model folder or a run folder."""
     index: Path | None = None
     """An index folder to search in, made with the same model; without one there is no search."""
+    small_index: bool = False
+    """Whether an approximate search holds a quarter of the bytes in memory, and reads the best from the disk."""
     samples: Path | None = None
     """A folder of photos that the page offers to try."""
     to_label: tuple[Path, ...] = ()

@@ -175,7 +175,7 @@ class ServerState:
             try:
                 settings = self.settings
                 model = await asyncio.to_thread(ServedModel.load, settings.model, settings.engine, settings.weights)
-                index = await asyncio.to_thread(PhotoIndex.open_for, self.settings.index, model)
+                index = await asyncio.to_thread(PhotoIndex.open_for, settings.index, model, settings.small_index)
                 if self.settings.teach:
                     await asyncio.to_thread(model.model.teaching.prepare)
             except (FinegraphError, OSError) as error:
