@@ -34,6 +34,7 @@ class CompactLinear(nn.Module):
 
     rows: Tensor
     factor: Tensor
+    bias: Tensor | None
 
     def __init__(self, layer: nn.Linear, form: CompactForm) -> None:
         """Round the weights of a layer, which stays as it is.

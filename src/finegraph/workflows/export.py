@@ -209,7 +209,7 @@ def _make_with_data(classifier: PhotoClassifier, target: Path, waiting: ExitStac
         folder = Path(waiting.enter_context(TemporaryDirectory(dir=data.parent, prefix=".finegraph-export-")))
         with synced_file(folder / data.name) as handle:
             for array in content.data:
-                write_all(handle, memoryview(array.reshape(-1)).cast("B"))
+                write_all(handle, array.reshape(-1).view(np.uint8).data)
                 write_all(handle, bytes(-array.nbytes % ALIGNMENT))
                 size += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
         (folder / target.name).write_bytes(content.model)

@@ -306,7 +306,7 @@ def _used_columns(matrix: Tensor) -> Tensor:
         return matrix
     matrix = matrix.coalesce()
     row, column = matrix.indices()
-    used, place = torch.unique(column, return_inverse=True)  # type: ignore[no-untyped-call]
+    used, place = torch.unique(column, return_inverse=True)
     dense = matrix.values().new_zeros(len(matrix), len(used))
     return dense.index_put_((row, place), matrix.values())
 
