@@ -3,6 +3,7 @@
     python benchmarks/networks.py --data grocery:FOLDER              the three qualities on the test photos
     python benchmarks/networks.py --data grocery:FOLDER --on val     while choosing defaults
     python benchmarks/networks.py --data grocery:FOLDER --networks efficientnet_lite0 efficientnet_lite2
+    python benchmarks/networks.py --data grocery:FOLDER --only-times --timed 12 --networks efficientnet_lite0 vgg16
 
 All networks see the same draws; each row gives the mean difference to the first network with a 95 % interval (Student's
 t over the draws; for all photos, of which there is one draw, a bootstrap over test photos). Heads are fitted in closed
@@ -16,6 +17,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,12 +47,18 @@ TURNS = 5
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A network with the features that it gives."""
+class Timed:
+    """A network whose time is measured."""
 
     name: str
     network: Network
     views: ViewSettings
+
+
+@dataclass(frozen=True)
+class Compared(Timed):
+    """A network with the features that it gives."""
+
     train: Features
     train_fine: torch.Tensor
     test: torch.Tensor
@@ -68,6 +76,9 @@ def main() -> None:
     judged = val if options.on == "val" else samples.split("test")
     if judged is None:
         sys.exit("the source has no split `val` to choose defaults on")
+    if options.only_times:
+        print_times(out, [bare(name, graph, options) for name in options.networks], judged[: options.timed])
+        return
     networks = [compared(name, graph, train, judged, options) for name in options.networks]
     results = []
     for count in options.photos:
@@ -81,10 +92,26 @@ def main() -> None:
         rows = [{name: value for name, value in row.items() if name != "right"} for row in results]
         options.json.write_text(json.dumps(rows, indent=1))
     if options.timed:
-        seconds = times(networks, judged[: options.timed])
-        first = seconds[networks[0].name]
-        for name, taken in seconds.items():
-            out.print(f"{name}: {1000 * taken:.1f} ms of one core per photo, {taken / first:.2f} times the first")
+        print_times(out, networks, judged[: options.timed])
+
+
+def bare(name: str, graph: LabelGraph, options: argparse.Namespace) -> Timed:
+    """A network with random weights, to measure its time."""
+    network = build_network(graph, NetworkDesign(network=name)).eval()
+    return Timed(name, network, make_views(TrainSettings(data=options.data, size=options.size), network))
+
+
+def print_times(out: Console, networks: Sequence[Timed], photos: Samples) -> None:
+    """Sizes and times of networks, a line each."""
+    seconds = times(networks, photos)
+    first = seconds[networks[0].name]
+    for one in networks:
+        size = sum(weight.numel() for weight in one.network.backbone.parameters()) / 1e6
+        taken = seconds[one.name]
+        out.print(
+            f"{one.name}: {size:.1f} million parameters, view {one.views.size} px; "
+            f"{1000 * taken:.1f} ms of one core per photo, {taken / first:.2f} times the first"
+        )
 
 
 def compared(name: str, graph: LabelGraph, train: Samples, judged: Samples, options: argparse.Namespace) -> Compared:
@@ -119,7 +146,7 @@ def measure(one: Compared, graph: LabelGraph, drawn: Samples) -> dict[str, objec
     }
 
 
-def times(networks: list[Compared], photos: Samples) -> dict[str, float]:
+def times(networks: Sequence[Timed], photos: Samples) -> dict[str, float]:
     """Seconds that one core computes per photo, from the file to the answer; the smallest of some turns."""
     taken: dict[str, list[float]] = {one.name: [] for one in networks}
     extractors = {one.name: FeatureExtractor(one.network, one.views, threads=1) for one in networks}
@@ -170,6 +197,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--on", choices=("test", "val"), default="test")
     parser.add_argument("--train-views", type=int, default=1, help="views of each training photo")
+    parser.add_argument("--only-times", action="store_true", help="sizes and times of networks; weights do not matter")
     parser.add_argument("--timed", type=int, default=66, help="photos to measure the time on; 0 for none")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--threads", type=int, default=2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -139,11 +140,92 @@ def http_page() -> str:
         for method, route in methods.items():
             lines += [f"## {method.upper()} {path}", "", _prose(route.get("description") or route["summary"]), ""]
             lines += _fields(description, route)
-            answers = ", ".join(
-                f"{status} ({_prose(body['description'])})" for status, body in route["responses"].items()
-            )
-            lines += [f"Answers: {answers}.", ""]
-    return "\n".join(lines)
+            lines += ["| status | meaning |", "|---|---|"]
+            lines += [
+                f"| {status} | {_cell(body['description'])} |" for status, body in sorted(route["responses"].items())
+            ]
+            lines += [""]
+    return "\n".join([*lines, *_label_routes()])
+
+
+def _label_routes() -> list[str]:
+    """The routes of the labelling page: each with what it does and the names of its fields."""
+    lines = [
+        "## Routes of the labelling page",
+        "",
+        "`finegraph label` serves these to [its own page](../label.md). They may change with the page; programs should",
+        "use `finegraph.labelling.LabelStore` or the commands. Every edit names its `person` and an `edit` id: sent",
+        "again with the same id, it happens once. The header `finegraph-store` protects other stores at one address.",
+        "",
+        "| route | what it does | fields |",
+        "|---|---|---|",
+    ]
+    description = label_openapi()
+    for path, methods in description["paths"].items():
+        for method, route in methods.items():
+            name = f"{method.upper()} {path}"
+            lines.append(f"| `{name}` | {LABEL_ROUTES[name]} | {', '.join(_field_names(description, route))} |")
+    return [*lines, ""]
+
+
+LABEL_ROUTES = {
+    "GET /": "the page",
+    "GET /health/live": "whether the server runs",
+    "GET /health/ready": "whether its store is intact, by the last check",
+    "GET /api/start": "the kinds and their labels, the person's settings, and the version of the store",
+    "GET /api/classes": "a page of a list of classes, filtered and ordered",
+    "GET /api/class": "one class: cells, votes, notes, photos",
+    "GET /api/suggestions": "suggestions for cells",
+    "GET /api/history": "edits, newest first",
+    "GET /api/batches": "actions, newest first",
+    "GET /api/undoable": "the last action that a person can undo",
+    "GET /api/changes": "the edits after a version of the store",
+    "GET /api/progress": "how many cells are decided, by kind and by person",
+    "GET /api/agreement": "Cohen's and Fleiss' kappa",
+    "GET /api/findings": "what the graph check finds",
+    "GET /api/marks": "the cells of a kind that the graph check doubts, and suggestions from names",
+    "GET /api/diff": "the differences between two versions of the store",
+    "GET /photos/{number}/{size}": "a small copy of a photo",
+    "POST /api/decide": "decide cells",
+    "POST /api/resolve": "settle a disagreement",
+    "POST /api/note": "write a note",
+    "POST /api/photo": "label a single photo",
+    "POST /api/accept": "accept suggestions",
+    "POST /api/undo": "undo an action",
+    "POST /api/preview": "what a change of names would do",
+    "POST /api/apply": "change names: add, rename, merge, split or remove",
+    "POST /api/compare": "answer which of two has more",
+    "GET /api/compare/pair": "the next pair to compare",
+    "GET /api/compare/order": "the order that follows from comparisons",
+    "GET /api/export/{form}": "the store as a file",
+    "POST /api/import/preview": "what an import would change",
+    "POST /api/import": "import a file",
+}
+"""What each route of the labelling page does."""
+
+
+def label_openapi() -> dict[str, Any]:
+    """The routes of a labelling server, in the form of OpenAPI."""
+    from finegraph.web.label.label_app import create_label_app
+    from finegraph.workflows.label import open_session
+
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Path(folder) / "menu.csv"
+        graph.write_text("fine,dish\na,x\nb,y\n", encoding="utf-8")
+        session = open_session(graph)
+        try:
+            return create_label_app(session).openapi()
+        finally:
+            session.close()
+
+
+def _field_names(description: dict[str, Any], route: dict[str, Any]) -> list[str]:
+    """The names of what a request may hold, as code."""
+    names = [one["name"] for one in route.get("parameters", []) if one["in"] != "header"]
+    for content in route.get("requestBody", {}).get("content", {}).values():
+        schema = description["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[-1]]
+        names += schema.get("properties", {})
+    return [f"`{name}`" for name in names]
 
 
 def openapi() -> dict[str, Any]:
@@ -161,10 +243,18 @@ def openapi() -> dict[str, Any]:
     return make_app(state).openapi()
 
 
+PATH_FIELDS = {
+    "key": "The key of a photo, as a search gives it.",
+    "number": "The number of a sample, as `/v1/samples` lists it.",
+    "lesson": "The id of a lesson.",
+}
+"""What stands in a path."""
+
+
 def _fields(description: dict[str, Any], route: dict[str, Any]) -> list[str]:
     """What a request holds: parameters of the address and fields of the body."""
     rows = [
-        f"| `{one['name']}` | in the {one['in']} | {_cell(one.get('description', ''))} |"
+        f"| `{one['name']}` | in the {one['in']} | {_cell(one.get('description') or PATH_FIELDS[one['name']])} |"
         for one in route.get("parameters", [])
     ]
     for media, content in route.get("requestBody", {}).get("content", {}).items():
@@ -172,7 +262,7 @@ def _fields(description: dict[str, Any], route: dict[str, Any]) -> list[str]:
         if "$ref" in schema:
             schema = description["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
         for name, one in schema.get("properties", {}).items():
-            rows.append(f"| `{name}` | {media} | {_cell(one.get('description', ''))} |")
+            rows.append(f"| `{name}` | {media} | {_cell(one['description'])} |")
     return ["| field | where | what it is |", "|---|---|---|", *rows, ""] if rows else []
 
 
@@ -272,8 +362,9 @@ WHAT_TO_DO = {
 
 
 def _prose(text: str) -> str:
-    """A text without its line breaks, and nothing in it read as HTML."""
-    return re.sub(r"\s+", " ", text).strip().replace("<", "&lt;")
+    """A text without its line breaks, and nothing in it read as HTML; code is never read so."""
+    parts = re.split(r"(`[^`]*`)", re.sub(r"\s+", " ", text).strip())
+    return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in parts)
 
 
 def _cell(text: str) -> str:

@@ -53,6 +53,11 @@ def test_every_route_is_there(pages):
         for method in methods:
             assert f"## {method.upper()} {path}\n" in text
     assert "## POST /v1/lessons\n" in text
+    routes = {
+        f"{method.upper()} {path}" for path, methods in pages.label_openapi()["paths"].items() for method in methods
+    }
+    assert routes == set(pages.LABEL_ROUTES)
+    assert all(f"| `{route}` |" in text for route in routes)
 
 
 def test_every_public_name_is_there(pages):

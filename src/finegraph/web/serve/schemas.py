@@ -159,9 +159,9 @@ class GivenRequest(BaseModel):
     )
     top: Top = 5
     risk: Risk = 0.05
-    explain: bool = True
+    explain: bool = Field(default=True, description="Whether to explain the first answer.")
     questions: Annotated[int, Field(ge=0, le=MAX_QUESTIONS, description="How many questions to offer.")] = 3
-    photo: str = Field(default="photo", max_length=200)
+    photo: str = Field(default="photo", max_length=200, description="What the answer calls the photo.")
 
 
 class GivenBody(BaseModel):
