@@ -25,6 +25,7 @@ from finegraph.cli.export import export
 from finegraph.cli.graph import graph_app
 from finegraph.cli.graph_compare import compare
 from finegraph.cli.graph_learn import learn
+from finegraph.cli.graph_suggest import suggest
 from finegraph.cli.index import index_app
 from finegraph.cli.label import label_app
 from finegraph.cli.predict import predict
@@ -63,6 +64,7 @@ app = typer.Typer(
 )
 graph_app.command(cls=Command)(compare)
 graph_app.command(cls=Command)(learn)
+graph_app.command(cls=Command)(suggest)
 app.add_typer(graph_app, name="graph")
 app.add_typer(data_app, name="data")
 app.add_typer(index_app, name="index")

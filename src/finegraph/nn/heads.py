@@ -56,6 +56,21 @@ class Head(nn.Module):
         self.graph_digest = torch.tensor(list(bytes.fromhex(self.graph.digest)), dtype=torch.uint8, device=device)
         self._tensors = graph_tensors(self.graph, CPU if device.type == "meta" else device)
 
+    def relink(self, graph: LabelGraph) -> None:
+        """Go on with a graph that has the same fine labels, kinds and numbers, and other links; the weights stay.
+
+        Raises:
+            GraphMismatchError: its labels are others, so that the weights would not be theirs.
+        """
+        own = [(kind, len(self.graph.labels(kind))) for kind in self.graph.kinds]
+        new = [(kind, len(graph.labels(kind))) for kind in graph.kinds]
+        if (graph.fine, graph.numbers, new) != (self.graph.fine, self.graph.numbers, own):
+            raise GraphMismatchError(
+                "relink: expected a graph with the same fine labels, and as many labels in each kind; build a new head"
+            )
+        self.graph = graph
+        self._move_tensors()
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Head:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._move_tensors()

@@ -151,7 +151,10 @@ class _Training:
             )
         due = self._is_judged(progress.epochs + 1)
         if due and run.refit is not None:
-            run.refit()
+            for note in run.refit():
+                if self.log is not None:
+                    self.log.note(note, step=progress.step)
+                    run.watcher.note(note)
             run.network.train()
         judged = self._judge(request) if due else Judgement({})
         if judged is None:  # the epoch ends when the run goes on
@@ -191,7 +194,9 @@ class _Training:
             self.log.sync()
             check_weights(self.run.network, self.progress.step, self.photos)
             check_answers(self.run.network, self.pixels, self.progress.step, self.photos[:_LOOKED_AT])
-            tensors, state = capture(self.run.network, self.optimizer, self.progress, self.data)
+            tensors, state = capture(
+                self.run.network, self.optimizer, self.progress, self.data, graph=bool(self.run.settings.learn)
+            )
             self.checkpoints.save(self.progress.step, tensors, state, best=best)
 
     def _resume(self) -> Progress:

@@ -23,6 +23,8 @@ from finegraph.errors import SettingsError, near_paths, refuse_unknown
 from finegraph.training.recipes import RECIPES, Recipe
 
 DEFAULT_NETWORK = "efficientnet_lite0"
+LEARNT = ("cells", "tree")
+"""What photos can teach about the graph."""
 QUALITIES = {
     "fast": DEFAULT_NETWORK,
     "balanced": "efficientnet_lite0+efficientnet_lite2",
@@ -81,6 +83,12 @@ class TrainSettings:
         None, "the graph: a file or a label store (.db); by default what the photos' source implies", free=True
     )
     kinds: tuple[str, ...] | None = _setting(None, "the kinds of the graph to use; by default all")
+    suggest: bool = _setting(
+        False, "add the kinds that names, looks and confusions suggest; so there are sure answers without a graph"
+    )
+    learn: tuple[str, ...] | None = _setting(
+        None, "what photos teach about the graph: cells (those that are empty), tree (groups of fine labels), or both"
+    )
     train_split: str = _setting("train", "the split to train on; a source without splits is used whole")
     val_split: str | None = _setting(None, "the split to validate on; by default `val` if there is one")
     val_share: float | None = _setting(
@@ -212,6 +220,7 @@ class TrainSettings:
             )
         if self.fit == "prototypes" and self.coarse_network is not None:
             raise SettingsError("coarse_network: class means have one feature; leave it out, or use fit descent")
+        refuse_unknown("value", self.learn or (), LEARNT, "of the setting learn")
         if self.head == "softmax" and self.laplacian:
             raise SettingsError("laplacian: this prior ties fine to coarse weights, which a softmax head has none of")
 
@@ -288,6 +297,12 @@ def check_used(given: Mapping[str, Any]) -> None:
         raise SettingsError(f"{', '.join(idle)}: no effect with tune = head; choose tune = all, or leave it out")
     if tune == "all" and given.get("refit", recipe.refit) and not starts_fitted:
         raise SettingsError("refit: no effect with start = new; choose start = fitted, or leave it out")
+    early = [name for name in ("suggest", "learn") if given.get(name)]
+    if early and tune == "all" and not starts_fitted:
+        raise SettingsError(
+            f"{', '.join(early)}: the graph is learnt from a fitted head, and start = new has none; choose start = "
+            "fitted, or leave it out"
+        )
     idle = [name for name in _OF_DESCENT if name in given and given.get("fit") == "prototypes"]
     if idle:
         raise SettingsError(f"{', '.join(idle)}: no effect with fit = prototypes; use fit = descent, or leave it out")

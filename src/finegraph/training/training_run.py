@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -75,8 +75,8 @@ class Run:
         folder: where to save and to log.
         ranks: this process among the others.
         watcher: receives the progress.
-        refit: fits the head to the network as it is, in place; None where training alone moves it. In a job of several
-            processes all call it at once.
+        refit: fits the head to the network as it is, in place, and says what is worth a line in the log; None where
+            training alone moves it. In a job of several processes all call it at once.
     """
 
     network: Network
@@ -86,7 +86,7 @@ class Run:
     folder: RunFolder
     ranks: Ranks
     watcher: Watcher
-    refit: Callable[[], object] | None = None
+    refit: Callable[[], Sequence[str]] | None = None
 
 
 def is_better(metrics: Metrics, before: Metrics, best_by: Literal["top1", "nll"]) -> bool:

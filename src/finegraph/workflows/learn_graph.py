@@ -10,7 +10,7 @@ import csv
 import io
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ from finegraph.files.durable import reason_of, write_over
 from finegraph.graph import LabelGraph
 from finegraph.graph.formats.cells import text_only, without_mark
 from finegraph.graph.kind import Kind
-from finegraph.model import PhotoClassifier
-from finegraph.model.fitting.class_means import MAX_DENSE_LABELS, Links, fit_variances
 from finegraph.model.structure.cell_learning import LearntCell, learn_cells
-from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.workflows.labels.graph_sources import read_graph_of
+from finegraph.workflows.structure.kept_structure import keep_structure
+from finegraph.workflows.structure.seen_photos import see_photos
+from finegraph.workflows.structure.structure_parts import cell_entry, cells_part
 
 COLUMNS = ("accept", "fine", "kind", "label", "odds", "table", "photos")
 """The columns of a file of learnt cells."""
@@ -64,11 +64,6 @@ class GraphLearning:
         }
 
 
-def cell_entry(cell: LearntCell) -> dict[str, Any]:
-    """A learnt cell as JSON can hold it."""
-    return {**asdict(cell), "odds": cell.odds}
-
-
 def learn_graph(
     model: str | os.PathLike[str],
     *,
@@ -81,7 +76,8 @@ def learn_graph(
     """Learn the empty and the doubtful cells of a graph.
 
     Args:
-        model: a run folder or a model folder; its head must have been fitted in closed form.
+        model: a run folder or a model folder. If its head was not fitted in closed form, that is done now, by the
+            photos of the run.
         graph: the graph to learn, if it is another than that of the model; fine labels that the model does not know
             have no photos.
         kinds: the kinds to learn; by default all.
@@ -91,17 +87,15 @@ def learn_graph(
 
     Raises:
         ModelFolderError: there is no model, or it is damaged.
-        InputError: the model has no statistics, or what was given does not go together.
+        InputError: the model has no statistics and its photos are gone, or what was given does not go together.
         DataError: the file of cells has faults.
     """
     if (accept is None) != (output is None):
         raise InputError("accept and output: expected both or none; what is accepted is written to a new file")
     if output is not None and Path(output).exists():
         raise InputError(f"{os.fspath(output)}: exists already; nothing is overwritten, so give another name")
-    statistics, known = _statistics(model)
-    own = known if graph is None else read_graph_of(graph)
-    if graph is not None or set(own.kinds) != set(statistics.variances.kinds):
-        statistics = statistics_for(own, known, statistics)
+    seen = see_photos(model, None if graph is None else read_graph_of(graph), photos=False)
+    own, statistics = seen.graph, seen.statistics
     chosen = None if kinds is None else [own.kind(name).name for name in kinds]
     learnt = learn_cells(own, statistics.counts, statistics.means, statistics.variances)
     found = [cell for cell in learnt.cells() if chosen is None or cell.kind in chosen]
@@ -112,6 +106,9 @@ def learn_graph(
         write_cells(cells, (*doubtful, *empty))
     if output is not None:
         with_cells(own, accepted).write(output)
+    if seen.run is not None:
+        kept = cells_part(own, statistics, (*doubtful, *empty), seen.listed, accepted)
+        keep_structure(seen.run, {"cells": kept})
     return GraphLearning(
         empty=empty,
         doubtful=doubtful,
@@ -120,51 +117,6 @@ def learn_graph(
         error=learnt.error,
         trust=learnt.trust,
     )
-
-
-def _statistics(model: str | os.PathLike[str]) -> tuple[ClassStatistics, LabelGraph]:
-    """What a model has seen, lessons included, and its graph."""
-    classifier = PhotoClassifier.load(model)
-    if classifier.statistics is None:
-        raise InputError(
-            f"{os.fspath(model)}: its head was fitted by descent, which keeps nothing to learn cells from; train it "
-            "with fit = prototypes"
-        )
-    return classifier.teaching.current_statistics(), classifier.graph
-
-
-def statistics_for(graph: LabelGraph, known: LabelGraph, statistics: ClassStatistics) -> ClassStatistics:
-    """The statistics of the fine labels of another graph, and how far its kinds spread them.
-
-    Args:
-        graph: the other graph.
-        known: the graph of the statistics.
-        statistics: what photos show of its fine labels.
-
-    Raises:
-        InputError: no fine label has photos.
-    """
-    place = {label: number for number, label in enumerate(known.fine)}
-    counts, sums = (
-        statistics.counts.new_zeros(len(graph)),
-        statistics.sums.new_zeros(len(graph), statistics.sums.shape[1]),
-    )
-    for number, label in enumerate(graph.fine):
-        if label in place:
-            counts[number], sums[number] = statistics.counts[place[label]], statistics.sums[place[label]]
-    seen = int((counts > 0).sum())
-    if not seen:
-        raise InputError(
-            "none of the fine labels of the graph has photos in the model; are they those of another data set?"
-        )
-    moved = replace(statistics, counts=counts, sums=sums)
-    if seen > MAX_DENSE_LABELS:
-        kinds = {kind: statistics.variances.kinds.get(kind, 0.0) for kind in graph.kinds}
-        return replace(moved, variances=replace(statistics.variances, kinds=kinds, numbers={}))
-    variances = fit_variances(
-        Links(graph, graph.kinds), counts, moved.means, noise=statistics.variances.noise, features=sums.shape[1]
-    )
-    return replace(moved, variances=variances)
 
 
 def _accepted(accept: str, cells: Sequence[LearntCell], graph: LabelGraph) -> tuple[LearntCell, ...]:

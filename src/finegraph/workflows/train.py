@@ -39,8 +39,11 @@ from finegraph.workflows.labels.graph_sources import (
     source_folder,
     version_of,
 )
+from finegraph.workflows.structure.kept_structure import keep_structure
+from finegraph.workflows.structure.structure_parts import cells_part, tree_part
 from finegraph.workflows.training.calibration import CalibratedModel, calibrate_trained
 from finegraph.workflows.training.held_out import ChooseParts, keep_parts, new_parts, parts_of_run
+from finegraph.workflows.training.learnt_graph import GraphLearnt
 from finegraph.workflows.training.train_report import Trained, report_trained
 from finegraph.workflows.training.training_data import (
     TrainingData,
@@ -205,7 +208,7 @@ def _train(
 ) -> tuple[dict[str, Any], CalibratedModel | None, TrainingFeatures | None]:
     """Train, calibrate, and save the model; returns the rest of the result, the model if it is new, and features."""
     views = make_views(settings, network)
-    model, known, statistics = None, None, None
+    model, known, statistics, learnt = None, None, None, None
     result: dict[str, Any] = {"model": None, "finished": True, "metrics": {}, "strengths": None, "bad": []}
     bad: dict[str, str] = {}
     if settings.tune == "head":
@@ -217,7 +220,7 @@ def _train(
                 watcher.note(f"the head did not come to its minimum in {tuned.iterations:,} steps")
             result.update(metrics=tuned.metrics, strengths=tuned.strengths, bad=[str(error) for error in tuned.bad])
             bad = {error.path: error.reason for error in tuned.bad}
-            known, statistics = tuned.known, tuned.statistics
+            known, statistics, learnt = tuned.known, tuned.statistics, tuned.learnt
     else:
         network.to(device, torch.float64 if settings.precision == "float64" else torch.float32)
         stage = _stages(watcher, ranks)
@@ -225,7 +228,7 @@ def _train(
         result["finished"] = trained is not None
         if trained is not None:
             result.update(metrics=trained.metrics, bad=list(trained.bad))
-            bad = dict.fromkeys(trained.bad, "it could not be read")
+            bad, learnt = dict.fromkeys(trained.bad, "it could not be read"), trained.learnt
             if trained.fitted is not None:
                 result["strengths"], statistics = trained.fitted.strengths, trained.fitted.statistics
     if statistics is not None:
@@ -242,7 +245,29 @@ def _train(
         held_out = int((result["strengths"] or {}).get("held_out", 0)) if settings.tune == "head" else 0
         model = calibrate_trained(classifier, data, settings, split, judged, device, stage, held_out)
         model.classifier.save(folder.model)
+        if learnt is not None:
+            _keep_learnt(folder, learnt, data)
     return result, model, known
+
+
+def _keep_learnt(folder: RunFolder, learnt: GraphLearnt, data: TrainingData) -> None:
+    """Keep what was learnt about the graph in the run, for its report."""
+    parts: dict[str, Any] = {}
+    assert learnt.statistics is not None
+    if learnt.cells is not None:
+        parts["cells"] = cells_part(learnt.first, learnt.statistics, learnt.cells.cells(), data.train)
+    if learnt.tree is not None and learnt.tree.levels:
+        moves = [move.words for move in learnt.tree.moves]
+        parts["tree"] = tree_part(learnt.first, learnt.tree.levels, data.train, moves)
+    if learnt.suggested:
+        parts["added"] = [
+            {"name": one.name, "source": one.source, "reason": one.reason, "stability": one.stability}
+            for one in learnt.suggested
+        ]
+        looks = [one.kinds[0].parents for one in reversed(learnt.suggested) if one.source == "looks"]
+        if looks and "tree" not in parts:
+            parts["tree"] = tree_part(learnt.first, looks, data.train)
+    keep_structure(folder.path, parts)
 
 
 def _report(trained: Trained, device: torch.device, stage: Stage) -> dict[str, Any]:

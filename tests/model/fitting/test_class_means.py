@@ -43,8 +43,7 @@ def _kernel(graph: fg.LabelGraph, variances: Variances) -> np.ndarray:
         for i in range(size):
             for j in range(size):
                 kernel[i, j] += variances.kinds[kind] * float(matrix[i] @ matrix[j])
-            if not matrix[i].any():
-                kernel[i, i] += variances.kinds[kind]
+            kernel[i, i] += variances.kinds[kind] * (1.0 - float(matrix[i] @ matrix[i]))  # a parent that is not known
     return kernel
 
 

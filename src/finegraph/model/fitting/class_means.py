@@ -11,8 +11,10 @@ posterior means of the effects are
 
 so a fine label without a sample has the mean that its parents and values give. An unknown parent counts as a label of
 its own, which no other fine label has: its variance joins that of e_i. So does that of a value with a spread t, which
-is t^2 number_n, with t = 1 if the value is unknown. The labels of an ordered kind are a walk: the effect of each is
-that of the one below and a step, u = A steps and D = G A, so that neighbours are more alike than others.
+is t^2 number_n, with t = 1 if the value is unknown. A parent that is one of several, with weights r, is known in part:
+r u is its mean, and kind_j (1 - |r|^2), what is left of its variance, joins that of e_i in the same way. The labels of
+an ordered kind are a walk: the effect of each is that of the one below and a step, u = A steps and D = G A, so that
+neighbours are more alike than others.
 
 The variances are those under which M is most likely, all directions of the features being alike (`fit_variances`). They
 say what each kind is worth. Cost: one (fine x fine) system, or conjugate gradients over the edges if there are many
@@ -109,6 +111,7 @@ class Links:
         self.matrices: dict[str, Tensor] = {}
         self.designs: dict[str, Tensor] = {}
         self.unknown: dict[str, Float[Tensor, " fine"]] = {}
+        self.loose: dict[str, Float[Tensor, " fine"]] = {}
         self.scales: dict[str, tuple[float, float]] = {}
         self._steps: dict[str, Float[Tensor, "label step"]] = {}
         for kind in self.kinds:
@@ -120,9 +123,13 @@ class Links:
             known = torch.zeros(len(graph), dtype=torch.float64)
             known[torch.from_numpy(fine)] = 1.0
             self.unknown[kind] = 1.0 - known
+            squares = torch.zeros(len(graph), dtype=torch.float64)
+            squares.index_add_(0, torch.from_numpy(fine), torch.from_numpy(weight).double().square())
+            self.loose[kind] = (1.0 - squares).clamp_min(0.0)
             if graph.kind(kind).ordered and shape[1] > 2:
                 self._steps[kind] = _steps(shape[1])
                 self.designs[kind] = torch.sparse.mm(self.matrices[kind], self._steps[kind]).to_sparse()
+                self.loose[kind] = self.unknown[kind]  # what weights leave open of neighbours is little
         for name in self.numbers:
             number = graph.number(name)
             centre, width = (scales or {}).get(name, (number.centre, number.width))
@@ -131,7 +138,7 @@ class Links:
             around = np.where(number.known, spreads * number.width / width, 1.0)
             self.scales[name] = (centre, width)
             self.designs[name] = torch.from_numpy(moved)[:, None].to_sparse().coalesce()
-            self.unknown[name] = torch.from_numpy(around**2)
+            self.unknown[name] = self.loose[name] = torch.from_numpy(around**2)
 
     def down(self, coarse: Mapping[str, Float[Tensor, "_ feature"]]) -> Float[Tensor, "fine feature"]:
         """The sum over kinds and numbers of what the parents and the values of each fine label say."""
@@ -143,10 +150,10 @@ class Links:
         return self._steps[kind] @ effects if kind in self._steps else effects
 
     def own_variance(self, variances: Variances) -> Float[Tensor, " fine"]:
-        """The variance of e_i: its own, and that of every parent and value as far as it is unknown."""
+        """The variance of e_i: its own, and what is not known of its parents and values."""
         own = torch.full((self.fine_count,), variances.own, dtype=torch.float64)
         for name in self.names:
-            own += variances.of(name) * self.unknown[name]
+            own += variances.of(name) * self.loose[name]
         return own
 
 
@@ -251,14 +258,14 @@ def fit_variances(
     parts = [_used_columns(_rows(links.designs[name], seen)) for name in links.names]
     matrix, sizes = torch.cat(parts or [shown[:, :0]], dim=1), [part.shape[1] for part in parts]
     kind_of_column = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes, dtype=torch.long))
-    unknown = torch.stack([links.unknown[name][seen] for name in links.names] or [shown[:, 0]])[: len(sizes)]
+    loose = torch.stack([links.loose[name][seen] for name in links.names] or [shown[:, 0]])[: len(sizes)]
     fixed = torch.diag(noise / counts[seen]) + _FREE_MEAN * spread
 
     def shares(side: Tensor) -> Tensor:
         """The trace of a matrix with the covariance that each variance is multiplied by: its own, then the others."""
         columns = ((side @ matrix) * matrix).sum(dim=0)
         kinds = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, kind_of_column, columns)
-        return torch.cat([side.diagonal().sum()[None], kinds + unknown @ side.diagonal()])
+        return torch.cat([side.diagonal().sum()[None], kinds + loose @ side.diagonal()])
 
     first = spread / (len(links.names) + 1)
     found = (
@@ -269,7 +276,7 @@ def fit_variances(
     found = found.clamp_min(1e-9 * spread)
     for _ in range(max_iter):
         covariance = fixed + (matrix * found[1:][kind_of_column]) @ matrix.t()
-        covariance.diagonal().add_(found[0] + found[1:] @ unknown)
+        covariance.diagonal().add_(found[0] + found[1:] @ loose)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         step = (shares(inverse @ products @ inverse) / shares(inverse)).sqrt()
         found = (found * step).clamp_min(1e-9 * spread)

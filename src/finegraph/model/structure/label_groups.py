@@ -17,13 +17,13 @@ nested restaurant. Cost: fine^2 per join and fine x groups x features per round 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from finegraph.errors import InputError
@@ -152,6 +152,8 @@ class _Search:
         count = len(self.shown)
         groups = np.arange(count) if start is None else _numbered(np.asarray(start))
         if count > 1:
+            if start is not None:  # as they were left, so that what did not move before does not move now
+                self._fit(groups)
             before: NDArray[np.int64] | None = None
             for _ in range(_TURNS):
                 if start is None:  # joined anew with the variances of the turn before
@@ -322,7 +324,7 @@ def likely_alpha(count: int, groups: int) -> float:
     return math.exp((low + high) / 2.0)
 
 
-def adjusted_rand(one: Sequence[int], other: Sequence[int]) -> float:
+def adjusted_rand(one: ArrayLike, other: ArrayLike) -> float:
     """How far two groupings agree: 1 if they are the same, about 0 by chance (the adjusted Rand index)."""
     first, second = np.unique(one, return_inverse=True)[1], np.unique(other, return_inverse=True)[1]
     table = np.zeros((first.max() + 1, second.max() + 1))

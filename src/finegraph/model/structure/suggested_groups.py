@@ -45,15 +45,22 @@ class GroupStability:
 
 
 def shown_means(
-    graph: LabelGraph, statistics: ClassStatistics
+    graph: LabelGraph, statistics: ClassStatistics, kept: Sequence[str] = ()
 ) -> tuple[Float[Tensor, "row feature"], Float[Tensor, " row"], Int[NDArray[np.int64], " row"]]:
-    """What photos show beyond the kinds of the graph, its variance, and which fine labels have photos."""
+    """What photos show beyond the kinds of the graph, its variance, and which fine labels have photos.
+
+    Args:
+        graph: the label graph.
+        statistics: what photos show of its fine labels.
+        kept: kinds that are not taken off, though the others are found beside them.
+    """
     seen = statistics.counts.nonzero()[:, 0]
     means = statistics.means
     links = statistics.links(graph)
-    if links.names:
+    if set(links.names) - set(kept):
         effects = solve_effects(links, statistics.variances, statistics.counts, means)
-        means = means - links.down(effects.coarse)
+        off = {kind: rows * (kind not in kept) for kind, rows in effects.coarse.items()}
+        means = means - links.down(off)
     noise = statistics.variances.noise / statistics.counts[seen]
     return means[seen], noise, seen.numpy()
 
@@ -121,7 +128,7 @@ def stability_of(
         for number, level in enumerate(levels):
             own = level.groups[seen]
             # The levels of another draw may be cut elsewhere: the one that is most like this level counts.
-            tried = [_overlap(own, other.groups) for other in again] or [np.zeros(int(own.max()) + 1)]
+            tried = [shared_part(own, other.groups) for other in again] or [np.zeros(int(own.max()) + 1)]
             overlaps[number].append(max(tried, key=lambda one: float(one[own].mean())))
     found = []
     for level, drawn in zip(levels, overlaps, strict=True):
@@ -137,7 +144,9 @@ def stability_of(
     return found
 
 
-def _overlap(own: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
+def shared_part(
+    own: Int[NDArray[np.int64], " fine"], other: Int[NDArray[np.int64], " fine"]
+) -> Float[NDArray[np.float64], " group"]:
     """For each group what it shares with the group that is most like it: of both together, the part in common."""
     table = np.zeros((int(own.max()) + 1, int(other.max()) + 1))
     np.add.at(table, (own, other), 1.0)
@@ -174,12 +183,11 @@ def group_name(graph: LabelGraph, members: Int[NDArray[np.int64], " row"]) -> st
     if common:
         return " ".join(common)
     shared: list[tuple[float, str]] = []
-    for kind in graph.kinds:
-        parents = Counter(graph.kind(kind).matrix()[members].argmax(axis=1).tolist())
-        label, count = parents.most_common(1)[0]
-        if graph.labels(kind) != ("no", "yes") and count >= 0.75 * len(names):
-            rest = (graph.kind(kind).matrix().argmax(axis=1) == label).mean()
-            shared.append((float(rest), graph.labels(kind)[label]))
+    for kind in (graph.kind(kind) for kind in graph.kinds if not graph.kind(kind).binary):
+        weights = kind.rows(members).matrix().sum(axis=0)
+        label = int(weights.argmax())
+        if weights[label] >= 0.75 * len(names):
+            shared.append((float(kind.weight[kind.coarse == label].sum()), kind.labels[label]))
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     listed = f"{names[0]}, {names[1]}{more}"
     return f"{min(shared)[1]}: {listed}" if shared else listed

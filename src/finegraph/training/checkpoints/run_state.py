@@ -18,6 +18,8 @@ from torch import Tensor
 from finegraph.data.samples import Sample, Samples
 from finegraph.errors import CheckpointError, SettingsError
 from finegraph.graph import LabelGraph
+from finegraph.graph.formats.json_writer import canonical_json
+from finegraph.graph.graph_files import graph_from_json
 from finegraph.nn import Network
 from finegraph.training.optimizer import load_optimizer, optimizer_tensors
 
@@ -74,12 +76,28 @@ def _list_digest(samples: Iterable[Sample]) -> str:
 
 
 def capture(
-    network: Network, optimizer: torch.optim.Optimizer, progress: Progress, data: Mapping[str, str]
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    data: Mapping[str, str],
+    *,
+    graph: bool = False,
 ) -> tuple[dict[str, Shaped[Tensor, " ..."]], dict[str, Any]]:
-    """The tensors and the JSON of a checkpoint."""
+    """The tensors and the JSON of a checkpoint.
+
+    Args:
+        network: what is trained.
+        optimizer: what trains it.
+        progress: how far the run is.
+        data: digests of what it learns from.
+        graph: whether the links of the graph are learnt along, and kept.
+    """
     tensors = {_NETWORK + name: tensor for name, tensor in network.state_dict().items()}
     tensors.update(optimizer_tensors(network, optimizer))
-    return tensors, {"progress": asdict(progress), "data": dict(data), "scaling": network.design.scaling}
+    state: dict[str, Any] = {"progress": asdict(progress), "data": dict(data), "scaling": network.design.scaling}
+    if graph:
+        state["graph"] = canonical_json(network.graph)
+    return tensors, state
 
 
 def restore(
@@ -114,7 +132,7 @@ def load_network(network: Network, tensors: Mapping[str, Shaped[Tensor, " ..."]]
     """Load the weights of a checkpoint into a network.
 
     Args:
-        network: the network, as it was built; a scaling that was fitted since is added.
+        network: the network, as it was built; a scaling that was fitted since is added, and links that were learnt.
         tensors: the tensors of the checkpoint.
         state: its JSON.
 
@@ -123,6 +141,8 @@ def load_network(network: Network, tensors: Mapping[str, Shaped[Tensor, " ..."]]
     """
     if state.get("scaling") != network.design.scaling:
         network.expect_scaling(state.get("scaling"))
+    if "graph" in state:
+        network.head.relink(graph_from_json(state["graph"]))
     saved = {name.removeprefix(_NETWORK): tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)}
     own = network.state_dict()
     differ = [name for name in {**own, **saved} if _shape(own.get(name)) != _shape(saved.get(name))]

@@ -100,7 +100,7 @@ def gather_details(
     """
     notes: list[str] = []
     if data is None:
-        data = _training_photos(settings, run, notes)
+        data = run_photos(settings, run, notes)
         if data is not None:
             notes += _changed(classifier.about, data.train)
     bad = classifier.about.get(BAD_TRAINING, {})
@@ -195,7 +195,7 @@ def _named(sample: Sample) -> dict[str, str | None]:
     return {"path": os.fspath(sample.path), "label": sample.label}
 
 
-def _training_photos(settings: TrainSettings | None, run: Path | None, notes: list[str]) -> TrainingData | None:
+def run_photos(settings: TrainSettings | None, run: Path | None, notes: list[str]) -> TrainingData | None:
     """The photos that the run was trained with; None, and a note, if they are not known any more."""
     if settings is None or not settings.data:
         notes.append("The model is in no run folder, so it is not known which photos it was trained with.")

@@ -15,8 +15,10 @@ import torch
 from finegraph.data.dataset import PhotoDataset
 from finegraph.data.samples import Samples
 from finegraph.data.transforms import ViewSettings
+from finegraph.graph import LabelGraph
 from finegraph.model.features import Features
-from finegraph.nn import Network, laplacian_prior
+from finegraph.model.fitting.prototype_strengths import PrototypeStrengths
+from finegraph.nn import BipartiteHead, Network, laplacian_prior
 from finegraph.training.checkpoints.checkpoint import CheckpointFolder
 from finegraph.training.checkpoints.run_state import load_network
 from finegraph.training.distributed import Ranks
@@ -24,8 +26,17 @@ from finegraph.training.loop import Judgement, Run, Validation, Watcher, train
 from finegraph.training.recipes import Recipe
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.settings import TrainSettings
+from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph
 from finegraph.workflows.training.training_data import TrainingData
-from finegraph.workflows.training.tune_head import Chosen, FittedHead, Stage, fit_to, training_features, tune_head
+from finegraph.workflows.training.tune_head import (
+    Chosen,
+    FittedHead,
+    Stage,
+    fit_to,
+    take_graph,
+    training_features,
+    tune_head,
+)
 from finegraph.workflows.training.validation import validate
 
 _SIDE_STEP = 32
@@ -45,11 +56,13 @@ class TunedAll:
         bad: the photos that could not be read.
         fitted: how the head was fitted to the network of the best epoch, where a recipe fits it anew; it can be taught
             then if that is in closed form. None in all processes but the first.
+        learnt: what was learnt about the graph, which the head of the best epoch has; None if nothing was asked for.
     """
 
     metrics: dict[str, float]
     bad: tuple[str, ...]
     fitted: FittedHead | None = None
+    learnt: GraphLearnt | None = None
 
 
 def tune_all(
@@ -83,17 +96,20 @@ def tune_all(
     if settings.laplacian:
         laplacian_prior(network.head)  # refused before anything is trained if the weights do not compare
     validation = None if data.val is None else _validation(data.val, views, settings, ranks)
-    recipe, refit = settings.numbers(), None
+    recipe, refit, learning = settings.numbers(), None, _Learning(data.graph)
     if recipe.start == "fitted":
         # Also in a run that goes on: what was chosen here is what each later head is fitted with.
-        chosen = _fit_first(network, data, views, settings, ranks, progress)
+        chosen = _fit_first(network, data, views, settings, ranks, progress, learning)
+        data = replace(data, graph=network.graph)
+        for note in () if learning.learnt is None or not ranks.first else learning.learnt.notes:
+            watcher.note(note)
         if validation is None and ranks.first:
             watcher.note(
                 "there are no validation photos: the result is the last epoch, and nothing tells whether it is better "
                 "than the fitted head; --val-share 0.1 would hold some out"
             )
         if recipe.refit:
-            refit = _Refit(partial(_fit_again, network, data, views, settings, ranks, chosen))
+            refit = _Refit(partial(_fit_again, network, data, views, settings, ranks, chosen, learning))
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for part in (network.backbone, network.coarse_backbone):
         if part is not None and recipe.fixed_statistics:
@@ -108,7 +124,7 @@ def tune_all(
         folder=folder,
         ranks=ranks,
         watcher=watcher,
-        refit=refit,
+        refit=None if refit is None else refit.notes,
     )
     if not train(run, resume=resume):
         return None
@@ -123,10 +139,59 @@ def tune_all(
     load_network(network, best.tensors, best.state)
     network.eval()
     fitted = None
+    learning.moves = False  # the graph is that of the best epoch
     if refit is not None and network.scaling is not None:
         # Checkpoints have the weights of a head alone; for its statistics an earlier one is fitted once more.
         fitted = refit.latest if refit.called and best.step == last.step else refit()
-    return TunedAll(best.state["progress"]["best_figures"], tuple(last.state["progress"]["bad_files"]), fitted)
+    learnt = learning.of(network.graph)
+    if learnt is not None:
+        fitted = _with_names(network, learnt, fitted)
+    figures, bad = best.state["progress"]["best_figures"], tuple(last.state["progress"]["bad_files"])
+    return TunedAll(figures, bad, fitted, learnt)
+
+
+class _Learning:
+    """What is learnt about the graph while a network is trained.
+
+    Attributes:
+        first: the graph as it was given.
+        learnt: what was learnt last; None if nothing was asked for.
+        moves: whether it is learnt again when the head is fitted anew.
+    """
+
+    def __init__(self, first: LabelGraph) -> None:
+        self.first, self.moves = first, True
+        self.learnt: GraphLearnt | None = None
+
+    def of(self, graph: LabelGraph) -> GraphLearnt | None:
+        """What was learnt, with the tree that a graph has: that of a checkpoint may be an earlier one."""
+        if self.learnt is None or self.learnt.tree is None:
+            return self.learnt
+        tree = self.learnt.tree
+        levels = tuple(graph.parents(kind) for kind in tree.kinds)
+        return replace(self.learnt, tree=replace(tree, levels=levels))
+
+
+def _with_names(network: Network, learnt: GraphLearnt, fitted: FittedHead | None) -> FittedHead | None:
+    """Give the groups of a tree their names, and leave the room for more groups out of the head."""
+    head, graph = network.head, learnt.graph(room=False)
+    if learnt.tree is None or not learnt.tree.levels:
+        return fitted
+    take_graph(network, graph)
+    new = network.head
+    with torch.no_grad():
+        new.fine.load_state_dict(head.fine.state_dict())
+        if isinstance(new, BipartiteHead) and isinstance(head, BipartiteHead):
+            assert isinstance(new.coarse, torch.nn.Linear)
+            assert isinstance(head.coarse, torch.nn.Linear)
+            for kind, columns in new.tensors.columns.items():
+                before = head.tensors.columns[kind]
+                kept = slice(before.start, before.start + (columns.stop - columns.start))
+                new.coarse.weight[columns] = head.coarse.weight[kept]
+                new.coarse.bias[columns] = head.coarse.bias[kept]
+            if head.numbers is not None and new.numbers is not None:
+                new.numbers.load_state_dict(head.numbers.state_dict())
+    return fitted
 
 
 class _Refit:
@@ -137,14 +202,20 @@ class _Refit:
         latest: what the last call gave.
     """
 
-    def __init__(self, fit: Callable[[], FittedHead | None]) -> None:
+    def __init__(self, fit: Callable[[], tuple[FittedHead | None, Sequence[str]]]) -> None:
         self._fit, self.called = fit, False
         self.latest: FittedHead | None = None
+        self._notes: Sequence[str] = ()
 
     def __call__(self) -> FittedHead | None:
         """Fit the head to the network as it is now."""
-        self.called, self.latest = True, self._fit()
+        self.called, (self.latest, self._notes) = True, self._fit()
         return self.latest
+
+    def notes(self) -> Sequence[str]:
+        """Fit the head; returns what is worth a line in the log."""
+        self()
+        return self._notes
 
 
 def _validation(samples: Samples, views: ViewSettings, settings: TrainSettings, ranks: Ranks) -> Validation:
@@ -173,7 +244,13 @@ def _training_photos(data: TrainingData, views: ViewSettings, settings: TrainSet
 
 
 def _fit_first(
-    network: Network, data: TrainingData, views: ViewSettings, settings: TrainSettings, ranks: Ranks, progress: Stage
+    network: Network,
+    data: TrainingData,
+    views: ViewSettings,
+    settings: TrainSettings,
+    ranks: Ranks,
+    progress: Stage,
+    learning: _Learning,
 ) -> Chosen | None:
     """Give the network a fitted head; returns what it was fitted with.
 
@@ -182,6 +259,9 @@ def _fit_first(
     weight = network.head.fine.weight
     network.eval()
     tuned = tune_head(network, data, views, settings, ranks, progress)
+    learning.learnt = ranks.gather(None if tuned is None else tuned.learnt)[0]
+    if not ranks.first and learning.learnt is not None:
+        take_graph(network, learning.learnt.graph(room=True))
     scaling = ranks.gather(network.design.scaling)[0]
     if scaling != network.design.scaling:
         network.expect_scaling(scaling)
@@ -196,7 +276,8 @@ def _fit_again(
     settings: TrainSettings,
     ranks: Ranks,
     chosen: Chosen | None,
-) -> FittedHead | None:
+    learning: _Learning,
+) -> tuple[FittedHead | None, Sequence[str]]:
     """Fit the head to the features of the network as it is now; each process computes those of its share.
 
     It is fitted with what was chosen at the start: photos that a network was trained on no longer tell how sure it
@@ -206,7 +287,19 @@ def _fit_again(
     own = Samples([data.train[number] for number in ranks.share(range(len(data.train)))])
     parts = ranks.gather(training_features(network, own, views, settings, False, _silent))
     head, scaling = network.head, network.scaling
-    fitted = None
+    fitted: FittedHead | None = None
+    notes: Sequence[str] = ()
+    if settings.learn and learning.moves and learning.learnt is not None:
+        if ranks.first:
+            strengths = chosen if isinstance(chosen, PrototypeStrengths) else None
+            before = learning.of(network.graph)
+            learning.learnt = learn_training_graph(
+                network, _joined(parts), learning.first, settings, before=before, strengths=strengths
+            )
+            notes = learning.learnt.notes
+        learning.learnt = ranks.gather(learning.learnt)[0]
+        assert learning.learnt is not None
+        head.relink(learning.learnt.graph(room=True))
     if ranks.first:
         fitted = fit_to(network, _joined(parts), None, settings, chosen)
         head.load_state_dict(network.head.state_dict())
@@ -214,7 +307,7 @@ def _fit_again(
             scaling.load_state_dict(network.scaling.state_dict())
         network.put_head(head, scaling)
     ranks.copy_first([*head.state_dict().values(), *([] if scaling is None else scaling.state_dict().values())])
-    return fitted
+    return fitted, notes
 
 
 def training_views(views: ViewSettings, recipe: Recipe) -> ViewSettings:

@@ -29,10 +29,11 @@ from finegraph.model.fitting.rows import exact_numbers
 from finegraph.model.fitting.selection import LabelledFeatures, choose_settings, default_grid, grid_settings
 from finegraph.model.fitting.solver_choice import choose_solver
 from finegraph.model.teaching.class_statistics import ClassStatistics
-from finegraph.nn import Network
+from finegraph.nn import BipartiteHead, Network, SoftmaxHead
 from finegraph.training.distributed import Ranks
 from finegraph.training.settings import TrainSettings
 from finegraph.workflows.indexing.similar_photos import TrainingFeatures
+from finegraph.workflows.training.learnt_graph import GraphLearnt, learn_training_graph, wants_graph
 from finegraph.workflows.training.training_data import TrainingData
 from finegraph.workflows.training.training_views import mean_of_views, parts_of
 from finegraph.workflows.training.validation import Tally
@@ -59,6 +60,7 @@ class TunedHead:
         known: the features of all photos; None if there are no validation photos.
         statistics: of a fit in closed form, which lessons can be added to.
         chosen: what the head was fitted with, so that another one can be fitted alike.
+        learnt: what was learnt about the graph, which the head has then; None if nothing was asked for.
     """
 
     strengths: dict[str, Any]
@@ -70,6 +72,7 @@ class TunedHead:
     known: TrainingFeatures | None = None
     statistics: ClassStatistics | None = None
     chosen: Chosen | None = None
+    learnt: GraphLearnt | None = None
 
 
 def tune_head(
@@ -105,6 +108,10 @@ def tune_head(
     val = None if data.val is None else features_of(data.val)
     if not len(train.samples):
         raise DataError(f"{data.train.source}: none of the {len(data.train)} training photos can be read")
+    learnt = None
+    if wants_graph(settings):
+        learnt = learn_training_graph(network, train, data.graph, settings)
+        take_graph(network, learnt.graph(room=settings.tune == "all"))
     fitted = fit_to(network, train, val, settings)
     return TunedHead(
         strengths=fitted.strengths,
@@ -112,11 +119,26 @@ def tune_head(
         iterations=fitted.iterations,
         converged=fitted.converged,
         bad=(*train.bad, *(() if val is None else val.bad)),
-        notes=tuple(dict.fromkeys((*train.notes, *(() if val is None else val.notes)))),
+        notes=tuple(
+            dict.fromkeys(
+                (*train.notes, *(() if val is None else val.notes), *(() if learnt is None else learnt.notes))
+            )
+        ),
         known=None if val is None else _known(train, val),
         statistics=fitted.statistics,
         chosen=fitted.chosen,
+        learnt=learnt,
     )
+
+
+def take_graph(network: Network, graph: LabelGraph) -> None:
+    """Give a network a new head of another graph with the same fine labels."""
+    head = network.head
+    if isinstance(head, BipartiteHead):
+        new: BipartiteHead | SoftmaxHead = BipartiteHead(head.features, graph, coarse_features=head.coarse_features)
+    else:
+        new = SoftmaxHead(head.features, graph)
+    network.put_head(new.to(head.fine.weight), network.scaling)
 
 
 def _known(train: Features, val: Features) -> TrainingFeatures:

@@ -1,0 +1,179 @@
+"""A tree over fine labels that is learnt while weights are: each takes its turn.
+
+Given the tree, its groups are kinds of the graph, and class means follow in closed form with the effects of all kinds.
+Given the effects of the other kinds, these are taken off, and fine labels move one at a time to the parent, or to a new
+one, that is most probable under a nested Chinese-restaurant prior (label_groups.py), as Srivastava and Salakhutdinov
+did in 2013. Both take turns until nothing moves. For a network that is being trained this is done again every few
+epochs, from the tree as it is.
+
+While weights are trained their number must stay the same. So each level has room for more groups than it has
+(`LabelTree.on`); what is not used in the end is left out (`LabelTree.named_on`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
+
+from finegraph.errors import InputError
+from finegraph.graph import LabelGraph
+from finegraph.graph.kind import Kind
+from finegraph.model.structure.graph_statistics import statistics_for
+from finegraph.model.structure.label_groups import group_labels
+from finegraph.model.structure.suggested_groups import LEVELS, group_kind, independent_share, shown_means
+from finegraph.model.teaching.class_statistics import ClassStatistics
+
+NAME = "tree"
+"""What the kinds of the tree are called: `tree 1` has the largest groups."""
+_ROUNDS = 5
+"""How often the tree and the effects take turns at the most."""
+_LEAST_ROOM = 8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TreeMove:
+    """A fine label that moved.
+
+    Attributes:
+        fine: its name.
+        to: one of those that it is with now; itself if it is alone.
+        gain: by how much that made everything more probable, as a logarithm.
+    """
+
+    fine: str
+    to: str
+    gain: float
+
+    @property
+    def words(self) -> str:
+        """The move in words."""
+        where = "to a group of its own" if self.to == self.fine else f"to the group of {self.to}"
+        return f"{self.fine} moved {where} (log odds {self.gain:.1f})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelTree:
+    """Groups of fine labels, and groups of these.
+
+    Attributes:
+        levels: the group of each fine label, the smallest groups first.
+        room: how many groups each level can have while weights are trained.
+        moves: what moved when it was last learnt.
+        rounds: how often the tree and the effects took turns.
+    """
+
+    levels: tuple[Int[NDArray[np.int64], " fine"], ...]
+    room: tuple[int, ...]
+    moves: tuple[TreeMove, ...] = ()
+    rounds: int = 0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names of its kinds, the smallest groups first."""
+        return tuple(f"{NAME} {len(self.levels) - number}" for number in range(len(self.levels)))
+
+    def on(self, graph: LabelGraph) -> LabelGraph:
+        """The graph with a kind for each level that has room for more groups."""
+        for name, groups, room in reversed(list(zip(self.kinds, self.levels, self.room, strict=True))):
+            labels = [f"group {number + 1}" for number in range(room)]
+            graph = graph.with_kind(Kind.from_parents(name, labels, groups))
+        return graph
+
+    def named_on(self, graph: LabelGraph) -> LabelGraph:
+        """The graph with a kind for each level, its groups called by what they share."""
+        for name, groups in reversed(list(zip(self.kinds, self.levels, strict=True))):
+            graph = graph.with_kind(group_kind(graph, groups, name))
+        return graph
+
+    def same_as(self, other: LabelTree) -> bool:
+        """Whether both have the same groups."""
+        return len(self.levels) == len(other.levels) and all(
+            np.array_equal(one, two) for one, two in zip(self.levels, other.levels, strict=True)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as JSON can hold it, without its moves."""
+        return {"levels": [level.tolist() for level in self.levels], "room": list(self.room)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LabelTree:
+        """From the form that `to_dict` gives."""
+        levels = tuple(np.array(level, dtype=np.int64) for level in values["levels"])
+        return cls(levels=levels, room=tuple(values["room"]))
+
+
+def learn_tree(
+    graph: LabelGraph, statistics: ClassStatistics, *, start: LabelTree | None = None, levels: int = LEVELS
+) -> LabelTree:
+    """The tree of a graph, by what photos show.
+
+    Args:
+        graph: the label graph without the tree.
+        statistics: what photos show of its fine labels.
+        start: the tree to begin with, whose levels stay as many; by default fine labels are joined from the beginning.
+        levels: how many levels at the most.
+
+    Raises:
+        InputError: there are too many fine labels with photos, or the kinds of a tree are in the graph.
+    """
+    if any(kind.startswith(f"{NAME} ") for kind in graph.kinds):
+        raise InputError(f"the graph has a kind {NAME} already; leave it out, or give it another name")
+    tree, moves = start, []
+    rounds = 0
+    for _ in range(_ROUNDS):
+        rounds += 1
+        found, moved = _next(graph, statistics, tree, levels, start)
+        moves += moved
+        if tree is not None and found.same_as(tree):
+            break
+        tree = found
+    assert tree is not None
+    return LabelTree(levels=tree.levels, room=tree.room, moves=tuple(moves), rounds=rounds)
+
+
+def _next(
+    graph: LabelGraph, statistics: ClassStatistics, tree: LabelTree | None, levels: int, start: LabelTree | None
+) -> tuple[LabelTree, list[TreeMove]]:
+    """The tree after one turn, and what moved."""
+    kept: tuple[str, ...] = ()
+    whole = graph
+    if tree is not None and tree.levels:
+        whole, kept = tree.on(graph), tree.kinds
+    own = statistics_for(whole, graph, statistics)
+    means, noise, seen = shown_means(whole, own, kept)
+    first = None if tree is None or not tree.levels else tree.levels[0][seen]
+    found = group_labels(means, noise, share=independent_share(own), levels=levels, start=first)
+    all_levels = [_for_all(level.groups, seen, len(graph)) for level in found]
+    moved = [
+        TreeMove(fine=graph.fine[int(seen[move.item])], to=graph.fine[int(seen[move.to])], gain=move.gain)
+        for move in (found[0].moves if found else ())
+    ]
+    if start is not None:
+        all_levels = _fitted(all_levels, start)
+        room = start.room
+    else:
+        room = tuple(min(len(graph), 2 * (int(one.max()) + 1) + _LEAST_ROOM) for one in all_levels)
+    return LabelTree(levels=tuple(all_levels), room=room), moved
+
+
+def _fitted(levels: list[NDArray[np.int64]], start: LabelTree) -> list[NDArray[np.int64]]:
+    """As many levels as the tree began with, each with no more groups than there is room for; else as it was."""
+    fitted = []
+    for number, before in enumerate(start.levels):
+        if number < len(levels) and int(levels[number].max()) < start.room[number]:
+            fitted.append(levels[number])
+        else:
+            fitted.append(before)
+    return fitted
+
+
+def _for_all(groups: NDArray[np.int64], seen: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Groups of all fine labels; those without photos are in none."""
+    found = np.full(count, -1, dtype=np.int64)
+    found[seen] = groups
+    return found

@@ -1,0 +1,222 @@
+"""Kinds that a graph does not have yet and might: from names, from what looks alike, and from what is confused.
+
+    names        parts, words and numbers of the names of fine labels (graph/name_kinds.py); no photo is needed
+    looks        groups of fine labels that look alike, at up to three levels (suggested_groups.py)
+    confusions   sets of fine labels that held-out photos are taken for (confused_sets.py)
+
+What the graph says already in another word is left out. Groups and sets come with how stable they are when photos are
+drawn anew. Cost: linear in the letters of names; that of grouping, once for each draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from finegraph.graph import LabelGraph, Number
+from finegraph.graph.kind import Kind
+from finegraph.graph.name_kinds import NameKind, kinds_from_names
+from finegraph.model.structure.confused_sets import confused_sets
+from finegraph.model.structure.label_groups import adjusted_rand
+from finegraph.model.structure.suggested_groups import (
+    DRAWS,
+    LEVELS,
+    group_kind,
+    groups_of,
+    shared_part,
+    stability_of,
+)
+from finegraph.model.teaching.class_statistics import ClassStatistics
+
+Source = Literal["names", "looks", "confusions"]
+LOOK, CONFUSED = "look", "often confused"
+"""What kinds of groups and of confused sets are called."""
+_SAME = 0.99
+"""From this adjusted Rand index on two kinds say the same."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SuggestedKind:
+    """A kind, a group of binary kinds or a kind of numbers that the graph might have.
+
+    Attributes:
+        name: what it is called; people may call it otherwise.
+        source: where it comes from.
+        reason: the same in words.
+        kinds: the kinds; several for a group of binary kinds, none for a number.
+        number: the kind of numbers, if it is one.
+        stability: how much of its groups is found again when photos are drawn anew, from 0 to 1; None for names.
+        label_stability: the same of each of its labels; empty for names.
+    """
+
+    name: str
+    source: Source
+    reason: str
+    kinds: tuple[Kind, ...] = ()
+    number: Number | None = None
+    stability: float | None = None
+    label_stability: tuple[float, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The kinds and numbers that it adds, by name."""
+        return tuple(kind.name for kind in self.kinds) + (() if self.number is None else (self.number.name,))
+
+    def on(self, graph: LabelGraph) -> LabelGraph:
+        """The graph with this kind."""
+        for kind in self.kinds:
+            graph = graph.with_kind(kind)
+        return graph if self.number is None else graph.with_number(self.number)
+
+
+def kinds_by_names(graph: LabelGraph) -> list[SuggestedKind]:
+    """What the names of the fine labels suggest, without what the graph says already.
+
+    Example:
+        >>> graph = LabelGraph.from_table({name: {} for name in ("ramen @ A", "ramen @ B", "udon @ A", "udon @ B")})
+        >>> [(one.name, one.kinds[0].labels) for one in kinds_by_names(graph)]
+        [('before @', ('ramen', 'udon')), ('after @', ('A', 'B'))]
+    """
+    taken = {*graph.kinds, *graph.numbers}
+    found = []
+    for one in kinds_from_names(graph.fine):
+        if _is_known(graph, one) or any(name in taken for name in _columns(one)):
+            continue
+        found.append(
+            SuggestedKind(name=one.name, source="names", reason=one.reason, kinds=one.kinds, number=one.number)
+        )
+    return found
+
+
+def _columns(one: NameKind) -> tuple[str, ...]:
+    return tuple(kind.name for kind in one.kinds) + (() if one.number is None else (one.number.name,))
+
+
+def _is_known(graph: LabelGraph, one: NameKind) -> bool:
+    """Whether a kind or a number of the graph says the same."""
+    if one.number is not None:
+        return any(_same_values(graph.values(name), one.number.values) for name in graph.numbers)
+    return len(one.kinds) == 1 and is_said(graph, one.kinds[0].parents)
+
+
+def _same_values(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    both = ~np.isnan(one) & ~np.isnan(other)
+    return bool(both.sum() >= 0.5 * (~np.isnan(other)).sum()) and bool(np.allclose(one[both], other[both]))
+
+
+def is_said(graph: LabelGraph, groups: Int[NDArray[np.int64], " fine"]) -> bool:
+    """Whether a kind of the graph sorts fine labels as these groups do; -1 is no group."""
+    for name in graph.kinds:
+        kind = graph.kind(name)
+        if not kind.one_parent:
+            continue
+        both = (kind.parents >= 0) & (groups >= 0)
+        if both.sum() >= 0.5 * (groups >= 0).sum() and adjusted_rand(kind.parents[both], groups[both]) >= _SAME:
+            return True
+    return False
+
+
+def kinds_by_looks(
+    graph: LabelGraph,
+    statistics: ClassStatistics,
+    *,
+    levels: int = LEVELS,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> list[SuggestedKind]:
+    """Groups of fine labels that look alike, the largest groups first.
+
+    Args:
+        graph: the label graph; what its kinds tell is taken off first.
+        statistics: what photos show of its fine labels.
+        levels: how many levels at the most.
+        draws: how often photos are drawn anew, to see how stable groups are.
+        seed: of these draws.
+
+    Raises:
+        InputError: there are too many fine labels with photos.
+    """
+    found = groups_of(graph, statistics, levels)
+    stable = stability_of(graph, statistics, found, draws=draws, seed=seed)
+    suggested: list[SuggestedKind] = []
+    for level, own in zip(reversed(found), reversed(stable), strict=True):
+        if is_said(graph, level.groups):
+            continue
+        name = _free_name(graph, f"{LOOK} {len(suggested) + 1}")
+        suggested.append(
+            SuggestedKind(
+                name=name,
+                source="looks",
+                reason="fine labels that look alike",
+                kinds=(group_kind(graph, level.groups, name),),
+                stability=own.mean,
+                label_stability=tuple(own.groups.tolist()),
+            )
+        )
+    if len(suggested) == 1:
+        only = replace(suggested[0], name=_free_name(graph, LOOK))
+        return [replace(only, kinds=(replace(only.kinds[0], name=only.name),))]
+    return suggested
+
+
+def kind_by_confusions(
+    graph: LabelGraph,
+    probs: Float[Tensor, "batch fine"],
+    targets: Int[Tensor, " batch"],
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> list[SuggestedKind]:
+    """The sets of fine labels that are confused with each other: one kind, or none if little is confused.
+
+    Args:
+        graph: the label graph.
+        probs: how probable each fine label is on photos that were held out.
+        targets: their fine labels.
+        draws: how often these photos are drawn anew, to see how stable the sets are.
+        seed: of these draws.
+    """
+    sets = confused_sets(probs, targets)
+    if len(targets) == 0 or int(sets.max(initial=-1)) + 1 >= len(graph) or is_said(graph, sets):
+        return []
+    random = np.random.default_rng(seed)
+    shared = []
+    for _ in range(draws):
+        rows = torch.from_numpy(random.integers(0, len(targets), len(targets)))
+        shared.append(shared_part(sets, confused_sets(probs[rows], targets[rows])))
+    stable = np.mean(shared, axis=0) if shared else np.ones(int(sets.max()) + 1)
+    sizes = np.bincount(sets)
+    joined = sizes > 1
+    name = _free_name(graph, CONFUSED)
+    return [
+        SuggestedKind(
+            name=name,
+            source="confusions",
+            reason="fine labels that held-out photos are taken for",
+            kinds=(group_kind(graph, sets, name),),
+            stability=float((stable * sizes)[joined].sum() / sizes[joined].sum()),
+            label_stability=tuple(stable.tolist()),
+        )
+    ]
+
+
+def with_suggested(graph: LabelGraph, suggested: Sequence[SuggestedKind]) -> LabelGraph:
+    """The graph with all of these kinds."""
+    for one in suggested:
+        graph = one.on(graph)
+    return graph
+
+
+def _free_name(graph: LabelGraph, name: str) -> str:
+    """A name that no kind or number of the graph has."""
+    taken, free, number = {*graph.kinds, *graph.numbers}, name, 2
+    while free in taken:
+        free, number = f"{name} ({number})", number + 1
+    return free
