@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -127,6 +128,13 @@ def _cells(
         for name in graph.kinds
     ]
     _add(rows, "cells: hidden cells right, most frequent label %", 100 * np.concatenate(frequent).mean())
+    with torch.no_grad():
+        own = fit.head(fit.scaling(x))
+        seen = torch.zeros(len(graph), len(x), dtype=torch.float64)
+        seen[y, torch.arange(len(x))] = 1.0
+        means = {name: (seen @ own.log_probs(name).double().exp()).numpy() for name in graph.kinds}
+    averaged = [(means[name].argmax(axis=1) == graph.parents(name))[places[name]] for name in graph.kinds]
+    _add(rows, "cells: hidden cells right, mean marginals of their photos %", 100 * np.concatenate(averaged).mean())
     for words, clues in (("all clues", CLUES), ("without names", WITHOUT_NAMES), ("without photos", CLUES[1:])):
         learnt = learn_cells(known, statistics.counts, statistics.means, statistics.variances, clues=clues)
         right = [
@@ -180,21 +188,35 @@ def _sure(rows: Rows, graph: LabelGraph, x: torch.Tensor, y: torch.Tensor, test:
     fit = fit_prototypes(x, y, graph)
     statistics = ClassStatistics.of_fit(fit, x, y)
     grouped = with_groups(graph, groups_of(graph, statistics))
-    plain, wrong = _statements(fit, test)
-    _add(rows, "sure: photos with a sure answer, fine labels alone %", 100 * plain)
-    _add(rows, "sure: wrong of these, fine labels alone %", 100 * wrong)
     after = fit_prototypes(x, y, grouped)
-    share, wrong = _statements(after, test)
-    _add(rows, "sure: photos with a sure answer, with groups %", 100 * share)
-    _add(rows, "sure: wrong of these, with groups %", 100 * wrong)
-    _add(rows, "sure: times as many", share / max(plain, 1e-9))
+    shares = []
+    for words, own in (("fine labels alone", fit), ("with groups", after)):
+        found = _statements(own, test)
+        shares.append(found.share)
+        _add(rows, f"sure: photos with a sure answer, {words} %", 100 * found.share)
+        _add(rows, f"sure: wrong of these, {words} %", 100 * found.wrong)
+        _add(rows, f"sure: mean fine labels that it names, {words}", found.named)
+        _add(rows, f"sure: median fine labels that it names, {words}", found.median)
+        _add(rows, f"sure: photos with an answer of at most 5 fine labels, {words} %", 100 * found.short)
+        _add(rows, f"sure: mean fine labels left over all photos, {words}", found.left)
+    _add(rows, "sure: times as many", shares[1] / max(shares[0], 1e-9))
     with torch.no_grad():
         one, other = (own.head(own.scaling(test[0])).log_probs() for own in (after, fit))
     _top1(rows, "sure: top-1 gained by groups", one, other, test[1])
 
 
-def _statements(fit: PrototypeFit, test: Part) -> tuple[float, float]:
-    """The share of photos with a sure answer, and the share of these that is wrong."""
+class _Statements(NamedTuple):
+    """The share of photos with a sure answer, of these that is wrong, and how many fine labels answers name."""
+
+    share: float
+    wrong: float
+    named: float
+    median: float
+    short: float
+    left: float
+
+
+def _statements(fit: PrototypeFit, test: Part) -> _Statements:
     graph = fit.head.graph
     with torch.no_grad():
         answers = fit.head(fit.scaling(test[0])).answer(0.05)
@@ -205,7 +227,11 @@ def _statements(fit: PrototypeFit, test: Part) -> tuple[float, float]:
         for one, fine in zip(answers, test[1].tolist(), strict=True)
         if one is not None
     ]
-    return len(right) / len(answers), 1.0 - float(np.mean(right)) if right else 0.0
+    named = np.array([one.compatible for one in answers if one is not None] or [len(graph)])
+    left = np.array([len(graph) if one is None else one.compatible for one in answers])
+    wrong = 1.0 - float(np.mean(right)) if right else 0.0
+    share = len(right) / len(answers)
+    return _Statements(share, wrong, named.mean(), float(np.median(named)), (left <= 5).mean(), left.mean())
 
 
 def _tree(rows: Rows, draw: int) -> None:

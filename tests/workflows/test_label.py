@@ -5,8 +5,10 @@ import os
 import shutil
 
 import pytest
+from PIL import Image
 
 import finegraph as fg
+import taught_classifier
 import tiny_classifier as tiny
 from finegraph import LabelGraph
 from finegraph.errors import FinegraphError, GraphFileError, InputError, LabelStoreError, UnknownNameError
@@ -17,6 +19,7 @@ from finegraph.workflows.label import open_session
 from finegraph.workflows.labels.graph_sources import is_store, read_graph_of, read_stored
 from finegraph.workflows.labels.label_files import diff_places, export_file, import_file
 from finegraph.workflows.labels.label_stores import open_store, store_beside
+from finegraph.workflows.learn_graph import learn_graph
 from finegraph.workflows.training.training_data import read_training_data, with_whole_paths
 
 MENU = "fine,dish,served\nmapo tofu @ A,mapo tofu,bowl\nkung pao @ A,kung pao,\nmapo tofu @ B,,plate\n"
@@ -170,6 +173,32 @@ def test_a_model_suggests_and_doubts(menu_file, photos, tmp_path, monkeypatch):
         seen = [dict(prediction.kinds["dish"])["kung pao"] for prediction in model.predict(paths)]
         assert cell.confidence == pytest.approx(sum(seen) / 2, abs=1e-4)
         assert session.suggested.similar == session.store.suggestions(source="similar").total
+
+
+def test_a_model_in_closed_form_suggests_what_all_photos_say(tmp_path, monkeypatch):
+    """Cells are those that `graph learn` finds, with classes that look alike and have the label as reasons."""
+    tiny.register(monkeypatch)
+    taught_classifier.fitted().save(tmp_path / "model")
+    rows = {**tiny.TABLE, "egg rice @ B": {**tiny.TABLE["egg rice @ B"], "restaurant": None}}
+    LabelGraph.from_table(rows).write(tmp_path / "menu.csv")
+    for label, fine in enumerate(tiny.TABLE):
+        folder = tmp_path / "photos" / fine
+        folder.mkdir(parents=True)
+        for number in range(taught_classifier.PHOTOS_PER_LABEL):
+            Image.fromarray(taught_classifier.photo_of(label, number)).save(folder / f"{number}.png")
+    learnt = learn_graph(tmp_path / "model", graph=tmp_path / "menu.csv")
+    (expected,) = (cell for cell in learnt.empty if cell.kind == "restaurant")
+    with open_session(str(tmp_path / "menu.csv"), data=str(tmp_path / "photos"), model=tmp_path / "model") as session:
+        beliefs = session.store.beliefs(["egg rice @ B"], kind="restaurant")["egg rice @ B"]["restaurant"]
+        assert beliefs[expected.label] == pytest.approx(expected.probability, abs=1e-3)
+        cell = session.store.cell("mapo tofu @ A", "spicy")
+        doubt = [one for one in learnt.doubtful if (one.fine, one.kind) == ("mapo tofu @ A", "spicy")]
+        assert (cell.confidence < 0.5) == bool(doubt)
+        alike = session.suggested.alike["egg rice @ B", "restaurant"]
+        assert alike
+        assert all(tiny.TABLE[name]["restaurant"] == expected.label for name in alike)
+        for one in session.store.suggestions(source="model").rows:
+            assert "photos, other cells and the name say" in one.reason
 
 
 def test_files_in_and_out(menu_file, tmp_path):

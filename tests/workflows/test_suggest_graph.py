@@ -11,9 +11,9 @@ from finegraph.errors import InputError, UnknownNameError
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import Kind
 from finegraph.labelling import LabelStore
+from finegraph.reports.structure_results import read_structure
 from finegraph.workflows.labels.graph_sources import read_graph_of
 from finegraph.workflows.learn_graph import learn_graph
-from finegraph.workflows.structure.kept_structure import read_structure
 from finegraph.workflows.suggest_graph import suggest_graph
 from finegraph.workflows.train import train_run
 from training import tiny

@@ -11,8 +11,8 @@ from finegraph.errors import SettingsError, UnknownNameError
 from finegraph.model.structure import label_tree
 from finegraph.model.structure.label_groups import Level, Move
 from finegraph.model.structure.label_tree import NAME
+from finegraph.reports.structure_results import read_structure
 from finegraph.training.settings import TrainSettings, check_used
-from finegraph.workflows.structure.kept_structure import read_structure
 from finegraph.workflows.train import resume_settings, train_run
 from training import tiny
 from workflows.test_train import Silent

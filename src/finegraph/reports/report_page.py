@@ -23,6 +23,7 @@ from finegraph.reports.page.label_link import label_link
 from finegraph.reports.page.page_data import json_in_html, page_data
 from finegraph.reports.page.svg_charts import run_mark
 from finegraph.reports.run_results import RunResults
+from finegraph.reports.structure_section import structure_section
 from finegraph.reports.study_results import StudyResults
 from finegraph.reports.study_section import study_section
 from finegraph.reports.summary import summary_of
@@ -38,6 +39,7 @@ _CONTENTS = (
     ("calibration", "Calibration"),
     ("sure", "Sure answers"),
     ("explanations", "What decides"),
+    ("structure", "What was learnt"),
     ("graph", "Label graph"),
     ("facts", "How it was made"),
 )
@@ -125,6 +127,7 @@ def _run_values(found: Compared) -> dict[str, Any]:
         "calibration": sections.calibration_section(runs),
         "sure": sections.sure_section(runs),
         "explanations": sections.explanation_section(runs),
+        "structure": structure_section(shown.structure, shown.structure_pictures),
         "graph": draw_svg(shown.graph, title="Fine labels and their coarse labels"),
         "facts": sections.facts_section(runs),
         "left_out": found.left_out,

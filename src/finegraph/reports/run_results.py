@@ -23,6 +23,7 @@ from finegraph.errors import InputError, RunFolderError, near_paths, unknown_nam
 from finegraph.evaluation.photo_pack import unpack_photos
 from finegraph.evaluation.results import EvaluationResult
 from finegraph.graph import LabelGraph
+from finegraph.reports.structure_results import read_structure, read_structure_pictures
 from finegraph.training.records.run_folder import RunFolder
 from finegraph.training.records.starts import Start, read_starts
 
@@ -47,6 +48,8 @@ class RunResults:
         training: pictures of training photos of confused classes, by their place in `about["training_photos"]`.
         settings: of the training, as `config.toml` says; empty for a model folder without a run.
         starts: what it was trained with, for each time training was started or resumed; empty if it is not known.
+        structure: what was learnt about the graph; None if nothing was.
+        structure_pictures: small pictures for that, by the paths of photos.
     """
 
     name: str
@@ -61,6 +64,8 @@ class RunResults:
     training: dict[int, bytes]
     settings: dict[str, Any]
     starts: list[Start] = field(default_factory=list)
+    structure: dict[str, Any] | None = None
+    structure_pictures: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def head(self) -> str:
@@ -185,6 +190,7 @@ def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = No
         raise RunFolderError(f"{folder}: result.json and graph.json do not belong together; evaluate again")
     _check_arrays(folder, arrays, graph, len(about["photos"]))
     run_folder = _run_of(folder)
+    structure = None if run_folder is None else read_structure(run_folder)
     return RunResults(
         name=name,
         evaluation=folder.name,
@@ -198,6 +204,10 @@ def read_run(run: str | os.PathLike[str], name: str, evaluation: str | None = No
         training=sets["training"],
         settings={} if run_folder is None else _settings(run_folder),
         starts=[] if run_folder is None else read_starts(RunFolder(run_folder)),
+        structure=structure,
+        structure_pictures={}
+        if run_folder is None or structure is None
+        else read_structure_pictures(run_folder, structure),
     )
 
 

@@ -1,8 +1,9 @@
 """Suggestions for cells, computed: from a model, from similar classes, and from names. Pure numpy, no database.
 
-Each proposal has a reason. From a model: its mean probability over the photos of a class. From similar classes: the
-labels of the nearest classes by mean features. From names: a label whose words occur in the name of the class; its
-score is learnt from decided classes, (right + 1) / (all + 2). Cost: linear in the cells, except for similar classes;
+Each proposal has a reason. From a model: what the photos of all classes say of the cell, or else its mean probability
+over the photos of the class. From similar classes: the labels of the nearest classes by mean features. From names: a
+label whose words occur in the name of the class; its score is learnt from decided classes, (right + 1) / (all + 2).
+Cost: linear in the cells, except for similar classes;
 see `neighbours`.
 """
 
@@ -63,14 +64,17 @@ def from_model(
     columns: Sequence[Column],
     beliefs: Mapping[str, Float[Floats, "fine _"]],
     photos: Sequence[int],
+    alike: Mapping[tuple[str, str], Sequence[str]] | None = None,
 ) -> Iterator[Proposal]:
     """The labels that a model sees on the photos of the classes.
 
     Args:
         fine: the classes.
         columns: the kinds with their present cells.
-        beliefs: per kind, the mean probability of each label over the photos of each class (fine x label).
+        beliefs: per kind, how probable each label is for each class (fine x label): as learnt from the photos of all
+            classes, or else the mean over its own photos.
         photos: how many photos each class has.
+        alike: where it was learnt, by class and kind: classes with the label that look most like it.
     """
     for column in columns:
         if column.name not in beliefs:
@@ -84,8 +88,19 @@ def from_model(
                 if proposed is not None:
                     labels, score, text = proposed
                     count = f"{photos[row]} photo{'s' if photos[row] != 1 else ''}"
-                    reason = f"on {count} of the class the model finds {text} on average"
+                    if alike is None:
+                        reason = f"on {count} of the class the model finds {text} on average"
+                    else:
+                        reason = _learnt_reason(count, text, score, alike.get((name, column.name), ()))
                     yield Proposal(name, column.name, _value(column, labels), "model", score, reason)
+
+
+def _learnt_reason(count: str, text: str, score: float, alike: Sequence[str]) -> str:
+    """The reason for a cell that was learnt."""
+    odds = score / max(1.0 - score, 1e-9)
+    shown = "more than 1,000" if odds > 1000 else f"{odds:,.{0 if odds >= 10 else 1}f}"
+    looks = f"; the nearest with it: {_named(list(alike))}" if alike else ""
+    return f"{count}, other cells and the name say {text}: odds {shown} to 1{looks}"
 
 
 def _single_label(column: Column, cell: Part | None, seen: Floats) -> tuple[list[int], float, str] | None:

@@ -186,7 +186,7 @@ def group_name(graph: LabelGraph, members: Int[NDArray[np.int64], " row"]) -> st
     for kind in (graph.kind(kind) for kind in graph.kinds if not graph.kind(kind).binary):
         weights = kind.rows(members).matrix().sum(axis=0)
         label = int(weights.argmax())
-        if weights[label] >= 0.75 * len(names):
+        if weights[label] >= 0.75 * len(names) and names[0] not in kind.labels[label]:  # that is no more than a list
             shared.append((float(kind.weight[kind.coarse == label].sum()), kind.labels[label]))
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     listed = f"{names[0]}, {names[1]}{more}"

@@ -9,7 +9,7 @@ function startButtons() {
   for (const button of document.querySelectorAll("[data-photo]")) {
     button.addEventListener("click", () => { viewer.list = null; showPhoto(Number(button.dataset.photo), "doubt" in button.dataset); });
   }
-  for (const group of document.querySelectorAll(".card, .worst")) {
+  for (const group of document.querySelectorAll(".card, .worst, .learnt-cell, .groups, .tree")) {
     const buttons = [...group.querySelectorAll(".enlarge")];
     for (const button of buttons) if (page.pictures[button.dataset.row]) button.querySelector("img").src = page.pictures[button.dataset.row];
     const shots = () => buttons.map((button) => {

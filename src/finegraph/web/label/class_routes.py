@@ -137,6 +137,12 @@ def class_routes(session: LabelSession, names: LiveNames) -> APIRouter:
             "place": first_place(numbers, near),
         }
 
+    def alike_photos(fine: str, kind: str) -> list[Json]:
+        """A photo of each class that is the reason for what a model suggests."""
+        alike = session.suggested.alike.get((fine, kind), ())
+        shown = [(name, photos.of_class(name, 1)) for name in alike]
+        return [{"fine": name, "number": own[0][0]} for name, own in shown if own]
+
     @router.get("/class")
     def one_class(fine: str, number: Annotated[int | None, Query(ge=0)] = None, photo: str | None = None) -> Json:
         """One class by its name, or by its number if it was renamed; a named photo is always listed."""
@@ -162,6 +168,9 @@ def class_routes(session: LabelSession, names: LiveNames) -> APIRouter:
         row["photo_count"] = session.photo_count(fine)
         _, named = names.of_cells(found.cells.values())
         row["suggestions"] = with_named([one.to_dict() for one in suggestions], named)
+        for one in row["suggestions"]:
+            if one["source"] == "model":
+                one["alike"] = alike_photos(fine, one["kind"])
         return row
 
     @router.get("/suggestions")

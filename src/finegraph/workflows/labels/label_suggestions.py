@@ -1,27 +1,28 @@
 """Suggestions for the cells of a store, from names, and from a model and the photos of the classes.
 
-The photos go through the network once: their features give the mean of each class, for similar classes, and the head
-makes of them the mean marginals, for what the model sees. Features of photos that were seen before are not computed
-again. Cost: the network for each photo, then linear in the cells, and the comparison of the classes with photos (see
-`finegraph.labelling.suggestions.neighbours`).
+The photos go through the network once: their features give the mean of each class, for similar classes and for what
+all classes together say of each cell (model/structure/cell_learning.py). That needs a head that was fitted in closed
+form; of others, the mean marginals of the photos of a class say what the model sees. Features of photos that were seen
+before are not computed again. Cost: the network for each photo, then linear in the cells, what learning cells takes,
+and the comparison of the classes with photos (see `finegraph.labelling.suggestions.neighbours`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from finegraph.data.samples import Samples
-from finegraph.errors import PhotoFileError
+from finegraph.errors import InputError, PhotoFileError
 from finegraph.graph.kind import BINARY_LABELS
 from finegraph.graph.kind_columns import GROUP_SEPARATOR
 from finegraph.labelling import LabelStore
-from finegraph.labelling.store.graph_columns import Column
+from finegraph.labelling.store.graph_columns import Column, graph_of
 from finegraph.labelling.suggestions.proposals import from_model, from_names, from_similar
 
 if TYPE_CHECKING:  # loaded only with a model, since torch takes seconds to load
@@ -30,17 +31,28 @@ if TYPE_CHECKING:  # loaded only with a model, since torch takes seconds to load
 
 Progress = Callable[[int, int], None]
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 _YES = BINARY_LABELS.index("yes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestionCounts:
-    """How many suggestions there are from each source, and the photos that could not be read."""
+    """How many suggestions there are from each source, the photos that could not be read, and photos as reasons.
+
+    Attributes:
+        name: from names.
+        model: from a model.
+        similar: from similar classes.
+        bad: the photos that could not be read.
+        alike: by class and kind, classes that have what the model suggests and look most like it; their photos are the
+            reason.
+    """
 
     name: int = 0
     model: int = 0
     similar: int = 0
     bad: tuple[PhotoFileError, ...] = ()
+    alike: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
 
 def suggest_from_names(store: LabelStore) -> int:
@@ -83,12 +95,16 @@ def make_suggestions(
     rows = np.array([place[sample.label or ""] for sample in found.samples], dtype=np.int64)
     photos = np.bincount(rows, minlength=len(fine))
     similar = store.put_suggestions("similar", from_similar(fine, columns, _means(found.fine.numpy(), rows, photos)))
-    marginals = _marginals(classifier, found)
-    beliefs = {
-        column.name: table
-        for column in columns
-        if (table := _beliefs(classifier, column, marginals, rows, photos)) is not None
-    }
+    learnt = _learnt(classifier, fine, columns, found, rows)
+    if learnt is not None:
+        beliefs, alike = learnt
+    else:
+        marginals, alike = _marginals(classifier, found), None
+        beliefs = {
+            column.name: table
+            for column in columns
+            if (table := _beliefs(classifier, column, marginals, rows, photos)) is not None
+        }
     seen = np.flatnonzero(photos).tolist()
     store.put_beliefs(
         {
@@ -99,8 +115,49 @@ def make_suggestions(
             if column.name in beliefs
         }
     )
-    seeing = store.put_suggestions("model", from_model(fine, columns, beliefs, photos.tolist()))
-    return SuggestionCounts(name=names, model=seeing, similar=similar, bad=found.bad)
+    seeing = store.put_suggestions("model", from_model(fine, columns, beliefs, photos.tolist(), alike))
+    return SuggestionCounts(name=names, model=seeing, similar=similar, bad=found.bad, alike=alike or {})
+
+
+def _learnt(
+    classifier: PhotoClassifier, fine: Sequence[str], columns: Sequence[Column], found: Features, rows: Ints
+) -> tuple[dict[str, Floats], dict[tuple[str, str], tuple[str, ...]]] | None:
+    """What all classes together say of each cell, and which classes are the reason; None if that cannot be learnt."""
+    import torch
+
+    from finegraph.model.structure.cell_learning import learn_cells
+    from finegraph.model.structure.cell_reasons import alike_with_label
+    from finegraph.model.structure.graph_statistics import statistics_for
+
+    scaling = classifier.network.scaling
+    if classifier.statistics is None or scaling is None or not columns:
+        return None
+    graph = graph_of(fine, columns)
+    with torch.no_grad():
+        scaled = scaling(found.fine.to(classifier.network.head.fine.weight)).double().cpu()
+    counts = torch.from_numpy(np.bincount(rows, minlength=len(fine)).astype(np.float64))
+    sums = torch.zeros(len(fine), scaled.shape[1], dtype=torch.float64).index_add_(0, torch.from_numpy(rows), scaled)
+    try:
+        statistics = statistics_for(graph, graph, replace(classifier.statistics, counts=counts, sums=sums))
+        learnt = learn_cells(graph, counts, statistics.means, statistics.variances)
+    except InputError:  # more labels than can be learnt, or no kind with labels
+        return None
+    beliefs: dict[str, Floats] = {}
+    column_of: dict[str, str] = {}
+    for column in columns:
+        if column.name in learnt.beliefs:
+            beliefs[column.name] = learnt.beliefs[column.name].numpy()
+        elif column.mode == "all":
+            names = [column.name + GROUP_SEPARATOR + label for label in column.labels]
+            beliefs[column.name] = np.stack([learnt.beliefs[name][:, _YES].numpy() for name in names], axis=1)
+            column_of |= dict.fromkeys(names, column.name)
+    told = [cell for cell in learnt.cells() if cell.photos and (cell.table is None or cell.contradicts)]
+    told = [cell for cell in told if cell.kind not in column_of or cell.label == BINARY_LABELS[_YES]]
+    alike: dict[tuple[str, str], tuple[str, ...]] = {}
+    for cell, near in zip(told, alike_with_label(graph, statistics, told), strict=True):
+        if near:  # of a group the label with the most evidence
+            alike.setdefault((cell.fine, column_of.get(cell.kind, cell.kind)), near)
+    return beliefs, alike
 
 
 def _means(values: NDArray[np.floating], rows: NDArray[np.int64], photos: NDArray[np.int64]) -> Floats:

@@ -1,9 +1,7 @@
 """What was learnt about the graph of a run, kept in the run so that its report can show it.
 
-    RUN/structure.json           what was suggested, learnt and accepted, and the tree; parts are replaced one by one
-        structure.safetensors    small pictures of the photos that it names
-
-It follows from the run and can be made again; nothing else reads it.
+Its form is that of reports/structure_results.py. Parts are replaced one by one, the others stay. It follows from the
+run and can be made again; nothing but reports reads it.
 """
 
 from __future__ import annotations
@@ -20,9 +18,8 @@ from finegraph.data.samples import Sample, Samples
 from finegraph.errors import RunFolderError
 from finegraph.evaluation.photo_pack import pack_photos
 from finegraph.files.durable import reason_of, write_over
+from finegraph.reports.structure_results import STRUCTURE, STRUCTURE_FORMAT, STRUCTURE_PICTURES, read_structure
 
-STRUCTURE, PICTURES = "structure.json", "structure.safetensors"
-_FORMAT = {"format": "finegraph.structure", "version": 1}
 MAX_PICTURES = 600
 """How many photos have a small picture at the most."""
 
@@ -40,27 +37,21 @@ def keep_structure(run: Path, parts: Mapping[str, Any]) -> None:
     from safetensors.numpy import save
 
     known = read_structure(run) or {}
-    content = {**_FORMAT, **{name: value for name, value in known.items() if name not in _FORMAT}, **parts}
+    content = {
+        **STRUCTURE_FORMAT,
+        **{name: value for name, value in known.items() if name not in STRUCTURE_FORMAT},
+        **parts,
+    }
     paths = list(dict.fromkeys(_photos_in(content)))[:MAX_PICTURES]
     content["pictures"] = paths
     samples = {number: Sample(path=Path(path), label=None) for number, path in enumerate(paths)}
     pack = pack_photos({"photos": samples})["photos"]
     try:
-        write_over(run / PICTURES, save({name: np.ascontiguousarray(array) for name, array in pack.items()}))
+        write_over(run / STRUCTURE_PICTURES, save({name: np.ascontiguousarray(array) for name, array in pack.items()}))
         text = json.dumps(content, allow_nan=False, ensure_ascii=False) + "\n"
         write_over(run / STRUCTURE, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise RunFolderError(f"{run}: what was learnt cannot be written: {reason_of(error)}") from error
-
-
-def read_structure(run: Path) -> dict[str, Any] | None:
-    """What was learnt about the graph of a run; None if nothing was, or it cannot be read any more."""
-    try:
-        content = json.loads((run / STRUCTURE).read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    good = isinstance(content, dict) and all(content.get(name) == value for name, value in _FORMAT.items())
-    return content if good else None
 
 
 def _photos_in(value: Any) -> Iterator[str]:

@@ -89,5 +89,5 @@ def tree_part(
         children = [node(part, depth - 1) for part in groups]
         return {"label": group_name(graph, rows), "children": children}
 
-    root = node(np.arange(len(graph)), len(levels) - 1)
+    root = {**node(np.arange(len(graph)), len(levels) - 1), "label": "all"}
     return {"root": root, "fine": len(graph), "moves": list(moves)}

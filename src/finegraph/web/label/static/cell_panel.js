@@ -13,6 +13,14 @@ function source(cell, value) {
   return value === null ? "Nobody has decided this yet" : "From the imported file";
 }
 
+/** Photos of classes that have what is suggested and look most like this one: the reason, to look at. */
+function alikePhotos({ alike = [] }) {
+  const shown = alike.map(({ fine, number }) =>
+    el("figure", {}, el("img", { src: `/photos/${number}/small`, alt: "", loading: "lazy" }), el("figcaption", {}, fine)),
+  );
+  return shown.length > 0 && el("div", { class: "alike" }, shown);
+}
+
 export class CellPanel {
   constructor(view) {
     this.view = view;
@@ -76,6 +84,7 @@ export class CellPanel {
         el("div", { class: "row" }, el("strong", {}, inWords(one.value)), namesNewLabel(this.view.kind, one.value) && el("span", { class: "mark" }, "new label"), el("span", { class: "muted" }, `${Math.round(100 * one.score)} %`)),
         el("meter", { min: 0, max: 1, value: one.score, "aria-label": "score" }),
         el("p", { class: "reason" }, one.reason),
+        alikePhotos(one),
         button(index === 0 ? withKey("Accept", "accept") : "Accept", () => this.view.accept(one), { class: "small" }),
       ),
     );
