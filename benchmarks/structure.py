@@ -35,10 +35,13 @@ from finegraph.evaluation.intervals import mean_interval
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind import Kind
 from finegraph.model.features import extract_features
+from finegraph.model.fitting.class_means import Variances
 from finegraph.model.fitting.prototypes import PrototypeFit, fit_prototypes
 from finegraph.model.structure.cell_learning import CLUES, learn_cells
-from finegraph.model.structure.label_groups import adjusted_rand, group_labels
+from finegraph.model.structure.label_groups import adjusted_rand
+from finegraph.model.structure.label_tree import learn_tree
 from finegraph.model.structure.suggested_groups import groups_of, with_groups
+from finegraph.model.structure.suggested_kinds import kinds_by_names
 from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import NetworkDesign, build_network
 from finegraph.training.settings import TrainSettings
@@ -176,7 +179,13 @@ def _wrong(rows: Rows, graph: LabelGraph, x: torch.Tensor, y: torch.Tensor, rand
 
 def _groups(rows: Rows, graph: LabelGraph, x: torch.Tensor, y: torch.Tensor, kind: str, words: str) -> None:
     without = graph.only([name for name in graph.kinds if name != kind])
-    for title, own in (("all other kinds known", without), ("no kind known", graph.only([]))):
+    by_names = [
+        adjusted_rand(one.kinds[0].parents, graph.parents(kind)) for one in kinds_by_names(without) if one.kinds
+    ]
+    _add(rows, f"groups: best adjusted Rand index with {kind}, from names alone, {words}", max(by_names, default=0.0))
+    one_of = [name for name in without.kinds if not without.kind(name).binary]
+    asked = (("all other kinds known", without), ("no kind known", graph.only([])))
+    for title, own in (*asked, (f"{' and '.join(one_of)} known", graph.only(one_of))):
         fit = fit_prototypes(x, y, own)
         found = groups_of(own, ClassStatistics.of_fit(fit, x, y))
         scores = [adjusted_rand(level.groups, graph.parents(kind)) for level in found]
@@ -236,14 +245,19 @@ def _statements(fit: PrototypeFit, test: Part) -> _Statements:
 
 def _tree(rows: Rows, draw: int) -> None:
     """120 classes with 4 photos each, 20 parents in 5 families, at three distances between parents."""
+    graph = LabelGraph([f"class {number}" for number in range(120)])
+    counts = torch.full((120,), 4.0, dtype=torch.float64)
+    variances = Variances(own=1.0, kinds={}, noise=1.0)
     for distance in (0.4, 0.7, 1.0):
         random = np.random.default_rng(draw)
         family, parent = random.integers(0, 5, 20), random.integers(0, 20, 120)
         centres = random.normal(0, 1, (5, 64))[family] + random.normal(0, distance, (20, 64))
         means = centres[parent] + random.normal(0, 0.4, (120, 64)) + random.normal(0, 0.5, (120, 64))
-        levels = group_labels(torch.from_numpy(means), torch.full((120,), 0.25, dtype=torch.float64))
+        sums = torch.from_numpy(means) * counts[:, None]
+        statistics = ClassStatistics(counts=counts, sums=sums, variances=variances, strength=1.0)
+        tree = learn_tree(graph, statistics)
         for words, truth in (("parent", parent), ("family", family[parent])):
-            shares = [_with_siblings(level.groups, truth) for level in levels]
+            shares = [_with_siblings(level, truth) for level in tree.levels]
             _add(
                 rows, f"tree: classes with their true {words} at distance {distance} %", 100 * max(shares, default=0.0)
             )

@@ -101,8 +101,8 @@ def _print_suggestions(to: Console, found: GraphSuggestions, shown: int) -> None
             named = ", ".join(label.fine[:4]) + (f" and {len(label.fine) - 4:,} more" if len(label.fine) > 4 else "")
             stable = "" if label.stability is None else f" (stable {_percent(label.stability)})"
             to.print(printable(f"   {label.label}{stable}: {named}"))
-        if len(one.labels) > shown:
-            to.print(f"   ... and {len(one.labels) - shown:,} more; --json lists them all, with photos")
+        if one.shared > shown:
+            to.print(f"   ... and {one.shared - shown:,} more; --json lists them, with photos")
 
 
 def _print_present(to: Console, found: GraphSuggestions) -> None:
@@ -132,7 +132,7 @@ def _interval(one: Interval, scale: float, digits: int) -> str:
 
 
 def _labels(one: Suggestion) -> str:
-    return f"{len(one.labels):,}" + (f" + {one.single:,} single" if one.single else "")
+    return f"{one.shared:,}" + (f" + {one.single:,} single" if one.single else "")
 
 
 def _percent(share: float | None) -> str:

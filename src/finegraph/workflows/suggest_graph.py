@@ -68,7 +68,8 @@ class Suggestion:
         source: where it comes from: names, looks or confusions.
         reason: the same in words.
         stability: how much of its groups is found again when photos are drawn anew; None for names.
-        labels: its labels with two fine labels and more, the largest first.
+        labels: its labels with two fine labels and more, the largest first, as far as they are listed.
+        shared: how many such labels there are.
         single: how many labels have one fine label alone.
         columns: the kinds and numbers that it adds.
         effect: what it would change; None if no photos could be judged.
@@ -80,6 +81,7 @@ class Suggestion:
     reason: str
     stability: float | None
     labels: tuple[SuggestedLabel, ...]
+    shared: int
     single: int
     columns: tuple[str, ...]
     effect: KindEffect | None
@@ -267,6 +269,7 @@ def _listed(
                 reason=one.reason,
                 stability=one.stability,
                 labels=labels,
+                shared=len(several),
                 single=len(members) - len(several),
                 columns=one.columns,
                 effect=None if effects is None else effects[place],
