@@ -382,3 +382,20 @@ def test_a_learning_rate_means_the_same_for_every_head(features):
         optimizer.step()
         moves.append((head(features).log_probs()[torch.arange(5), target] + np.log(40)).mean().item())
     assert 0.2 < moves[1] / moves[0] < 3
+
+
+def test_other_links_keep_the_weights():
+    graph = fg.LabelGraph.from_parents(["a", "b", "c"], {"dish": [0, 0, 1]}, {"dish": ["x", "y", "spare"]})
+    moved = fg.LabelGraph.from_parents(["a", "b", "c"], {"dish": [0, 1, 1]}, {"dish": ["x", "y", "spare"]})
+    head, features = fg.BipartiteHead(4, graph), torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    weight = head.coarse.weight
+    with torch.no_grad():
+        weight.copy_(torch.randn(3, 4, generator=torch.Generator().manual_seed(1)))
+    head.relink(moved)
+    assert head.coarse.weight is weight
+    expected = fg.BipartiteHead(4, moved)
+    expected.load_state_dict(head.state_dict())
+    torch.testing.assert_close(head(features).log_probs("dish"), expected(features).log_probs("dish"))
+    assert head(features).log_probs("dish")[:, 2].isneginf().all()  # nobody has the spare label
+    with pytest.raises(GraphMismatchError, match="as many labels in each kind"):
+        head.relink(fg.LabelGraph.from_parents(["a", "b", "c"], {"dish": [0, 1, 1]}))
