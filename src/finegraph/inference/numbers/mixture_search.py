@@ -2,8 +2,13 @@
 
 Where all components are points, both are exact searches in sorted sums. Otherwise a quantile is found by dividing an
 interval down to neighbouring floating-point numbers, so that a step of the distribution function is met exactly. The
-shortest interval is looked for among many places to start from, the points among them; the few best stretches are
-divided until the length no longer changes. Components that together have a probability below 1e-14 are left out.
+shortest interval is looked for among many places to start from; the end of each is read off between the places. Around
+the few best places the start is halved towards where the length neither grows nor falls:
+
+    d length / d start  =  g'(end) f(start) / f(end) - g'(start)          f the density, g the way to the user's unit
+
+With points among the components lengths jump, and the best stretches are divided until they no longer change instead.
+Components that together have a probability below 1e-14 are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from finegraph.inference.numbers.normal import Rising, log_interval
@@ -30,6 +35,8 @@ _MAX_CENTRES = 64
 """Around how many components, the most probable ones, shortest intervals are looked for."""
 _STRETCHES, _ZOOMS, _NEWTON_STEPS = 4, 7, 8
 """How many stretches are refined, how often, and by how many steps the end of each interval is found."""
+_HALVINGS, _SMOOTH_STEPS = 24, 4
+"""The same without points: a stretch is shorter than the narrowest component, where Newton's steps are near at once."""
 _MAX_TOGETHER = 1 << 22
 """How many numbers are held at a time."""
 
@@ -134,23 +141,73 @@ class MixtureSearch:
         return (self.weights.unsqueeze(1) * inside).sum(dim=2)
 
     def shortest_interval(
-        self, probability: float, outer: Rising
+        self, probability: float, outer: Rising, growth: float = 0.0
     ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
         """The ends of the shortest interval with at least this probability.
 
         Args:
             probability: above 0 and below 1.
             outer: the rising function of the ends by whose difference lengths are measured.
+            growth: by how much the logarithm of its slope grows per step of 1.
         """
         if self.points:
             return self._shortest_between_points(probability, outer)
         places = self._places()
         sums = self.cdf(places).contiguous()
+        smooth = bool((self.deviation > 0).all())
+        if smooth:
+            starts, best = self._smooth_starts(probability, outer, growth, places, sums)
+        else:
+            starts, best = self._divided_starts(probability, outer, places, sums)
+        starts = torch.cat([starts, places.gather(1, best)], dim=1)
+        q = self.cdf(starts, before=True) + probability
+        if smooth:
+            # Which one is the shortest can be told without the last digits of its end.
+            length = _length(starts, self._near_quantile(q, places, sums), outer)
+            chosen = length.masked_fill(q > 1.0 + _ROUNDING, torch.inf).argmin(dim=1, keepdim=True)
+            starts, q = starts.gather(1, chosen), q.gather(1, chosen)
+        ends = torch.where(q > 1.0 + _ROUNDING, torch.inf, self.quantile(q.clamp_max(1.0)))
+        chosen = _length(starts, ends, outer).argmin(dim=1, keepdim=True)
+        return starts.gather(1, chosen), ends.gather(1, chosen)
+
+    def _smooth_starts(
+        self,
+        probability: float,
+        outer: Rising,
+        growth: float,
+        places: Float[Tensor, "batch place"],
+        sums: Float[Tensor, "batch place"],
+    ) -> tuple[Float[Tensor, "batch item"], Int[Tensor, "batch item"]]:
+        """Where the shortest intervals of some stretches start, without points, and the places there.
+
+        Args:
+            probability: of the intervals.
+            outer: the rising function of the ends by whose difference lengths are measured.
+            growth: by how much the logarithm of its slope grows per step of 1.
+            places: where intervals may start, sorted.
+            sums: the distribution function there.
+        """
+        best = _best_places(_length(places, _between(sums + probability, places, sums), outer))
+        left, right = (places.gather(1, (best + step).clamp(0, places.shape[1] - 1)) for step in (-1, 1))
+        for _ in range(_HALVINGS):
+            start = 0.5 * (left + right)
+            q = self.cdf(start) + probability
+            end = self._near_quantile(q, places, sums, _SMOOTH_STEPS)
+            grows = self._density(start) * torch.exp(growth * (end - start)) > self._density(end)
+            grows |= (q >= 1.0) | ~end.isfinite()
+            left, right = torch.where(grows, left, start), torch.where(grows, start, right)
+        return 0.5 * (left + right), best
+
+    def _divided_starts(
+        self,
+        probability: float,
+        outer: Rising,
+        places: Float[Tensor, "batch place"],
+        sums: Float[Tensor, "batch place"],
+    ) -> tuple[Float[Tensor, "batch item"], Int[Tensor, "batch item"]]:
+        """The same with points, at which lengths jump; arguments as for `_smooth_starts`."""
         length = _length(places, self._near_quantile(self.cdf(places, before=True) + probability, places, sums), outer)
-        # The best places that are no worse than their neighbours, and so of different stretches.
-        padded = torch.nn.functional.pad(length, (1, 1), value=torch.inf)
-        lowest = torch.where((length <= padded[:, :-2]) & (length <= padded[:, 2:]), length, torch.inf)
-        best = lowest.topk(min(_STRETCHES, places.shape[1]), dim=1, largest=False).indices
+        best = _best_places(length)
         left, right = (places.gather(1, (best + step).clamp(0, places.shape[1] - 1)) for step in (-1, 1))
         parts = torch.arange(_DIVISIONS + 1, device=places.device) / _DIVISIONS
         for _ in range(_ZOOMS):
@@ -159,11 +216,7 @@ class MixtureSearch:
             chosen = _length(starts, ends, outer).view(*left.shape, -1).argmin(dim=2, keepdim=True)
             starts = starts.view(*left.shape, -1)
             left, right = (starts.gather(2, (chosen + step).clamp(0, _DIVISIONS)).squeeze(2) for step in (-1, 1))
-        starts = torch.cat([0.5 * (left + right), places.gather(1, best)], dim=1)
-        q = self.cdf(starts, before=True) + probability
-        ends = torch.where(q > 1.0 + _ROUNDING, torch.inf, self.quantile(q.clamp_max(1.0)))
-        chosen = _length(starts, ends, outer).argmin(dim=1, keepdim=True)
-        return starts.gather(1, chosen), ends.gather(1, chosen)
+        return 0.5 * (left + right), best
 
     def _shortest_between_points(
         self, probability: float, outer: Rising
@@ -193,7 +246,11 @@ class MixtureSearch:
         return places.sort(dim=1).values
 
     def _near_quantile(
-        self, q: Float[Tensor, "batch item"], places: Float[Tensor, "batch place"], sums: Float[Tensor, "batch place"]
+        self,
+        q: Float[Tensor, "batch item"],
+        places: Float[Tensor, "batch place"],
+        sums: Float[Tensor, "batch place"],
+        steps: int = _NEWTON_STEPS,
     ) -> Float[Tensor, "batch item"]:
         """Quantiles by a few of Newton's steps between two places; the places themselves at points; infinite beyond.
 
@@ -201,11 +258,15 @@ class MixtureSearch:
             q: probabilities.
             places: some numbers, sorted.
             sums: the distribution function there.
+            steps: how many of them.
         """
         after, last = torch.searchsorted(sums, q.contiguous()), places.shape[1] - 1
         low, high = places.gather(1, (after - 1).clamp(0, last)), places.gather(1, after.clamp_max(last))
         found = high
-        for _ in range(_NEWTON_STEPS):
+        if steps < _NEWTON_STEPS:
+            found = _between(q, places, sums)
+            found = torch.where(found.isfinite(), found, high)
+        for _ in range(steps):
             sum_here = self.cdf(found)
             low, high = torch.where(sum_here < q, found, low), torch.where(sum_here < q, high, found)
             step = found - (sum_here - q) / self._density(found)
@@ -231,3 +292,22 @@ def _length(
     """The lengths of intervals, infinite where an end is."""
     length = outer(high) - outer(low)
     return torch.where(high.isposinf() | length.isnan(), torch.inf, length)
+
+
+def _between(
+    q: Float[Tensor, "batch item"], places: Float[Tensor, "batch place"], sums: Float[Tensor, "batch place"]
+) -> Float[Tensor, "batch item"]:
+    """Quantiles read off the straight lines between places; infinite beyond the last."""
+    after, last = torch.searchsorted(sums, q.contiguous()), places.shape[1] - 1
+    one, two = (after - 1).clamp(0, last), after.clamp_max(last)
+    low, high = places.gather(1, one), places.gather(1, two)
+    below, above = sums.gather(1, one), sums.gather(1, two)
+    share = ((q - below) / (above - below).clamp_min(torch.finfo(q.dtype).tiny)).clamp(0.0, 1.0)
+    return torch.where(after > last, torch.inf, low + share * (high - low))
+
+
+def _best_places(length: Float[Tensor, "batch place"]) -> Int[Tensor, "batch item"]:
+    """The best places that are no worse than their neighbours, and so of different stretches."""
+    padded = torch.nn.functional.pad(length, (1, 1), value=torch.inf)
+    lowest = torch.where((length <= padded[:, :-2]) & (length <= padded[:, 2:]), length, torch.inf)
+    return lowest.topk(min(_STRETCHES, length.shape[1]), dim=1, largest=False).indices

@@ -139,7 +139,8 @@ class ValueDistribution:
         """The ends of `interval` on the inner scale; found once for each probability."""
         if probability not in self._intervals:
             with torch.no_grad():
-                self._intervals[probability] = self._search.shortest_interval(probability, self.to_outer)
+                growth = self.number.width if self.number.scale == "log" else 0.0
+                self._intervals[probability] = self._search.shortest_interval(probability, self.to_outer, growth)
         return self._intervals[probability]
 
     @cached_property
