@@ -91,7 +91,7 @@ class ProblemError(FinegraphError):
         name: one of `PROBLEMS`.
         detail: what was expected and what came.
         headers: further headers, such as Retry-After.
-        **more: further fields of the answer, as JSON can hold them.
+        **more: further fields of the answer, as JSON data.
     """
 
     def __init__(self, name: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> None:

@@ -75,7 +75,7 @@ class Writer:
                 ) from None
             raise LabelStoreError(
                 f"{self._database.shown}: no answer within {self._timeout:g} seconds; the edit may have been made: "
-                "repeat it with the same edit id, which makes it once at the most"
+                "repeat it with the same edit id, which makes it once at most"
             ) from None
         return answer
 

@@ -193,7 +193,7 @@ def class_routes(session: LabelSession, names: LiveNames) -> APIRouter:
             rows = unknown.rows if fine is None else (store.one_class(fine),)
         cells = (cell for row in rows for cell in row.cells.values() if kind in (None, cell.kind))
         _, named = names.of_cells(cells, PATIENCE)
-        both = with_named(page["rows"], [one for one in named if one["score"] >= least])
+        both = with_named(page["rows"], [suggestion for suggestion in named if suggestion["score"] >= least])
         return {"rows": both[:limit], "total": page["total"] + len(both) - len(page["rows"])}
 
     return router

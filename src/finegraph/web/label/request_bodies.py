@@ -14,7 +14,7 @@ def _shallow(value: Any) -> Any:
     if isinstance(value, dict):
         for content in value.values():
             inner = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
-            if any(isinstance(one, dict | list) for one in inner):
+            if any(isinstance(item, dict | list) for item in inner):
                 raise ValueError("expected labels in a list or a table, got something nested")
     return value
 

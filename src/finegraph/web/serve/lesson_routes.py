@@ -75,7 +75,7 @@ def lesson_routes(state: ServerState) -> APIRouter:
             classifier = state.model.model
             parents = parse_parents(classifier.graph, given) if given or new else None
             label = upload.one("label", "").strip()
-            if all(one.id != lesson_id for one in classifier.lessons):
+            if all(taught_lesson.id != lesson_id for taught_lesson in classifier.lessons):
                 classifier.teaching.check(label, parents, with_photos=bool(upload.photos))
             photos = await _photos(state, upload.photos)
             result = await state.teach(label, photos, parents=parents, person=person, lesson_id=lesson_id)
@@ -86,8 +86,8 @@ def lesson_routes(state: ServerState) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="How many to list.")] = 50,
     ) -> Response:
         """The lessons that hold, the last one first."""
-        holding = [one for one in state.model.model.lessons if not one.forgotten]
-        listed = [one.to_dict() for one in reversed(holding[-limit:])]
+        holding = [taught_lesson for taught_lesson in state.model.model.lessons if not taught_lesson.forgotten]
+        listed = [taught_lesson.to_dict() for taught_lesson in reversed(holding[-limit:])]
         return JSONResponse({"model": state.model.id, "count": len(holding), "lessons": listed})
 
     @router.delete(
@@ -98,7 +98,7 @@ def lesson_routes(state: ServerState) -> APIRouter:
         person: Annotated[str, Query(max_length=MAX_PERSON, description="Who takes it back.")] = "",
     ) -> Response:
         """Take a lesson back, as if it had never been taught."""
-        if all(one.id != lesson for one in state.model.model.lessons):
+        if all(taught_lesson.id != lesson for taught_lesson in state.model.model.lessons):
             raise ProblemError("not-found", "There is no lesson of this id.")
         return JSONResponse(_content(state, await state.forget(lesson, person=check_person(person.strip()))))
 
@@ -119,7 +119,7 @@ async def _photos(state: ServerState, photos: list[Photo]) -> list[TaughtPhoto]:
         assert outcome.scores.feature is not None
         assert model.model.statistics is not None
         views = [outcome.scores.feature, *await _other_views(state, photo, model, model.model.statistics.views)]
-        feature = mean_view([torch.from_numpy(one)[None] for one in views]).to(model.model.device)
+        feature = mean_view([torch.from_numpy(view)[None] for view in views]).to(model.model.device)
         digest = hashlib.sha256(photo.content).hexdigest()
         taught.append(TaughtPhoto(photo_name(photo.name), digest, scaled_features(model.model.network, feature)[0]))
     return taught

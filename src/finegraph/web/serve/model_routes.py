@@ -34,7 +34,7 @@ def model_routes(state: ServerState) -> APIRouter:
             size=served.model.views.size,
             index=0 if state.index is None else len(state.index),
             teaching=settings.teach,
-            lessons=sum(not one.forgotten for one in served.model.lessons),
+            lessons=sum(not lesson.forgotten for lesson in served.model.lessons),
             limits={
                 "bytes": settings.security.max_bytes,
                 "photos": settings.photos_per_request,
