@@ -1,9 +1,9 @@
-"""Commands that explain themselves in plain words, and groups of commands.
+"""Commands with a plain help text, and groups of commands.
 
-The command-line library shows types (`<list[Path]>`), braces around arguments and ranges as formulas, and can group
-options only with a library that takes a quarter of a second to load. Here an option shows what its value is called, by
-its `metavar` or else by its name, `a|b` being the choices there are, which the shell completes too; options stand
-under the panel they name.
+Typer's help shows types (`<list[Path]>`), braces around arguments and ranges as formulas, and can group options only
+with a library that takes a quarter of a second to load. Here an option shows the name of its value: its `metavar`, or
+else its own name. A `metavar` such as `a|b` lists the choices, which the shell completes too. Options are listed under
+the panel they name.
 """
 
 from __future__ import annotations
@@ -121,21 +121,21 @@ def _flags(option: Any) -> str:
 
 def _explained(parameter: Any) -> str:
     """What a parameter means, its default and its bounds."""
-    more = []
+    notes = []
     default = parameter.default
     if parameter.show_default and isinstance(default, int | float | str | Path) and not isinstance(default, bool):
-        more.append(f"default: {default}")
+        notes.append(f"default: {default}")
     elif parameter.show_default and isinstance(default, bool) and parameter.secondary_opts:
-        more.append(f"default: {'yes' if default else 'no'}")
+        notes.append(f"default: {'yes' if default else 'no'}")
     if parameter.envvar:
-        more.append(f"or ${parameter.envvar}")
-    more += [bounds] if (bounds := _bounds(parameter)) else []
-    return f"{parameter.help or ''}" + (f" [{'; '.join(more)}]" if more else "")
+        notes.append(f"or ${parameter.envvar}")
+    notes += [bounds] if (bounds := _bounds(parameter)) else []
+    return f"{parameter.help or ''}" + (f" [{'; '.join(notes)}]" if notes else "")
 
 
 def _bounds(parameter: Any) -> str:
     """The range of a number in words."""
-    least, most = getattr(parameter, "min", None), getattr(parameter, "max", None)
-    if least is not None and most is not None:
-        return f"{least:g} to {most:g}"
-    return f"at least {least:g}" if least is not None else f"at most {most:g}" if most is not None else ""
+    low, high = getattr(parameter, "min", None), getattr(parameter, "max", None)
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    return f"at least {low:g}" if low is not None else f"at most {high:g}" if high is not None else ""

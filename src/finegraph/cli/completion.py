@@ -1,8 +1,8 @@
 """Completion by the shell: commands, options, choices and runs; otherwise the shell completes files.
 
 `finegraph completion SHELL` prints a script. On every press of the key it runs the command with `ASKED` in the
-environment and the words so far as arguments, the last of them perhaps empty, and gets a line for each way to go on: a
-word, a tab, and what it means. No answer stands for files. Cost: that of `--help`.
+environment and the words so far as arguments, the last of them perhaps empty. It gets a line for each completion: a
+word, a tab, and its meaning. Without an answer the shell completes files. Cost: that of `--help`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def completions(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _offered(command: Any, waiting: Any, given: int, current: str) -> Iterator[tuple[str, str]]:
-    """The words that may stand in the place of the current one and begin like it."""
+    """The words that complete the current one."""
     if waiting is not None:
         yield from _values(waiting, current)
     elif current.startswith("-") and "=" in current:
@@ -166,14 +166,14 @@ def _offered(command: Any, waiting: Any, given: int, current: str) -> Iterator[t
         if isinstance(command, DefaultGroup):
             yield from _offered(command.commands[command.default], None, 0, current)
     else:
-        arguments = [one for one in command.params if one.param_type_name == "argument"]
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
         if arguments and (given < len(arguments) or arguments[-1].nargs != 1):
             yield from _values(arguments[min(given, len(arguments) - 1)], current)
 
 
 def _takes_value(command: Any, flag: str) -> Any:
     """The option that a flag names, if a value must follow."""
-    return next((one for one in command.params if flag in getattr(one, "opts", ()) and value_name(one)), None)
+    return next((param for param in command.params if flag in getattr(param, "opts", ()) and value_name(param)), None)
 
 
 def _values(parameter: Any, current: str) -> Iterator[tuple[str, str]]:

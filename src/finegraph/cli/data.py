@@ -92,46 +92,48 @@ def menu(
         _print_menu(console(), result)
 
 
-def _print_menu(to: Console, menu: MenuFiles) -> None:
+def _print_menu(out: Console, menu: MenuFiles) -> None:
     """Print what was written, and what to do with it."""
     parts = ", ".join(f"{split} {number:,}" for split, number in menu.photos.items())
-    to.print(
+    out.print(
         f"{printable(menu.folder)}: {count(menu.fine, 'fine label')} of {count(menu.restaurants, 'restaurant')}, "
         f"{menu.dishes:,} dishes, {count(menu.ingredients, 'ingredient')}"
     )
-    to.print(f"{count(sum(menu.photos.values()), 'photo')} ({parts}); {menu.drawn:,} drawn now")
-    to.print(f"next: finegraph train {printable(menu.manifest)} --graph {printable(menu.graph)}")
+    out.print(f"{count(sum(menu.photos.values()), 'photo')} ({parts}); {menu.drawn:,} drawn now")
+    out.print(f"next: finegraph train {printable(menu.manifest)} --graph {printable(menu.graph)}")
 
 
-def _print_check(to: Console, result: DataCheck) -> None:
+def _print_check(out: Console, result: DataCheck) -> None:
     """Print the result of a check."""
     from rich.text import Text
 
-    shown = result.findings[:MAX_PRINTED] if to.is_terminal else result.findings
-    if to.is_terminal:
-        _print_findings(to, shown)
+    shown = result.findings[:MAX_PRINTED] if out.is_terminal else result.findings
+    if out.is_terminal:
+        _print_findings(out, shown)
         if len(result.findings) > MAX_PRINTED:
-            to.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json and --csv list them all")
+            out.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json and --csv list them all")
     else:
-        for one in shown:
-            to.print(Text(printable(one.text())))
-    print_table(to, ("split", "photos", "labels", "fewest", "median", "most"), _split_rows(result), (1, 2, 3, 4, 5))
+        for finding in shown:
+            out.print(Text(printable(finding.text())))
+    print_table(out, ("split", "photos", "labels", "fewest", "median", "most"), _split_rows(result), (1, 2, 3, 4, 5))
     if result.sizes is not None:
         sizes = (f"{name} {' / '.join(f'{x:,}' for x in three)}" for name, three in asdict(result.sizes).items())
         formats = ", ".join(f"{name} {number:,}" for name, number in result.formats.items())
         modes = ", ".join(f"{name} {number:,}" for name, number in result.modes.items())
-        to.print(f"pixels (smallest / median / largest): {', '.join(sizes)}; {formats}; {modes}")
-    found = f"{none_or(result.errors, 'error')}, {none_or(result.warnings, 'warning')}"
+        out.print(f"pixels (smallest / median / largest): {', '.join(sizes)}; {formats}; {modes}")
+    verdict = f"{none_or(result.errors, 'error')}, {none_or(result.warnings, 'warning')}"
     colour = "red" if result.errors else "yellow" if result.warnings else "green"
     size = f"{count(result.samples, 'photo')}, {count(len(result.counts), 'label')}, "
-    to.print(Text.assemble(f"{printable(result.source)}: {size}", (found, colour)))
+    out.print(Text.assemble(f"{printable(result.source)}: {size}", (verdict, colour)))
 
 
-def _print_findings(to: Console, findings: tuple[Finding, ...]) -> None:
+def _print_findings(out: Console, findings: tuple[Finding, ...]) -> None:
     """Findings on a terminal, each with its severity in front."""
-    styles = ["bold red" if one.severity == "error" else "bold yellow" for one in findings]
-    print_pairs(to, [(one.severity, one.text().removeprefix(f"{one.severity}: ")) for one in findings], styles)
-    to.print()
+    styles = ["bold red" if finding.severity == "error" else "bold yellow" for finding in findings]
+    print_pairs(
+        out, [(finding.severity, finding.text().removeprefix(f"{finding.severity}: ")) for finding in findings], styles
+    )
+    out.print()
 
 
 def _split_rows(result: DataCheck) -> list[tuple[str, ...]]:
@@ -143,7 +145,9 @@ def _split_rows(result: DataCheck) -> list[tuple[str, ...]]:
         for split, number in row.items():
             numbers.setdefault(split, []).append(number)
     rows = []
-    for split, found in sorted(numbers.items()):
-        three = (min(found), statistics.median(found), max(found))
-        rows.append((split or "-", f"{sum(found):,}", f"{len(found):,}", *(f"{number:,g}" for number in three)))
+    for split, label_counts in sorted(numbers.items()):
+        extremes = (min(label_counts), statistics.median(label_counts), max(label_counts))
+        rows.append(
+            (split or "-", f"{sum(label_counts):,}", f"{len(label_counts):,}", *(f"{number:,g}" for number in extremes))
+        )
     return rows

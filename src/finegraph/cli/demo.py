@@ -38,11 +38,11 @@ def demo(
     folder = _new_folder() if out is None else out
     kept = f"what was drawn and trained so far is in {folder}; finegraph demo starts again in a new folder"
     with interruptible(kept), TrainingDisplay(quiet=True) as display:
-        found = run_demo(folder, display)
+        result = run_demo(folder, display)
     if as_json:
-        print_json(_document(found))
+        print_json(_document(result))
     else:
-        _print(found)
+        _print(result)
 
 
 def _new_folder() -> Path:
@@ -62,7 +62,7 @@ def _document(demo: Demo) -> dict[str, object]:
         "fine": len(demo.graph),
         "kinds": len(demo.graph.kinds),
         "photos": demo.photos,
-        "comparisons": [_comparison(one) for one in demo.comparisons],
+        "comparisons": [_comparison(comparison) for comparison in demo.comparisons],
         "question": {
             "photo": question.photo,
             "truth": question.truth,
@@ -75,13 +75,19 @@ def _document(demo: Demo) -> dict[str, object]:
     }
 
 
-def _comparison(one: Comparison) -> dict[str, object]:
+def _comparison(comparison: Comparison) -> dict[str, object]:
     metrics = {
-        head: {"top1": found.top1, "top5": found.top5, "nll": found.nll, "kinds": found.kinds}
-        for head, found in one.results.items()
+        head: {"top1": result.top1, "top5": result.top5, "nll": result.nll, "kinds": result.kinds}
+        for head, result in comparison.results.items()
     }
-    gain = {"mean": one.gain.mean, "low": one.gain.low, "high": one.gain.high}
-    return {"split": one.split, "heads": metrics, "gain": gain, "fixed": one.fixed, "broken": one.broken}
+    gain = {"mean": comparison.gain.mean, "low": comparison.gain.low, "high": comparison.gain.high}
+    return {
+        "split": comparison.split,
+        "heads": metrics,
+        "gain": gain,
+        "fixed": comparison.fixed,
+        "broken": comparison.broken,
+    }
 
 
 def _print(demo: Demo) -> None:
@@ -89,78 +95,78 @@ def _print(demo: Demo) -> None:
     from finegraph.cli.prediction_text import print_prediction
     from finegraph.workflows.demo import PHOTOS_PER_LABEL
 
-    to = console()
+    out = console()
     photos = ", ".join(f"{many:,} {split}" for split, many in demo.photos.items())
-    _heading(to, "A drawn menu")
-    to.print(f"{len(demo.graph)} menu items, {len(demo.graph.kinds)} kinds of coarse labels; photos: {photos}")
-    to.print(f"trained on {PHOTOS_PER_LABEL} photos of each item, in the same way without the label graph and with it")
-    for one in demo.comparisons:
-        _heading(to, WHAT.get(one.split, one.split).capitalize())
-        _print_comparison(to, one)
+    _heading(out, "A drawn menu")
+    out.print(f"{len(demo.graph)} menu items, {len(demo.graph.kinds)} kinds of coarse labels; photos: {photos}")
+    out.print(f"trained on {PHOTOS_PER_LABEL} photos of each item, in the same way without the label graph and with it")
+    for comparison in demo.comparisons:
+        _heading(out, WHAT.get(comparison.split, comparison.split).capitalize())
+        _print_comparison(out, comparison)
     question = demo.question
-    _heading(to, f"One photo of {question.truth}")
-    print_prediction(to, question.before, {})
-    _heading(to, f"The same photo, and you know the restaurant: {question.known}")
-    print_prediction(to, question.after, {"restaurant": (question.known,)})
-    to.print()
-    to.print(
+    _heading(out, f"One photo of {question.truth}")
+    print_prediction(out, question.before, {})
+    _heading(out, f"The same photo, and you know the restaurant: {question.known}")
+    print_prediction(out, question.after, {"restaurant": (question.known,)})
+    out.print()
+    out.print(
         "The photos are drawn: this shows how it works, not how much it helps on real ones. With many photos of each "
         "item the graph gains less; what it always gives is answers about coarse labels, and answers that follow from "
         "what you know."
     )
-    _next(to, demo)
+    _next(out, demo)
 
 
-def _print_comparison(to: Console, one: Comparison) -> None:
+def _print_comparison(out: Console, comparison: Comparison) -> None:
     """The metrics of both heads on one split."""
     rows = []
-    for head, found in one.results.items():
-        kinds = [found.kinds[kind] for kind in ("dish", "restaurant")]
-        shares = (found.top1, found.top5, *kinds, *_sure(found))
+    for head, result in comparison.results.items():
+        kinds = [result.kinds[kind] for kind in ("dish", "restaurant")]
+        shares = (result.top1, result.top5, *kinds, *_sure(result))
         rows.append((NAMES[head], *(_percent(share) for share in shares)))
     headings = ("head", "top-1", "top-5", "dish", "restaurant", "sure", "wrong")
-    print_table(to, headings, rows, right=(1, 2, 3, 4, 5, 6))
-    gain = one.gain
+    print_table(out, headings, rows, right=(1, 2, 3, 4, 5, 6))
+    gain = comparison.gain
     low, high = 100 * gain.low, 100 * gain.high
     chance = "" if low > 0 or high < 0 else "; 0 lies inside, so it may be chance"
     points = f"{100 * gain.mean:+.1f} points top-1, 95 % interval {low:+.1f} to {high:+.1f}"
-    to.print(f"bipartite against softmax: {points}{chance}")
-    risk = next(iter(one.results.values())).sure.risk
-    to.print(f"sure: photos whose item or dish it names although it may be wrong 1 time in {1 / risk:.0f} only")
-    to.print(f"{count(one.fixed, 'photo')} fixed, {count(one.broken, 'photo')} broken")
+    out.print(f"bipartite against softmax: {points}{chance}")
+    risk = next(iter(comparison.results.values())).sure.risk
+    out.print(f"sure: photos whose item or dish it names although it may be wrong 1 time in {1 / risk:.0f} only")
+    out.print(f"{count(comparison.fixed, 'photo')} fixed, {count(comparison.broken, 'photo')} broken")
 
 
-def _sure(found: EvaluationResult) -> tuple[float, float | None]:
+def _sure(result: EvaluationResult) -> tuple[float, float | None]:
     """The share of photos of which the item or, if that is not sure, the dish is; and how many of these are wrong."""
-    sure, levels = found.sure, ("fine", "dish")
+    sure, levels = result.sure, ("fine", "dish")
     share = sum(sure.levels.get(level, 0.0) for level in levels)
     wrong = sum(sure.levels.get(level, 0.0) * (sure.wrong_at.get(level) or 0.0) for level in levels)
     return share, wrong / share if share else None
 
 
-def _next(to: Console, demo: Demo) -> None:
+def _next(out: Console, demo: Demo) -> None:
     """What to do next, as people type it here."""
     from shlex import quote
 
-    own, run = own_command(), quote(f"{demo.folder}/bipartite")
+    program, run = own_command(), quote(f"{demo.folder}/bipartite")
     photo, restaurant = quote(demo.question.photo), quote(f"restaurant={demo.question.known}")
     commands = (
         (f"{opener()}{quote(demo.report)}", "the report, in a browser"),
         (
-            f"{own} serve {run} --teach --samples {quote(demo.folder + '/menu/photos')}",
+            f"{program} serve {run} --teach --samples {quote(demo.folder + '/menu/photos')}",
             f"the same as a web page, where it learns from you{missing_pages()}",
         ),
-        (f"{own} predict {run} {photo} --given {restaurant}", "ask, and say what you know"),
-        (f"{own} train FOLDER --run runs/mine", "your own photos: a folder per class, or a manifest"),
+        (f"{program} predict {run} {photo} --given {restaurant}", "ask, and say what you know"),
+        (f"{program} train FOLDER --run runs/mine", "your own photos: a folder per class, or a manifest"),
     )
-    print_next(to, commands, f"Next (all of this took {demo.seconds:.0f} s)")
+    print_next(out, commands, f"Next (all of this took {demo.seconds:.0f} s)")
 
 
-def _heading(to: Console, text: str) -> None:
+def _heading(out: Console, text: str) -> None:
     from rich.text import Text
 
-    to.print()
-    to.print(Text(printable(text), style="bold"))
+    out.print()
+    out.print(Text(printable(text), style="bold"))
 
 
 def _percent(share: float | None) -> str:

@@ -45,20 +45,20 @@ def _print(diagnosis: Diagnosis) -> None:
     """Print the diagnosis."""
     from rich.text import Text
 
-    to = console()
+    out = console()
     parts = [(part.name, part.problem or part.state) for part in diagnosis.parts]
-    print_table(to, ("part", "state"), parts, styles=["bold red" if part.problem else "" for part in diagnosis.parts])
-    if not to.is_terminal:  # there, tables have room around them
-        to.print()
+    print_table(out, ("part", "state"), parts, styles=["bold red" if part.problem else "" for part in diagnosis.parts])
+    if not out.is_terminal:  # there, tables have room around them
+        out.print()
     rows = [(extra.name, "there" if extra.present else "missing", extra.enables) for extra in diagnosis.extras]
-    print_table(to, ("extra", "state", "what it enables"), rows)
-    if not to.is_terminal:
-        to.print()
+    print_table(out, ("extra", "state", "what it enables"), rows)
+    if not out.is_terminal:
+        out.print()
     for extra in diagnosis.extras:
         if not extra.present:
-            to.print(Text(f"to get {extra.name}: {extra.install}"))
+            out.print(Text(f"to get {extra.name}: {extra.install}"))
     broken = [printable(part.name) for part in diagnosis.parts if part.problem]
     if broken:
-        to.print(Text("does not work: " + ", ".join(broken), style="red"))
+        out.print(Text("does not work: " + ", ".join(broken), style="red"))
     else:
-        to.print(Text("everything that finegraph needs is there and works", style="green"))
+        out.print(Text("everything that finegraph needs is there and works", style="green"))

@@ -84,9 +84,9 @@ def evaluate(
     from finegraph.workflows.evaluate import evaluate_run
 
     options: dict[str, Any] = {"views": views, "on_bad_file": on_bad_file}
-    left = f"no evaluation was written; {AGAIN}, with the features that are stored"
-    with interruptible(left), progress("photos") as advance:
-        found = evaluate_run(
+    interrupted = f"no evaluation was written; {AGAIN}, with the features that are stored"
+    with interruptible(interrupted), progress("photos") as advance:
+        evaluation = evaluate_run(
             run,
             data=data,
             split=split,
@@ -108,40 +108,46 @@ def evaluate(
     if found is None:  # one of several processes, of which the first speaks
         return
     if as_json:
-        print_json({**found.result.to_dict(), "folder": str(found.folder), "trained_on": found.trained_on})
+        print_json(
+            {**evaluation.result.to_dict(), "folder": str(evaluation.folder), "trained_on": evaluation.trained_on}
+        )
     else:
-        _print(console(), found)
-    print_left_out(console(stderr=True), [f"{one.path}: {one.reason}" for one in found.result.bad_photos])
+        _print(console(), evaluation)
+    print_left_out(
+        console(stderr=True), [f"{bad_photo.path}: {bad_photo.reason}" for bad_photo in evaluation.result.bad_photos]
+    )
     if not as_json:
-        print_next(console(), _next(str(run), found, details))
+        print_next(console(), _next(str(run), evaluation, details))
 
 
-def _print(to: Console, found: RunEvaluation) -> None:
+def _print(out: Console, evaluation: RunEvaluation) -> None:
     """Print the evaluation."""
-    result = found.result
+    result = evaluation.result
     unlabelled = result.photos - result.labelled
-    which = "held out in training" if found.held_out else str(result.split)
+    which = "held out in training" if evaluation.held_out else str(result.split)
     parts = [f"{count(result.photos, 'photo')} of {printable(str(result.data))}, {printable(which)}"]
     parts += [f"{unlabelled:,} of them without a fine label"] * (unlabelled > 0)
     parts += ["10 views each"] * (result.views == 10)
     parts += ["cut to their boxes"] * result.box
-    to.print(", ".join(parts))
-    print_table(to, ("metric", "value"), _metrics(result), right=(1,))
-    _print_kinds(to, result)
-    _print_numbers(to, result)
-    _print_sure(to, result)
-    _print_questions(to, result)
-    _print_calibration(to, found)
-    _print_unknown(to, result)
-    _print_retrieval(to, result)
-    if found.gone:
-        to.print(f"note: {count(found.gone, 'photo')} that were held out are not there any more")
-    if found.trained_on:
-        to.print(f"note: {count(found.trained_on, 'photo')} of these were trained on, so the metrics flatter the model")
-    to.print(f"kept in {printable(str(found.folder))}")
+    out.print(", ".join(parts))
+    print_table(out, ("metric", "value"), _metrics(result), right=(1,))
+    _print_kinds(out, result)
+    _print_numbers(out, result)
+    _print_sure(out, result)
+    _print_questions(out, result)
+    _print_calibration(out, evaluation)
+    _print_unknown(out, result)
+    _print_retrieval(out, result)
+    if evaluation.gone:
+        out.print(f"note: {count(evaluation.gone, 'photo')} that were held out are not there any more")
+    if evaluation.trained_on:
+        out.print(
+            f"note: {count(evaluation.trained_on, 'photo')} of these were trained on, so the metrics flatter the model"
+        )
+    out.print(f"kept in {printable(str(evaluation.folder))}")
 
 
-def _next(run: str, found: RunEvaluation, details: bool) -> list[tuple[str, str]]:
+def _next(run: str, evaluation: RunEvaluation, details: bool) -> list[tuple[str, str]]:
     """What to do with an evaluation."""
     commands = []
     if details:
@@ -150,10 +156,12 @@ def _next(run: str, found: RunEvaluation, details: bool) -> list[tuple[str, str]
 
         try:
             named = (
-                "" if find_evaluation(run).name == found.folder.name else f" --evaluation {quote(found.folder.name)}"
+                ""
+                if find_evaluation(run).name == evaluation.folder.name
+                else f" --evaluation {quote(evaluation.folder.name)}"
             )
         except InputError:  # there are several, and none is the one to show
-            named = f" --evaluation {quote(found.folder.name)}"
+            named = f" --evaluation {quote(evaluation.folder.name)}"
         page = "one page: confusions, examples, calibration"
         commands.append((f"{own_command()} report {quote(run)}{named}", page))
     return [*commands, *model_commands(run)]
@@ -173,68 +181,68 @@ def _metrics(result: EvaluationResult) -> list[tuple[str, str]]:
     ]
 
 
-def _print_kinds(to: Console, result: EvaluationResult) -> None:
+def _print_kinds(out: Console, result: EvaluationResult) -> None:
     """The kinds; on a terminal only the worst of many."""
     kinds = list(result.kinds)
-    if to.is_terminal and len(kinds) > MAX_KINDS:
+    if out.is_terminal and len(kinds) > MAX_KINDS:
         worst = sorted(kinds, key=lambda kind: -1.0 if result.kinds[kind] is None else result.kinds[kind] or 0.0)
         kinds = [kind for kind in kinds if kind in set(worst[:MAX_KINDS])]
-        to.print(f"the {MAX_KINDS} kinds with the lowest accuracy of {len(result.kinds)}; --json has them all")
+        out.print(f"the {MAX_KINDS} kinds with the lowest accuracy of {len(result.kinds)}; --json has them all")
     rows = [
         (kind, _percent(result.kinds[kind]), _percent(result.calibration[kind].error), f"{result.kind_photos[kind]:,}")
         for kind in kinds
     ]
     if rows:
-        print_table(to, ("kind", "accuracy", "calibration error", "photos"), rows, right=(1, 2, 3))
+        print_table(out, ("kind", "accuracy", "calibration error", "photos"), rows, right=(1, 2, 3))
 
 
-def _print_sure(to: Console, result: EvaluationResult) -> None:
+def _print_sure(out: Console, result: EvaluationResult) -> None:
     """The sure answers."""
     sure = result.sure
     levels = [f"{printable(level)} {share:.1%}" for level, share in sure.levels.items() if share > 0]
-    to.print(
+    out.print(
         f"sure answers at a risk of {sure.risk:.1%}: for {_percent(sure.coverage)} of the photos, "
         f"{_percent(sure.realised_risk)} of them wrong" + (f" ({', '.join(levels)})" if levels else "")
     )
 
 
-def _print_numbers(to: Console, result: EvaluationResult) -> None:
+def _print_numbers(out: Console, result: EvaluationResult) -> None:
     """How well numbers and ordered kinds are told."""
     from finegraph.model.answering.predictions import in_digits
 
     rows = [
         (
             printable(name),
-            f"{in_digits(one.error)} {one.unit}".strip(),
-            "" if one.best_label_error is None else f"{in_digits(one.best_label_error)} {one.unit}".strip(),
-            _percent(one.coverage.get("0.9")),
-            "" if one.spearman is None else f"{one.spearman:.2f}",
+            f"{in_digits(metrics.error)} {metrics.unit}".strip(),
+            "" if metrics.best_label_error is None else f"{in_digits(metrics.best_label_error)} {metrics.unit}".strip(),
+            _percent(metrics.coverage.get("0.9")),
+            "" if metrics.spearman is None else f"{metrics.spearman:.2f}",
         )
-        for name, one in result.numbers.items()
-        if one.error is not None
+        for name, metrics in result.numbers.items()
+        if metrics.error is not None
     ]
     rows += [
         (
             printable(name),
-            f"{one.steps:.2f} steps",
-            "" if one.best_label_steps is None else f"{one.best_label_steps:.2f} steps",
+            f"{metrics.steps:.2f} steps",
+            "" if metrics.best_label_steps is None else f"{metrics.best_label_steps:.2f} steps",
             "",
-            "" if one.spearman is None else f"{one.spearman:.2f}",
+            "" if metrics.spearman is None else f"{metrics.spearman:.2f}",
         )
-        for name, one in result.orders.items()
-        if one.steps is not None
+        for name, metrics in result.orders.items()
+        if metrics.steps is not None
     ]
     if rows:
         heads = ("number", "mean error", "of the best label", "in 90 % intervals", "rank correlation")
-        print_table(to, heads, rows, right=(1, 2, 3, 4))
+        print_table(out, heads, rows, right=(1, 2, 3, 4))
 
 
-def _print_questions(to: Console, result: EvaluationResult) -> None:
+def _print_questions(out: Console, result: EvaluationResult) -> None:
     """How many questions settle how many photos."""
     asked = result.questions
     if asked is None or len(asked.settled) < 2:
         return
-    to.print(
+    out.print(
         f"the best questions about {count(asked.photos, 'photo')}, answered as the graph says; settled: the best label "
         f"is sure at a risk of {asked.risk:.1%}"
     )
@@ -242,61 +250,61 @@ def _print_questions(to: Console, result: EvaluationResult) -> None:
         (str(number), _percent(settled), _percent(right), _percent(top1))
         for number, (settled, right, top1) in enumerate(zip(asked.settled, asked.right, asked.top1, strict=True))
     ]
-    print_table(to, ("questions", "settled", "right of these", "top 1"), rows, right=(0, 1, 2, 3))
+    print_table(out, ("questions", "settled", "right of these", "top 1"), rows, right=(0, 1, 2, 3))
 
 
-def _print_calibration(to: Console, found: RunEvaluation) -> None:
+def _print_calibration(out: Console, evaluation: RunEvaluation) -> None:
     """What was fitted."""
-    fit = found.result.temperature_fit
+    fit = evaluation.result.temperature_fit
     if fit is None:
-        to.print(f"temperature {found.result.temperature:.3g}{_fitted_before(found)}")
+        out.print(f"temperature {evaluation.result.temperature:.3g}{_fitted_before(evaluation)}")
         return
-    saved = ", saved with the model" if found.saved else ""
-    to.print(
+    saved = ", saved with the model" if evaluation.saved else ""
+    out.print(
         f"temperature {fit.temperature:.3g}, fitted on {count(fit.photos, 'photo')} of "
-        f"{printable(str(found.result.calibrated_on))} (negative log-likelihood there {fit.nll_before:.3f} -> "
+        f"{printable(str(evaluation.result.calibrated_on))} (negative log-likelihood there {fit.nll_before:.3f} -> "
         f"{fit.nll_after:.3f}){saved}"
     )
 
 
-def _fitted_before(found: RunEvaluation) -> str:
+def _fitted_before(evaluation: RunEvaluation) -> str:
     """Where the temperature of the model comes from."""
-    before = found.fitted_before
+    before = evaluation.fitted_before
     if before is None:
-        return ", not calibrated" if found.result.temperature == 1.0 else ""
-    which = "these photos" if found.fitted_on_these else f"{count(before['photos'], 'photo')} of {before['split']}"
+        return ", not calibrated" if evaluation.result.temperature == 1.0 else ""
+    which = "these photos" if evaluation.fitted_on_these else f"{count(before['photos'], 'photo')} of {before['split']}"
     return printable(f", fitted before on {which}")
 
 
-def _print_unknown(to: Console, result: EvaluationResult) -> None:
+def _print_unknown(out: Console, result: EvaluationResult) -> None:
     """How well photos of none of the classes are found."""
     unknown = result.unknown
     if unknown is None:
         return
     if unknown.threshold is not None:
-        to.print(
+        out.print(
             f"unknown photos ({unknown.score} above {unknown.threshold:.4g}): {_percent(unknown.known_kept)} of the "
             f"known photos are kept, {unknown.kept:.1%} were wanted"
         )
     if unknown.photos:
-        found = "" if unknown.detected is None else f"{_percent(unknown.detected)} found, "
-        to.print(
-            f"of {unknown.photos:,} photos of none of the classes: {found}AUROC {_percent(unknown.auroc)}, "
+        detected = "" if unknown.detected is None else f"{_percent(unknown.detected)} found, "
+        out.print(
+            f"of {unknown.photos:,} photos of none of the classes: {detected}AUROC {_percent(unknown.auroc)}, "
             f"{_percent(unknown.fpr_at_kept)} would pass for known where {unknown.kept:.1%} of the known ones do"
         )
         areas = sorted(unknown.auroc_by_score.items(), key=lambda pair: -pair[1])
-        to.print("AUROC of all scores: " + ", ".join(f"{name} {area:.1%}" for name, area in areas))
+        out.print("AUROC of all scores: " + ", ".join(f"{name} {area:.1%}" for name, area in areas))
 
 
-def _print_retrieval(to: Console, result: EvaluationResult) -> None:
+def _print_retrieval(out: Console, result: EvaluationResult) -> None:
     """How good the features are for search."""
-    found = result.retrieval
-    if found is None:
+    retrieval = result.retrieval
+    if retrieval is None:
         return
-    depths = [f"{_percent(value)} of the first {depth}" for depth, value in found.hierarchical_precision.items()]
-    to.print(
-        f"search among {count(found.photos, 'photo')} ({found.queries:,} asked): mean average precision "
-        f"{_percent(found.mean_average_precision)}, hierarchical precision {', '.join(depths)}"
+    depths = [f"{_percent(value)} of the first {depth}" for depth, value in retrieval.hierarchical_precision.items()]
+    out.print(
+        f"search among {count(retrieval.photos, 'photo')} ({retrieval.queries:,} asked): mean average precision "
+        f"{_percent(retrieval.mean_average_precision)}, hierarchical precision {', '.join(depths)}"
     )
 
 

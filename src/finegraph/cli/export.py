@@ -47,34 +47,34 @@ def export(
         _print(console(), result)
 
 
-def _print(to: Console, result: ExportResult) -> None:
+def _print(out: Console, result: ExportResult) -> None:
     """Print the result."""
     from finegraph.model.export.export_check import LIMIT, TINY
 
-    to.print(f"compared with the model on {count(result.photos, 'photo')}: {printable(result.checked_on)}")
+    out.print(f"compared with the model on {count(result.photos, 'photo')}: {printable(result.checked_on)}")
     rows = []
-    for one in result.differences:
-        output = f"{one.output}, given evidence" if one.given_evidence else one.output
-        log = "-" if one.log is None else f"{one.log:.1e}"
-        rows.append([output, f"{one.value:.1e}", log, f"{LIMIT:.0e}"])
+    for difference in result.differences:
+        output = f"{difference.output}, given evidence" if difference.given_evidence else difference.output
+        log = "-" if difference.log is None else f"{difference.log:.1e}"
+        rows.append([output, f"{difference.value:.1e}", log, f"{LIMIT:.0e}"])
     headings = ["largest difference", "of values", "of logarithms", "limit"]
-    print_table(to, headings, rows, right=(1, 2, 3))
-    to.print(f"values: probabilities, or numbers of the embedding; logarithms: of probabilities of at least {TINY:g}")
+    print_table(out, headings, rows, right=(1, 2, 3))
+    out.print(f"values: probabilities, or numbers of the embedding; logarithms: of probabilities of at least {TINY:g}")
     plain = result.plain
     if result.plain_left_out:
-        to.print(f"plain Pillow cannot read {count(result.plain_left_out, 'photo')}; the comparison is without")
+        out.print(f"plain Pillow cannot read {count(result.plain_left_out, 'photo')}; the comparison is without")
     if plain is not None and not plain.largest_pixel:
-        to.print("photos prepared with plain Pillow, not by finegraph: the same pixels")
+        out.print("photos prepared with plain Pillow, not by finegraph: the same pixels")
     elif plain is not None:
-        to.print(
+        out.print(
             f"photos prepared with plain Pillow, not by finegraph: pixels differ by {plain.mean_pixel:.2g} of 255 on "
             f"average (at most {plain.largest_pixel}), probabilities by at most {plain.probability:.1e}; "
             f"{plain.other_answers} of {count(result.photos - result.plain_left_out, 'photo')} get another answer"
         )
-    to.print(
+    out.print(
         f"images (batch, {result.image_size}, {result.image_size}, 3) of uint8, {count(result.fine, 'fine label')}, "
         f"{count(result.coarse, 'label')} of {count(result.kinds, 'kind')}, temperature {result.temperature:.4g}"
     )
-    to.print(f"written: {printable(str(result.path))}, {result.size / 1e6:.1f} MB")
+    out.print(f"written: {printable(str(result.path))}, {result.size / 1e6:.1f} MB")
     if result.data is not None:
-        to.print(f"its weights are in {printable(result.data.name)}, which must stay beside it")
+        out.print(f"its weights are in {printable(result.data.name)}, which must stay beside it")

@@ -28,10 +28,10 @@ def print_failure(error: BaseException, debug: bool) -> None:
     from rich.text import Text
 
     lines = {BAD_INPUT: _lines, WRONG_USAGE: _usage}[code](error) if code != INTERNAL else _internal(error, debug)
-    to = console(stderr=True)
-    to.print(Text.assemble(("error: ", "bold red"), printable(lines[0])))
+    out = console(stderr=True)
+    out.print(Text.assemble(("error: ", "bold red"), printable(lines[0])))
     for line in lines[1:]:
-        to.print(Text("  " + printable(line)))
+        out.print(Text("  " + printable(line)))
 
 
 def _lines(error: BaseException) -> list[str]:
@@ -52,7 +52,7 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _missing(path: str | bytes) -> str:
-    """The line about a missing file or folder; advice on how to repair it would not help."""
+    """The line about a missing file or folder, without advice on how to repair it."""
     text = os.fsdecode(path)
     return f"{text}: there is no such file or folder{near_paths(text) or '; check the path'}"
 

@@ -112,27 +112,27 @@ def _print_check(result: GraphCheck) -> None:
     """Print the result of a check."""
     from rich.text import Text
 
-    to = console()
-    if to.is_terminal:
-        _print_findings(to, result.findings[:MAX_PRINTED])
+    out = console()
+    if out.is_terminal:
+        _print_findings(out, result.findings[:MAX_PRINTED])
         if len(result.findings) > MAX_PRINTED:
-            to.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json lists them all")
+            out.print(f"... and {len(result.findings) - MAX_PRINTED:,} more; --json lists them all")
     else:
         for fault in result.findings:
-            to.print(Text(printable(fault.text(result.file))))
+            out.print(Text(printable(fault.text(result.file))))
     size = "" if result.fine is None else f"{count(result.fine, 'fine label')}, {count(result.kinds or 0, 'kind')}, "
     size += f"{count(result.numbers, 'number')}, " if result.numbers else ""
-    found = f"{none_or(result.errors, 'error')}, {none_or(result.warnings, 'warning')}"
+    verdict = f"{none_or(result.errors, 'error')}, {none_or(result.warnings, 'warning')}"
     colour = "red" if result.errors else "yellow" if result.warnings else "green"
-    to.print(Text.assemble(f"{printable(result.file)}: {size}", (found, colour)))
+    out.print(Text.assemble(f"{printable(result.file)}: {size}", (verdict, colour)))
     if result.worth is not None:
-        to.print(Text(printable(result.worth.words)))
+        out.print(Text(printable(result.worth.words)))
 
 
-def _print_findings(to: Console, findings: Sequence[Fault]) -> None:
+def _print_findings(out: Console, findings: Sequence[Fault]) -> None:
     """Findings on a terminal: a table if there is room for one, else each with its words beside it."""
     styles = ["bold red" if fault.severity == "error" else "bold yellow" for fault in findings]
-    if findings and to.width >= WIDE:
+    if findings and out.width >= WIDE:
         rows = [
             (
                 fault.severity,
@@ -144,11 +144,11 @@ def _print_findings(to: Console, findings: Sequence[Fault]) -> None:
             )
             for fault in findings
         ]
-        print_table(to, ("severity", "line", "column", "value", "message", "what to do"), rows, (1,), styles)
+        print_table(out, ("severity", "line", "column", "value", "message", "what to do"), rows, (1,), styles)
     elif findings:
         # The severity stands in front already, so the words are those of an error, which do not repeat it.
-        print_pairs(to, [(fault.severity, replace(fault, severity="error").text()) for fault in findings], styles)
-        to.print()
+        print_pairs(out, [(fault.severity, replace(fault, severity="error").text()) for fault in findings], styles)
+        out.print()
 
 
 def _print_view(view: GraphView) -> None:
@@ -156,66 +156,66 @@ def _print_view(view: GraphView) -> None:
     from rich.cells import cell_len
     from rich.text import Text
 
-    to = console()
+    out = console()
     summary = view.summary
     size = f"{count(summary.fine, 'fine label')}, {count(summary.kinds, 'kind')}, {count(summary.edges, 'edge')}"
     total = f", {count(len(view.summary.numbers), 'number')}" if summary.numbers else ""
-    to.print(Text.assemble((printable(view.file), "bold"), f": {size}{total}"))
-    if summary.columns and (not to.is_terminal or to.width >= WIDE):
+    out.print(Text.assemble((printable(view.file), "bold"), f": {size}{total}"))
+    if summary.columns and (not out.is_terminal or out.width >= WIDE):
         rows = [
             [column.name, _labels(column), _parents(column), _children(column), f"{column.entropy:.2f}"]
             for column in summary.columns
         ]
         headings = ["kind", "labels", "fine labels", "children", "bits"]
         # In a file or a pipe, lines hold as many labels as an ordinary terminal is wide.
-        room = None if to.is_terminal else NARROW - 2 - max(map(cell_len, aligned([headings, *rows], right=(4,))))
+        room = None if out.is_terminal else NARROW - 2 - max(map(cell_len, aligned([headings, *rows], right=(4,))))
         rows = [[*row, _frequent(column, 3, room)] for row, column in zip(rows, summary.columns, strict=True)]
-        print_table(to, [*headings, "most frequent"], rows, right=(4,))
+        print_table(out, [*headings, "most frequent"], rows, right=(4,))
     else:
         for column in summary.columns:
-            _print_block(to, column)
-    _print_numbers(to, summary.numbers)
+            _print_block(out, column)
+    _print_numbers(out, summary.numbers)
     if view.picture is not None:
-        to.print(Text(f"picture: {printable(view.picture)}"))
+        out.print(Text(f"picture: {printable(view.picture)}"))
 
 
-def _print_numbers(to: Console, numbers: Sequence[NumberSummary]) -> None:
+def _print_numbers(out: Console, numbers: Sequence[NumberSummary]) -> None:
     """The kinds of numbers: range, mean, and what is unknown."""
     from rich.text import Text
 
     if not numbers:
         return
-    to.print()
-    if not to.is_terminal or to.width >= WIDE:
+    out.print()
+    if not out.is_terminal or out.width >= WIDE:
         headings = ["number", "unit", "scale", "smallest", "mean", "largest", "with spread", "unknown"]
-        print_table(to, headings, [[one.name, *_number_cells(one)] for one in numbers], right=(3, 4, 5, 6, 7))
+        print_table(out, headings, [[number.name, *_number_cells(number)] for number in numbers], right=(3, 4, 5, 6, 7))
         return
-    for one in numbers:
-        unit, scale, low, mean, high, spread, unknown = _number_cells(one)
-        to.print(Text.assemble((printable(one.name), "bold"), f"  {printable(unit)} {scale}"))
+    for number in numbers:
+        unit, scale, low, mean, high, spread, unknown = _number_cells(number)
+        out.print(Text.assemble((printable(number.name), "bold"), f"  {printable(unit)} {scale}"))
         pairs = [("  values", f"{low} to {high}, mean {mean}"), ("  with spread", spread), ("  unknown", unknown)]
-        print_pairs(to, pairs, ["dim"] * len(pairs))
+        print_pairs(out, pairs, ["dim"] * len(pairs))
 
 
-def _number_cells(one: NumberSummary) -> list[str]:
+def _number_cells(number: NumberSummary) -> list[str]:
     """The cells of the row of a kind of numbers, after its name."""
-    values = ["" if value is None else f"{value:.6g}" for value in (one.min, one.mean, one.max)]
-    return [one.unit, one.scale, *values, f"{one.with_spread:,}", f"{one.unknown:,}"]
+    values = ["" if value is None else f"{value:.6g}" for value in (number.min, number.mean, number.max)]
+    return [number.unit, number.scale, *values, f"{number.with_spread:,}", f"{number.unknown:,}"]
 
 
-def _print_block(to: Console, column: ColumnSummary) -> None:
+def _print_block(out: Console, column: ColumnSummary) -> None:
     """The numbers of one kind for a narrow terminal."""
     from rich.text import Text
 
-    to.print()
-    to.print(Text.assemble((printable(column.name), "bold"), f"  {_labels(column)}"))
+    out.print()
+    out.print(Text.assemble((printable(column.name), "bold"), f"  {_labels(column)}"))
     pairs = [
         ("  fine labels", _parents(column)),
         ("  children", _children(column)),
         ("  entropy", f"{column.entropy:.2f} bits"),
         ("  frequent", _frequent(column, 5)),
     ]
-    print_pairs(to, pairs, ["dim"] * len(pairs))
+    print_pairs(out, pairs, ["dim"] * len(pairs))
 
 
 def _labels(column: ColumnSummary) -> str:

@@ -47,19 +47,19 @@ def compare(
     if as_json:
         print_json({"kinds": [asdict(kind) for kind in result], "graph": None if output is None else str(output)})
         return
-    to = console()
+    out = console()
     for kind in result:
-        _print_kind(to, kind)
+        _print_kind(out, kind)
     if output is not None:
-        to.print(f"graph: {printable(str(output))}", markup=False, highlight=False)
+        out.print(f"graph: {printable(str(output))}", markup=False, highlight=False)
 
 
-def _print_kind(to: Console, kind: ComparedKind) -> None:
+def _print_kind(out: Console, kind: ComparedKind) -> None:
     """The order of the fine labels, and what does not fit together."""
     from rich.text import Text
 
     unknown = f", {count(kind.unknown, 'fine label')} unknown" if kind.unknown else ""
-    to.print(
+    out.print(
         Text.assemble(
             (printable(kind.name), "bold"),
             f": {count(kind.comparisons, 'comparison')} of {len(kind.order)} fine labels{unknown}",
@@ -67,16 +67,16 @@ def _print_kind(to: Console, kind: ComparedKind) -> None:
     )
     # Values of comparisons alone lie around 0.
     signed = "" if kind.unit else "+"
-    rows = [[one.label, f"{one.value:{signed}.2f}", f"{one.spread:.2f}"] for one in kind.order[:MAX_SHOWN]]
-    print_table(to, ["fine label", f"value, {kind.unit}" if kind.unit else "value", "spread"], rows, right=(1, 2))
-    _more(to, len(kind.order))
+    rows = [[ranked.label, f"{ranked.value:{signed}.2f}", f"{ranked.spread:.2f}"] for ranked in kind.order[:MAX_SHOWN]]
+    print_table(out, ["fine label", f"value, {kind.unit}" if kind.unit else "value", "spread"], rows, right=(1, 2))
+    _more(out, len(kind.order))
     conflicts = kind.conflicts
     for pair in conflicts.divided[:MAX_SHOWN]:
-        _say(to, f"told both ways: {pair.more} has more than {pair.less} ({pair.votes} to {pair.against})")
+        _say(out, f"told both ways: {pair.more} has more than {pair.less} ({pair.votes} to {pair.against})")
     for circle in conflicts.circles[:MAX_SHOWN]:
-        _say(to, "a circle: " + " > ".join((*circle, circle[0])))
+        _say(out, "a circle: " + " > ".join((*circle, circle[0])))
     if len(conflicts.groups) > 1:
-        _say(to, f"{len(conflicts.groups)} groups that no comparison links: {_names(conflicts.groups)}")
+        _say(out, f"{len(conflicts.groups)} groups that no comparison links: {_names(conflicts.groups)}")
 
 
 def _names(groups: Sequence[Sequence[str]]) -> str:
@@ -85,12 +85,12 @@ def _names(groups: Sequence[Sequence[str]]) -> str:
     return "; ".join(shown) + ("; ..." if len(groups) > 4 else "")
 
 
-def _say(to: Console, words: str) -> None:
+def _say(out: Console, words: str) -> None:
     """A line about what does not fit together."""
-    to.print(f"warning: {printable(words)}", style="yellow", markup=False, highlight=False)
+    out.print(f"warning: {printable(words)}", style="yellow", markup=False, highlight=False)
 
 
-def _more(to: Console, number: int) -> None:
+def _more(out: Console, number: int) -> None:
     """How many fine labels are not printed."""
     if number > MAX_SHOWN:
-        to.print(f"... and {number - MAX_SHOWN:,} more; --json lists them all")
+        out.print(f"... and {number - MAX_SHOWN:,} more; --json lists them all")

@@ -49,38 +49,40 @@ def learn(
     """
     from finegraph.workflows.learn_graph import learn_graph
 
-    found = learn_graph(model, graph=graph, kinds=kind or None, accept=accept, cells=cells, output=output)
+    learnt = learn_graph(model, graph=graph, kinds=kind or None, accept=accept, cells=cells, output=output)
     if as_json:
-        print_json(found.to_dict())
+        print_json(learnt.to_dict())
         return
-    to = console()
-    _print_cells(to, "Doubtful", found.doubtful, shown)
-    _print_cells(to, "Empty", found.empty, shown)
-    if not found.doubtful and not found.empty:
-        to.print("No cell is empty, and nothing speaks against one that is filled.")
-    if found.doubtful:
-        to.print(f"About {100 * found.error:.1f} % of the filled cells are wrong, by this estimate.")
+    out = console()
+    _print_cells(out, "Doubtful", learnt.doubtful, shown)
+    _print_cells(out, "Empty", learnt.empty, shown)
+    if not learnt.doubtful and not learnt.empty:
+        out.print("No cell is empty, and nothing speaks against one that is filled.")
+    if learnt.doubtful:
+        out.print(f"About {100 * learnt.error:.1f} % of the filled cells are wrong, by this estimate.")
     if cells is not None:
-        to.print(printable(f"{count(len(found.doubtful) + len(found.empty), 'cell')} in {cells}; mark them with yes"))
+        out.print(
+            printable(f"{count(len(learnt.doubtful) + len(learnt.empty), 'cell')} in {cells}; mark them with yes")
+        )
         accepting = f"finegraph graph learn {quote(str(model))} --accept {quote(str(cells))} -o FILE"
-        print_next(to, [(accepting, "write those to a new graph")])
-    if found.output is not None:
-        to.print(printable(f"{count(len(found.accepted), 'cell')} accepted: {found.output}"))
+        print_next(out, [(accepting, "write those to a new graph")])
+    if learnt.output is not None:
+        out.print(printable(f"{count(len(learnt.accepted), 'cell')} accepted: {learnt.output}"))
 
 
-def _print_cells(to: Console, title: str, cells: Sequence[LearntCell], shown: int) -> None:
+def _print_cells(out: Console, title: str, cells: Sequence[LearntCell], shown: int) -> None:
     """The first cells of a list."""
     if not cells:
         return
-    to.print(f"{title}: {count(len(cells), 'cell')}")
+    out.print(f"{title}: {count(len(cells), 'cell')}")
     rows = [
         (cell.fine, cell.kind, cell.label, f"{odds_of(cell)} to 1", cell.table or "", str(cell.photos))
         for cell in cells[:shown]
     ]
-    print_table(to, ("fine label", "kind", "photos say", "odds", "table says", "photos"), rows, right=(3, 5))
+    print_table(out, ("fine label", "kind", "photos say", "odds", "table says", "photos"), rows, right=(3, 5))
     if len(cells) > shown:
-        to.print(f"... and {len(cells) - shown:,} more; --json lists them all")
-    to.print()
+        out.print(f"... and {len(cells) - shown:,} more; --json lists them all")
+    out.print()
 
 
 def odds_of(cell: LearntCell) -> str:

@@ -132,11 +132,11 @@ def remove(
     """Remove photos; their files are not touched."""
     from finegraph.workflows.indexing.index_upkeep import remove_photos
 
-    gone = remove_photos(index, photos or (), labels=label or (), missing=missing, force=yes)
+    removed = remove_photos(index, photos or (), labels=label or (), missing=missing, force=yes)
     if as_json:
-        print_json({"folder": str(index), "removed": gone})
+        print_json({"folder": str(index), "removed": removed})
     else:
-        console().print(f"{count(gone, 'photo')} removed from {printable(str(index))}")
+        console().print(f"{count(removed, 'photo')} removed from {printable(str(index))}")
 
 
 @index_app.command(cls=Command)
@@ -171,19 +171,19 @@ def check(
     from finegraph.workflows.indexing.index_upkeep import check_index
 
     with progress("photos") as advance:
-        found = check_index(index, photos=photos, progress=advance)
-    wrong = bool(found.damaged or found.missing or found.changed)
+        result = check_index(index, photos=photos, progress=advance)
+    wrong = bool(result.damaged or result.missing or result.changed)
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        to = console()
-        rows = [("damaged", line) for line in found.damaged]
-        rows += [("missing", line) for line in found.missing]
-        rows += [("changed", line) for line in found.changed]
+        out = console()
+        rows = [("damaged", line) for line in result.damaged]
+        rows += [("missing", line) for line in result.missing]
+        rows += [("changed", line) for line in result.changed]
         if rows:
-            print_table(to, ("what", "where"), rows)
-        looked = f"{count(found.files, 'file')} and {count(found.photos, 'photo')}"
-        to.print(f"{looked if photos else count(found.files, 'file')} checked: {len(rows) or 'nothing'} wrong")
+            print_table(out, ("what", "where"), rows)
+        looked = f"{count(result.files, 'file')} and {count(result.photos, 'photo')}"
+        out.print(f"{looked if photos else count(result.files, 'file')} checked: {len(rows) or 'nothing'} wrong")
     if wrong:
         raise typer.Exit(exit_codes.FOUND_ERRORS)
 
@@ -193,23 +193,25 @@ def _print_report(report: IndexReport, as_json: bool) -> None:
     if as_json:
         print_json(report.to_dict())
     else:
-        to = console()
+        out = console()
         parts = [f"{count(report.added, 'photo')} added"]
         again = f" ({report.relabelled:,} had another label)" if report.relabelled else ""
         parts += [f"{report.replaced:,} replaced{again}"] * (report.replaced > 0)
         parts += [f"{report.unchanged:,} unchanged"] * (report.unchanged > 0)
-        to.print(f"{', '.join(parts)}; {count(report.photos, 'photo')} in {printable(report.folder)}")
+        out.print(f"{', '.join(parts)}; {count(report.photos, 'photo')} in {printable(report.folder)}")
         share = report.feature_seconds / report.seconds if report.seconds else 0.0
-        to.print(f"{report.seconds:.1f} s, {share:.1%} of them for computing features")
+        out.print(f"{report.seconds:.1f} s, {share:.1%} of them for computing features")
         if report.foreign:
-            to.print(f"{count(report.foreign, 'photo')} with a label that the model does not know; kept with the label")
+            out.print(
+                f"{count(report.foreign, 'photo')} with a label that the model does not know; kept with the label"
+            )
         if report.projection_recall is not None:
-            to.print(
+            out.print(
                 f"projected to {report.dimensions} dimensions, which keeps {report.projection_recall:.1%} of the ten "
                 f"nearest photos (loses {1 - report.projection_recall:.1%})"
             )
         if report.approximate_recall is not None:
-            to.print(f"searched approximately, which finds {report.approximate_recall:.1%} of the ten nearest photos")
+            out.print(f"searched approximately, which finds {report.approximate_recall:.1%} of the ten nearest photos")
     print_left_out(console(stderr=True), [str(error) for error in report.bad])
 
 
@@ -218,7 +220,7 @@ def _print_facts(facts: IndexFacts, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(facts), "way": facts.method})  # `way` is the former name
         return
-    to = console()
+    out = console()
     state = "" if facts.complete else "; making it was interrupted: give the same command again to go on"
     rows = [
         ("photos", f"{facts.photos:,}, {facts.labelled:,} with a fine label{state}"),
@@ -227,11 +229,11 @@ def _print_facts(facts: IndexFacts, as_json: bool) -> None:
         ("search", _searched(facts)),
         ("files", f"{facts.bytes / 1e6:,.1f} MB in {count(facts.segments, 'segment')}{_waste(facts)}"),
     ]
-    if to.is_terminal:
-        print_pairs(to, rows, ["bold"] * len(rows))
+    if out.is_terminal:
+        print_pairs(out, rows, ["bold"] * len(rows))
     else:
         for name, words in rows:
-            to.print(f"{name:<8}{printable(words)}")
+            out.print(f"{name:<8}{printable(words)}")
 
 
 def _projected(facts: IndexFacts) -> str:

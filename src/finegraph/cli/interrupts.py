@@ -18,10 +18,10 @@ GOES_ON = "the same command goes on"
 
 @contextmanager
 def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
-    """Let a long command end well when it is interrupted, by Ctrl-C or by SIGTERM.
+    """End a long command gracefully when it is interrupted by Ctrl-C or SIGTERM.
 
     Args:
-        kept: what is kept and which command resumes; a function if that is known only when it happens.
+        kept: the text that says what is kept and which command resumes; a function if that is known only then.
     """
     before = _take_termination()
     try:

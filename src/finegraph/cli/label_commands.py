@@ -124,15 +124,15 @@ def diff(
     """Show how this graph differs from another graph or store."""
     from finegraph.workflows.labels.label_files import diff_from
 
-    found = diff_from(graph, other, database)
+    difference = diff_from(graph, other, database)
     if as_json:
-        print_json(found.to_dict())
+        print_json(difference.to_dict())
         return
-    to = console()
-    for change in found.changes:
-        to.print(printable(change.text))
-    counts = ", ".join(f"{number} {what}" for what, number in found.counts.items())
-    to.print(printable(counts or "no difference"))
+    out = console()
+    for change in difference.changes:
+        out.print(printable(change.text))
+    counts = ", ".join(f"{number} {what}" for what, number in difference.counts.items())
+    out.print(printable(counts or "no difference"))
 
 
 def agreement(graph: Graph, kind: Kind = None, database: Database = None, as_json: Json = False) -> None:
@@ -173,9 +173,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 def say(notes: tuple[str, ...]) -> None:
     """Print messages about a store on standard error."""
-    to = console(stderr=True)
+    out = console(stderr=True)
     for note in notes:
-        to.print(printable(note))
+        out.print(printable(note))
 
 
 def _user() -> str:
@@ -214,23 +214,26 @@ def _print_history(edits: list[Edit], as_json: bool) -> None:
     print_table(console(), ["edit", "action", "when", "who", "what"], rows, right=[0, 1])
 
 
-def _print_agreement(found: Agreement, as_json: bool) -> None:
+def _print_agreement(measured: Agreement, as_json: bool) -> None:
     if as_json:
-        print_json(found.to_dict())
+        print_json(measured.to_dict())
         return
-    to = console()
+    out = console()
     print_table(
-        to,
+        out,
         ["kind", "cells", "people", "agree", "Fleiss' kappa"],
-        [[one.kind, str(one.cells), str(one.people), _share(one.observed), _kappa(one.fleiss)] for one in found.kinds],
+        [
+            [kind.kind, str(kind.cells), str(kind.people), _share(kind.observed), _kappa(kind.fleiss)]
+            for kind in measured.kinds
+        ],
         right=[1, 2, 3, 4],
     )
-    if found.pairs:
+    if measured.pairs:
         rows = [
-            [pair.one, pair.two, str(pair.cells), _share(pair.observed), _kappa(pair.kappa)] for pair in found.pairs
+            [pair.one, pair.two, str(pair.cells), _share(pair.observed), _kappa(pair.kappa)] for pair in measured.pairs
         ]
-        print_table(to, ["one", "other", "cells", "agree", "Cohen's kappa"], rows, right=[2, 3, 4])
-    to.print(f"all kinds: Fleiss' kappa {_kappa(found.fleiss)}, {count(len(found.pairs), 'pair')} of people")
+        print_table(out, ["one", "other", "cells", "agree", "Cohen's kappa"], rows, right=[2, 3, 4])
+    out.print(f"all kinds: Fleiss' kappa {_kappa(measured.fleiss)}, {count(len(measured.pairs), 'pair')} of people")
 
 
 def _share(value: float | None) -> str:

@@ -16,39 +16,39 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def print_next(to: Console, commands: Iterable[tuple[str, str]], heading: str = "Next") -> None:
+def print_next(out: Console, commands: Iterable[tuple[str, str]], heading: str = "Next") -> None:
     """Print commands, each with what it does below it, so that both can be long.
 
     Args:
-        to: where they are printed.
+        out: the console to print on.
         commands: each command with what it does.
         heading: the line above them.
     """
     from rich.text import Text
 
-    to.print()
-    to.print(Text(printable(heading), style="bold"))
+    out.print()
+    out.print(Text(printable(heading), style="bold"))
     for command, what in commands:
-        to.print(printable(f"  {command}"), soft_wrap=True)
-        to.print(printable(f"      {what}"), style="dim", soft_wrap=True)
+        out.print(printable(f"  {command}"), soft_wrap=True)
+        out.print(printable(f"      {what}"), style="dim", soft_wrap=True)
 
 
 def model_commands(run: str) -> tuple[tuple[str, str], ...]:
     """How to ask a model."""
-    own = f"{own_command()} "
+    program = f"{own_command()} "
     return (
-        (f"{own}predict {quote(run)} PHOTO", "ask about a photo"),
-        (f"{own}serve {quote(run)}", f"the same as a web page{missing_pages()}"),
+        (f"{program}predict {quote(run)} PHOTO", "ask about a photo"),
+        (f"{program}serve {quote(run)}", f"the same as a web page{missing_pages()}"),
     )
 
 
 def own_command() -> str:
     """How to call this program here: by its name if that is found, else by its path, as after `make demo`."""
     name = "finegraph"
-    found, called = shutil.which(name), Path(sys.argv[0])
+    on_path, called = shutil.which(name), Path(sys.argv[0])
     if called.stem != name or not called.exists():
-        return name if found else f"{quote(sys.executable)} -m {name}"
-    if found and Path(found).samefile(called):
+        return name if on_path else f"{quote(sys.executable)} -m {name}"
+    if on_path and Path(on_path).samefile(called):
         return name
     here = called.absolute()
     return quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))

@@ -50,9 +50,9 @@ def predict(
     if as_json:
         print_json(result.to_dict())
     else:
-        to = console()
+        out = console()
         for number, prediction in enumerate(result.predictions):
             if number:
-                to.print()
-            print_prediction(to, prediction, result.given)
+                out.print()
+            print_prediction(out, prediction, result.given)
     print_left_out(console(stderr=True), [str(error) for error in result.bad])

@@ -34,43 +34,43 @@ _WEAK = 0.05
 _MAX_IN_LINE = 4
 
 
-def print_prediction(to: Console, prediction: Prediction, given: Mapping[str, Sequence[str]]) -> None:
+def print_prediction(out: Console, prediction: Prediction, given: Mapping[str, Sequence[str]]) -> None:
     """Print the prediction of one photo.
 
     Args:
-        to: where it is printed.
+        out: where it is printed.
         prediction: the prediction.
         given: what was known beside the photo.
     """
     from rich.text import Text
 
-    to.print(Text(printable(prediction.photo), style="bold"))
+    out.print(Text(printable(prediction.photo), style="bold"))
     if prediction.unknown is not None and prediction.unknown.is_unknown:
-        to.print(
+        out.print(
             Text.assemble(
                 ("  ! ", "bold yellow"),
                 "This may be none of the known labels "
                 f"(score {prediction.unknown.score:.3g}, above {prediction.unknown.threshold:.3g}).",
             )
         )
-    answers = [(answer.label, _percent(answer.probability), _bar(to, answer)) for answer in prediction.top]
-    _print_rows(to, answers, right=1)
+    answers = [(answer.label, _percent(answer.probability), _bar(out, answer)) for answer in prediction.top]
+    _print_rows(out, answers, right=1)
     kinds = [*kind_lines(prediction.kinds), *((name, str(answer)) for name, answer in prediction.numbers.items())]
     if kinds:
-        to.print()
-        _print_rows(to, kinds, name_style="dim")
-    to.print()
-    _print_paragraph(to, _sure_words(prediction, given))
+        out.print()
+        _print_rows(out, kinds, name_style="dim")
+    out.print()
+    _print_paragraph(out, _sure_words(prediction, given))
     if prediction.evidence_probability is not None:
         start = "But the photo" if prediction.contradicts_photo else "The photo"
-        _print_paragraph(to, f"{start} alone gave what is given {chance_words(prediction.evidence_probability)}.")
+        _print_paragraph(out, f"{start} alone gave what is given {chance_words(prediction.evidence_probability)}.")
     if prediction.questions:
-        _print_paragraph(to, "Ask next:")
-        _print_rows(to, [(question.text, _effect_words(question)) for question in prediction.questions], indent=4)
+        _print_paragraph(out, "Ask next:")
+        _print_rows(out, [(question.text, _effect_words(question)) for question in prediction.questions], indent=4)
     if prediction.explanation is None:
-        _print_paragraph(to, "No other label is possible, so there is nothing to compare it with.")
+        _print_paragraph(out, "No other label is possible, so there is nothing to compare it with.")
     else:
-        _print_explanation(to, prediction.explanation)
+        _print_explanation(out, prediction.explanation)
 
 
 def kind_lines(kinds: Mapping[str, Sequence[Answer]]) -> list[tuple[str, str]]:
@@ -145,16 +145,16 @@ def _given_words(given: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def _print_explanation(to: Console, explanation: Explanation) -> None:
+def _print_explanation(out: Console, explanation: Explanation) -> None:
     """Why the first answer rather than the second, as factors."""
     shown = [part for part in explanation.parts if abs(part.value) >= _WEAK][:MAX_PARTS]
     rest = explanation.log_odds - sum(part.value for part in shown)
     odds = f"{explanation.first} is {_times(explanation.log_odds)} as probable as {explanation.second}"
-    _print_paragraph(to, odds + (":" if shown else ", for no single reason."))
+    _print_paragraph(out, odds + (":" if shown else ", for no single reason."))
     rows = [(_factor(part.value), _part_words(part)) for part in shown]
     if shown and abs(rest) >= _WEAK:
         rows.append((_factor(rest), "all else together"))
-    _print_rows(to, rows, indent=4, right=0)
+    _print_rows(out, rows, indent=4, right=0)
 
 
 def _part_words(part: Part) -> str:
@@ -176,12 +176,12 @@ def _kind_words(kind: str) -> str:
 
 
 def _print_rows(
-    to: Console, rows: Sequence[Sequence[str]], *, indent: int = 2, right: int = -1, name_style: str = ""
+    out: Console, rows: Sequence[Sequence[str]], *, indent: int = 2, right: int = -1, name_style: str = ""
 ) -> None:
     """Rows whose cells stand below each other, without headings.
 
     Args:
-        to: where they are printed; only a terminal breaks long cells into lines.
+        out: where they are printed; only a terminal breaks long cells into lines.
         rows: the cells, as many in each row.
         indent: how far from the left they stand.
         right: the number of the column that is aligned to the right.
@@ -190,9 +190,9 @@ def _print_rows(
     if not rows:
         return
     cells = [[printable(cell) for cell in row] for row in rows]
-    if not to.is_terminal:
+    if not out.is_terminal:
         for line in aligned(cells, (right,)):
-            to.print(" " * indent + line)
+            out.print(" " * indent + line)
         return
     from rich.padding import Padding
     from rich.table import Table
@@ -203,22 +203,22 @@ def _print_rows(
         grid.add_column(overflow="fold", justify="right" if number == right else "left")
     for row in cells:
         grid.add_row(Text(row[0], style=name_style), *(Text(cell) for cell in row[1:]))
-    to.print(Padding(grid, (0, 0, 0, indent)))
+    out.print(Padding(grid, (0, 0, 0, indent)))
 
 
-def _print_paragraph(to: Console, text: str) -> None:
+def _print_paragraph(out: Console, text: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
     words: Text = Text(printable(text))
-    to.print(Padding(words, (0, 0, 0, 2)) if to.is_terminal else Text("  ") + words)
+    out.print(Padding(words, (0, 0, 0, 2)) if out.is_terminal else Text("  ") + words)
 
 
-def _bar(to: Console, answer: Answer) -> str:
+def _bar(out: Console, answer: Answer) -> str:
     """A bar as long as a label is probable; none if there is no terminal."""
-    if not to.is_terminal:
+    if not out.is_terminal:
         return ""
-    mark = "#" if to.options.ascii_only else "█"
+    mark = "#" if out.options.ascii_only else "█"
     return mark * round(BAR * answer.probability)
 
 
@@ -227,7 +227,7 @@ def _listed(pairs: Sequence[tuple[str, float]]) -> str:
 
 
 def _percent(probability: float) -> str:
-    """A probability that never claims to be certain when it is not."""
+    """A probability in percent; 0 % and 100 % only if it is exactly that."""
     if 0.999 < probability < 1.0 - 1e-9:
         return ">99.9%"
     return "<0.1%" if 0.0 < probability < 0.0005 else f"{probability:.1%}"

@@ -1,7 +1,7 @@
-"""Settings of the whole process, which the command makes before torch is loaded, and the library never.
+"""Process-wide settings, which the command makes before torch is loaded, and the library never makes.
 
-Memory. The C library of Linux gives large blocks back to the system as soon as they are free, and the next layer of a
-network asks for them again, page by page. Keeping them makes networks in torch two to three times as quick on the CPU.
+Memory. The C library of Linux returns large blocks to the system as soon as they are free, and the next layer of a
+network requests them again, page by page. Keeping them makes networks in torch two to three times as fast on the CPU.
 The price is that the process stays as large as it once was.
 
 Threads. A container may use fewer cores than the machine has, and libraries count those of the machine. More threads
@@ -49,7 +49,7 @@ def leave(code: int) -> NoReturn:
 
 
 def keep_memory() -> bool:
-    """Let the C library keep large blocks of memory rather than return them; whether it was asked to.
+    """Let the C library keep large blocks of memory rather than return them; returns whether it was told to.
 
     Only glibc is asked, and only if the environment says nothing of memory.
     """
@@ -77,8 +77,8 @@ def usable_cores() -> int:
 def _quota(cores: int) -> int:
     """The share of the processor that a container may use, in cores; `cores` if there is no limit."""
     try:
-        most, period = _CPU_QUOTA.read_text().split()
-        return cores if most == "max" else round(int(most) / int(period))
+        quota, period = _CPU_QUOTA.read_text().split()
+        return cores if quota == "max" else round(int(quota) / int(period))
     except (OSError, ValueError, ZeroDivisionError):
         return cores
 

@@ -31,16 +31,16 @@ def progress(noun: str) -> Iterator[Progress]:
     Yields:
         A function to call with the number done and the number in all.
     """
-    to = console(stderr=True)
-    if to.is_terminal:
-        with _bar(to, noun) as update:
+    out = console(stderr=True)
+    if out.is_terminal:
+        with _bar(out, noun) as update:
             yield update
     else:
-        yield _lines(to, noun)
+        yield _lines(out, noun)
 
 
 @contextmanager
-def _bar(to: Console, noun: str) -> Iterator[Progress]:
+def _bar(out: Console, noun: str) -> Iterator[Progress]:
     """A bar that shows done, rate and time left. It starts with the first call, so that loading does not slow it."""
     from rich import progress as parts
     from rich.text import Text
@@ -59,12 +59,12 @@ def _bar(to: Console, noun: str) -> Iterator[Progress]:
         Rate(),
         parts.TimeRemainingColumn(),
     )
-    with parts.Progress(*columns, console=to, transient=True) as bar:
+    with parts.Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task(noun, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(to: Console, noun: str) -> Progress:
+def _lines(out: Console, noun: str) -> Progress:
     """A line with done, rate and time left, every few seconds."""
     last = monotonic()
     first: tuple[float, int] | None = None
@@ -81,7 +81,7 @@ def _lines(to: Console, noun: str) -> Progress:
         if done > first[1]:
             speed = (done - first[1]) / max(now - first[0], 1e-9)
             text += f", {_rate(speed)}/s, {_duration((total - done) / speed)} left"
-        to.print(text)
+        out.print(text)
 
     return say
 

@@ -28,25 +28,25 @@ def sign_in_link(address: str, token: str | None) -> str:
     return address if token is None else f"{address}?{urlencode({'token': token})}"
 
 
-def print_qr_code(to: Console, text: str) -> bool:
-    """Print a code of a text if the terminal can show it; whether it did.
+def print_qr_code(out: Console, text: str) -> bool:
+    """Print the QR code of a text if the terminal can show it; returns whether it did.
 
     Args:
-        to: the terminal.
+        out: the terminal.
         text: what the code holds, such as an address.
     """
     import segno
     from rich.text import Text
 
-    if not to.is_terminal or to.color_system is None or not _can_encode(to.encoding):
+    if not out.is_terminal or out.color_system is None or not _can_encode(out.encoding):
         return False
     code = segno.make(text, error="l", micro=False)
     rows = [[module != 0 for module in row] for row in code.matrix_iter(border=BORDER)]
     lines = half_blocks(rows)
-    if len(lines[0]) > to.width:
+    if len(lines[0]) > out.width:
         return False
     for line in lines:
-        to.print(Text(line, style="#000000 on #ffffff"), soft_wrap=True)
+        out.print(Text(line, style="#000000 on #ffffff"), soft_wrap=True)
     return True
 
 

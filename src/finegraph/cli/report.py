@@ -51,14 +51,14 @@ def report(
 
 def _print(written: Report) -> None:
     """What was written, for people."""
-    to = console()
+    out = console()
     parts = [", ".join(written.runs)] * bool(written.runs) + [f"study {name}" for name in written.studies]
     photos = f", {count(written.photos, 'photo')}" if written.runs else ""
-    to.print(printable(f"{' and '.join(parts)}{photos}"))
+    out.print(printable(f"{' and '.join(parts)}{photos}"))
     for sentence in written.summary:
-        to.print(printable(f"- {sentence}"))
+        out.print(printable(f"- {sentence}"))
     if written.plots:
-        to.print(f"{count(len(written.plots), 'file')} of plots in {printable(str(Path(written.plots[0]).parent))}")
+        out.print(f"{count(len(written.plots), 'file')} of plots in {printable(str(Path(written.plots[0]).parent))}")
     for note in written.notes:
         console(stderr=True).print(printable(f"note: {note}"))
-    to.print(f"report: {printable(written.path)} ({written.size / 1e6:.1f} MB)")
+    out.print(f"report: {printable(written.path)} ({written.size / 1e6:.1f} MB)")

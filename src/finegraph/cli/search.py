@@ -97,23 +97,23 @@ def search(
             console().print(f"\nwritten to {printable(str(html))}")
 
 
-def _print(to: Console, result: SearchResult) -> None:
+def _print(out: Console, result: SearchResult) -> None:
     """What was found, query after query."""
     from finegraph.workflows.indexing.search_page import in_index_words
 
     for place, query in enumerate(result.queries):
         if place:
-            to.print()
-        to.print(printable(_title(query, result)))
+            out.print()
+        out.print(printable(_title(query, result)))
         for stored in query.in_index:
-            to.print(printable(f"{in_index_words(stored)}: {stored.path}"))
+            out.print(printable(f"{in_index_words(stored)}: {stored.path}"))
         if not query.hits:
-            to.print("no photo passes")
+            out.print("no photo passes")
             continue
         ranked = query.hits[0].probability is not None
         headings = ("", "similarity", *(("probability",) if ranked else ()), "label", "photo")
         rows = [_row(number, hit) for number, hit in enumerate(query.hits, 1)]
-        print_table(to, headings, rows, right=(0, 1, 2) if ranked else (0, 1))
+        print_table(out, headings, rows, right=(0, 1, 2) if ranked else (0, 1))
 
 
 def _title(query: PhotoHits, result: SearchResult) -> str:

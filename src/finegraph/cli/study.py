@@ -89,37 +89,37 @@ def _list(read: Study, folder: Path, as_json: bool) -> None:
         listed = [{**cell.to_dict(), "done": done} for cell, done in cells]
         print_json({"folder": str(folder), "study": read.to_dict(), "cells": listed})
         return
-    to = console()
+    out = console()
     rows = [
         (cell.head, cell.kinds, cell.amount, str(cell.seed), "yes" if cell.box else "no", "done" if done else "")
         for cell, done in cells
     ]
-    print_table(to, ("head", "kinds", "amount", "seed", "box", ""), rows, right=(2, 3))
+    print_table(out, ("head", "kinds", "amount", "seed", "box", ""), rows, right=(2, 3))
     done = sum(done for _, done in cells)
-    to.print(f"{count(len(cells), 'cell')}, {done:,} done in {printable(str(folder))}; {_settings(read)}")
+    out.print(f"{count(len(cells), 'cell')}, {done:,} done in {printable(str(folder))}; {_settings(read)}")
 
 
 def _settings(read: Study) -> str:
     return "the whole network is trained" if read.tune == "all" else f"{read.settings} settings tried for every head"
 
 
-def _print(to: Console, read: Study, outcome: StudyOutcome) -> None:
+def _print(out: Console, read: Study, outcome: StudyOutcome) -> None:
     """The study for people."""
     if outcome.summary is None:
-        to.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command goes on")
+        out.print(f"stopped after {outcome.cells:,} of {count(outcome.total, 'cell')}; the same command goes on")
         return
     from finegraph.workflows.studies.markdown_tables import by_method, difference_text, place_text, value_text
 
     facts = outcome.about["data"]
-    to.print(
+    out.print(
         f"{printable(read.title or read.data)}: {facts['train']:,} photos to draw from, {facts['fine']:,} fine labels"
     )
-    to.print(outcome.about["budget"])
+    out.print(outcome.about["budget"])
     top1 = [row for row in outcome.summary.rows if row["metric"] == "top1"]
     for place in dict.fromkeys((row["split"], row["views"], row["box"]) for row in top1):
-        own = [row for row in top1 if (row["split"], row["views"], row["box"]) == place]
+        at_place = [row for row in top1 if (row["split"], row["views"], row["box"]) == place]
         rows = []
-        for name, listed in by_method(own).items():
+        for name, listed in by_method(at_place).items():
             cells = {row["amount"]: row for row in listed}
             texts = []
             for amount in read.amounts:
@@ -127,11 +127,11 @@ def _print(to: Console, read: Study, outcome: StudyOutcome) -> None:
                 texts += [value_text(row, interval=False), difference_text(row, interval=False)]
             rows.append((name, *texts))
         headings = [text for amount in read.amounts for text in (_heading(amount), "")]
-        to.print(f"\ntop-1 % on {printable(place_text(*place))}, and the difference to softmax")
+        out.print(f"\ntop-1 % on {printable(place_text(*place))}, and the difference to softmax")
         right = tuple(range(1, len(headings), 2))
-        print_table(to, ("head (kinds)", *headings), rows, right=right)
-    to.print("better and worse: the 95 % interval of the paired difference leaves 0 out; cannot tell: it holds 0")
-    to.print(f"report.html, tables.md, plots and all results: {printable(str(outcome.folder))}")
+        print_table(out, ("head (kinds)", *headings), rows, right=right)
+    out.print("better and worse: the 95 % interval of the paired difference leaves 0 out; cannot tell: it holds 0")
+    out.print(f"report.html, tables.md, plots and all results: {printable(str(outcome.folder))}")
 
 
 def _heading(amount: str) -> str:

@@ -42,30 +42,36 @@ def suggest_photos(
     from finegraph.workflows.suggest_photos import write_suggestions
 
     with interruptible(f"nothing is kept; {AGAIN}"), progress("photos") as shown:
-        found = suggest(model, photos, count=number, progress=shown)
+        suggestions = suggest(model, photos, count=number, progress=shown)
     if output is not None:
-        write_suggestions(output, found)
+        write_suggestions(output, suggestions)
     if label:
-        _label(model, found, port, as_json=as_json)
+        _label(model, suggestions, port, as_json=as_json)
         return
     if as_json:
-        print_json({"photos": [one.to_dict() for one in found]})
+        print_json({"photos": [suggestion.to_dict() for suggestion in suggestions]})
         return
-    to = console()
+    out = console()
     if output is not None:
-        to.print(printable(f"{count(len(found), 'photo')} in {output}; fill in the column label"))
+        out.print(printable(f"{count(len(suggestions), 'photo')} in {output}; fill in the column label"))
         print_next(
-            to, [(f"finegraph serve {quote(str(model))} --teach --to-label {quote(str(output))}", "or on a page")]
+            out, [(f"finegraph serve {quote(str(model))} --teach --to-label {quote(str(output))}", "or on a page")]
         )
         return
     rows = [
-        (one.path, one.guess, f"{100 * one.probability:.0f} %", f"{100 * one.gain:.2f} %", one.alike or "")
-        for one in found
+        (
+            suggestion.path,
+            suggestion.guess,
+            f"{100 * suggestion.probability:.0f} %",
+            f"{100 * suggestion.gain:.2f} %",
+            suggestion.alike or "",
+        )
+        for suggestion in suggestions
     ]
-    print_table(to, ("photo", "perhaps", "probability", "gain", "nearly like"), rows, right=(2, 3))
+    print_table(out, ("photo", "perhaps", "probability", "gain", "nearly like"), rows, right=(2, 3))
 
 
-def _label(model: Path, found: Sequence[SuggestedPhoto], port: int, *, as_json: bool) -> None:
+def _label(model: Path, suggestions: Sequence[SuggestedPhoto], port: int, *, as_json: bool) -> None:
     """Serve the page that asks for the labels of photos, in their order."""
     from finegraph.cli.serve import serve_until_stopped
     from finegraph.web.extra import check_extra
@@ -74,6 +80,6 @@ def _label(model: Path, found: Sequence[SuggestedPhoto], port: int, *, as_json: 
     from finegraph.web.security import Security
     from finegraph.web.serve.serve_settings import ServeSettings
 
-    photos = tuple(Path(one.path) for one in found)
+    photos = tuple(Path(suggestion.path) for suggestion in suggestions)
     settings = ServeSettings(model=model, teach=True, to_label=photos, security=Security(port=port))
     serve_until_stopped(settings, as_json=as_json)

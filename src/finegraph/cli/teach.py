@@ -71,17 +71,17 @@ def teach(
         _print_result(console(), result)
 
 
-def _print_result(to: Console, result: TeachResult) -> None:
+def _print_result(out: Console, result: TeachResult) -> None:
     """What was taught or taken back, and how answers changed."""
     lesson = result.lesson
     what = "Forgotten" if lesson.forgotten else "Taught"
     shown = f" from {count(len(lesson.photos), 'photo')}" if lesson.photos else ", without a photo"
-    to.print(printable(f"{what}: {lesson.label}{shown}   (lesson {lesson.id})"))
+    out.print(printable(f"{what}: {lesson.label}{shown}   (lesson {lesson.id})"))
     for kind, labels in result.new_labels.items():
         noun = "fine label" if kind == "fine" else kind
-        to.print(printable(f"New {noun}: {', '.join(labels)}"))
+        out.print(printable(f"New {noun}: {', '.join(labels)}"))
     if result.changes:
-        to.print()
+        out.print()
         rows = [
             (
                 change.photo,
@@ -91,18 +91,18 @@ def _print_result(to: Console, result: TeachResult) -> None:
             )
             for change in result.changes[:_SHOWN]
         ]
-        print_table(to, ("photo", "before", "now", lesson.label), rows)
+        print_table(out, ("photo", "before", "now", lesson.label), rows)
         if len(result.changes) > _SHOWN:
-            to.print(f"and {count(len(result.changes) - _SHOWN, 'more photo')}")
+            out.print(f"and {count(len(result.changes) - _SHOWN, 'more photo')}")
 
 
-def _print_lessons(to: Console, lessons: Sequence[Lesson]) -> None:
+def _print_lessons(out: Console, lessons: Sequence[Lesson]) -> None:
     """The lessons as a table."""
     if not lessons:
-        to.print("It was taught nothing yet.")
+        out.print("It was taught nothing yet.")
         return
-    rows = [(one.id, one.at, one.person, one.label, str(len(one.photos))) for one in lessons]
-    print_table(to, ("lesson", "at", "person", "label", "photos"), rows, right=(4,))
+    rows = [(lesson.id, lesson.at, lesson.person, lesson.label, str(len(lesson.photos))) for lesson in lessons]
+    print_table(out, ("lesson", "at", "person", "label", "photos"), rows, right=(4,))
 
 
 def _percent(probability: float) -> str:

@@ -1,7 +1,7 @@
 """Output on the terminal: tables for people, one JSON document for programs.
 
 On a terminal there are tables with colours; into a file or a pipe go plain aligned columns, one row per line, so that
-`grep` and `cut` work. Names come from files: whatever could steer a terminal is shown as an escape.
+`grep` and `cut` work. Names come from files, so control characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def printable(text: str) -> str:
-    """Text on one line and with nothing in it that steers a terminal."""
+    """Text on one line, with control characters escaped."""
     return _UNFIT.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
@@ -54,22 +54,22 @@ def none_or(number: int, noun: str) -> str:
     return count(number, noun) if number else f"no {noun}s"
 
 
-def print_left_out(to: Console, reasons: Sequence[str], max_named: int | None = None) -> None:
+def print_left_out(out: Console, reasons: Sequence[str], max_named: int | None = None) -> None:
     """Name the photos that could not be read, if there are any.
 
     Args:
-        to: where they are printed.
+        out: the console to print on.
         reasons: for each photo its path and the reason.
         max_named: how many to name; None for all.
     """
     if reasons:
-        to.print(f"left out as they cannot be read: {count(len(reasons), 'photo')}")
+        out.print(f"left out as they cannot be read: {count(len(reasons), 'photo')}")
     for reason in reasons[:max_named]:
-        to.print("  " + printable(reason))
+        out.print("  " + printable(reason))
 
 
 def print_table(
-    to: Console,
+    out: Console,
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
     right: Sequence[int] = (),
@@ -78,25 +78,25 @@ def print_table(
     """Print a table, with rules and colours on a terminal and plainly elsewhere.
 
     Args:
-        to: where it is printed.
+        out: where it is printed.
         headings: the headings of the columns.
         rows: the cells.
         right: the numbers of the columns that are aligned to the right.
         styles: per row, the style of its first cell on a terminal.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
-    if to.is_terminal:
-        _print_rich(to, headings, cells, right, styles or [""] * len(cells))
+    if out.is_terminal:
+        _print_rich(out, headings, cells, right, styles or [""] * len(cells))
     else:
         for line in aligned([list(headings), *cells], right):
-            to.print(line)
+            out.print(line)
 
 
-def print_pairs(to: Console, pairs: Sequence[tuple[str, str]], styles: Sequence[str]) -> None:
-    """Print names and words beside them, which stay beside them if they take several lines.
+def print_pairs(out: Console, pairs: Sequence[tuple[str, str]], styles: Sequence[str]) -> None:
+    """Print names with texts beside them, also where a text takes several lines.
 
     Args:
-        to: a terminal.
+        out: a terminal.
         pairs: each name with its words.
         styles: the style of each name.
     """
@@ -108,11 +108,11 @@ def print_pairs(to: Console, pairs: Sequence[tuple[str, str]], styles: Sequence[
     grid.add_column(overflow="fold")
     for (name, words), style in zip(pairs, styles, strict=True):
         grid.add_row(Text(printable(name), style=style), Text(printable(words)))
-    to.print(grid)
+    out.print(grid)
 
 
 def _print_rich(
-    to: Console, headings: Sequence[str], rows: list[list[str]], right: Sequence[int], styles: Sequence[str]
+    out: Console, headings: Sequence[str], rows: list[list[str]], right: Sequence[int], styles: Sequence[str]
 ) -> None:
     """The table for a terminal."""
     from rich import box
@@ -124,11 +124,11 @@ def _print_rich(
         table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
     for row, style in zip(rows, styles, strict=True):
         table.add_row(Text(row[0], style=style), *(Text(cell) for cell in row[1:]))
-    to.print(table)
+    out.print(table)
 
 
 def aligned(rows: list[list[str]], right: Sequence[int]) -> list[str]:
-    """Rows as lines whose columns stand below each other."""
+    """Rows as lines with aligned columns."""
     from rich.cells import cell_len
 
     widths = [max(cell_len(row[number]) for row in rows) for number in range(len(rows[0]))]

@@ -107,22 +107,22 @@ def _use_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def _option(one: Field[Any], panel: str) -> inspect.Parameter:
+def _option(setting: Field[Any], panel: str) -> inspect.Parameter:
     """The flag of a setting, below a heading. All default to None, which means: not given."""
-    kind, _ = setting_type(one.name)
-    about, value = one.metadata["about"], _VALUES.get(one.name, _VALUES.get(kind))
+    kind, _ = setting_type(setting.name)
+    about, value = setting.metadata["about"], _VALUES.get(setting.name, _VALUES.get(kind))
     if get_origin(kind) is Literal:
         kind, value = str, "|".join(get_args(kind))
     elif get_origin(kind) is tuple:
         about += "; repeat the flag for more"
         kind = list[str]
-    shown = _shown_default(one)
-    flag = f"--{one.name.replace('_', '-')}"
+    shown = _shown_default(setting)
+    flag = f"--{setting.name.replace('_', '-')}"
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
     about = about[0].upper() + about[1:] + (f" [{shown}]" if shown else "") + "."
     option = typer.Option(*names, metavar=value, help=about, rich_help_panel=panel)
     return inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
 
 
@@ -137,12 +137,12 @@ def _former_option(former: str, name: str) -> inspect.Parameter:
     )
 
 
-def _shown_default(one: Field[Any]) -> str:
+def _shown_default(setting: Field[Any]) -> str:
     """The default of a setting as the help shows it."""
-    by_recipe = {name: getattr(recipe, one.name, None) for name, recipe in RECIPES.items()}
+    by_recipe = {name: getattr(recipe, setting.name, None) for name, recipe in RECIPES.items()}
     if any(value is not None for value in by_recipe.values()):
         return "; ".join(f"{name}: {_word(value)}" for name, value in by_recipe.items() if value is not None)
-    return "" if one.default is None else _word(one.default)
+    return "" if setting.default is None else _word(setting.default)
 
 
 def _word(value: object) -> str:
@@ -163,7 +163,7 @@ def _command() -> Callable[..., None]:
         show_default=False,
     )
     only = inspect.Parameter.KEYWORD_ONLY
-    own = [
+    arguments = [
         inspect.Parameter("source", only, default=None, annotation=Annotated[str | None, place]),
         inspect.Parameter(
             "config",
@@ -210,9 +210,9 @@ def _command() -> Callable[..., None]:
         ),
     ]
     flags, panel = [], ""
-    for one in fields(TrainSettings):
-        panel = _PANELS.get(one.name, panel)
-        flags += [_option(one, panel)] if one.name not in _FLAGS else []
+    for setting in fields(TrainSettings):
+        panel = _PANELS.get(setting.name, panel)
+        flags += [_option(setting, panel)] if setting.name not in _FLAGS else []
     flags += [_former_option(former, name) for former, name in FORMER_NAMES.items()]
 
     def train(**values: Any) -> None:
@@ -220,8 +220,8 @@ def _command() -> Callable[..., None]:
 
     train.__doc__ = _train.__doc__
     # The command-line library reads the signature for the order and the annotations for the types.
-    train.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
-    train.__annotations__ = {one.name: one.annotation for one in [*own, *flags]}
+    train.__signature__ = inspect.Signature([*arguments, *flags])  # type: ignore[attr-defined]
+    train.__annotations__ = {setting.name: setting.annotation for setting in [*arguments, *flags]}
     return train
 
 

@@ -113,8 +113,8 @@ class TrainingDisplay:
 class _StepBar:
     """Steps with loss, rate and time left."""
 
-    def __init__(self, to: Any, start: int) -> None:
-        self._to, self._start, self._began, self._last = to, start, monotonic(), monotonic()
+    def __init__(self, out: Any, start: int) -> None:
+        self._to, self._start, self._began, self._last = out, start, monotonic(), monotonic()
         self._bar: Any = None
         self._task: Any = None
 
@@ -159,9 +159,9 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
         result: what the run gave.
         report: whether a report was asked for.
     """
-    to = console()
+    out = console()
     if not result.finished:
-        to.print(f"stopped and saved; go on with: finegraph train --run {printable(quote(result.run))} --resume")
+        out.print(f"stopped and saved; go on with: finegraph train --run {printable(quote(result.run))} --resume")
         return
     if result.metrics:
         rows = [
@@ -169,17 +169,17 @@ def print_result(result: TrainResult, *, report: bool = True) -> None:
             for name, value in result.metrics.items()
         ]
         judged = f"on the {count(result.held_out, 'photo')} held out" if result.held_out else "on validation photos"
-        print_table(to, (judged, ""), rows, right=(1,))
-    print_left_out(to, result.bad, MAX_NAMED)
+        print_table(out, (judged, ""), rows, right=(1,))
+    print_left_out(out, result.bad, MAX_NAMED)
     if result.strengths:
-        to.print(printable(_strengths(result.strengths)))
+        out.print(printable(_strengths(result.strengths)))
     if result.worth is not None:
-        to.print(printable(result.worth.words))
-    _print_calibration(to, result)
-    to.print(f"{count(result.photos, 'photo')} in {_clock(result.seconds)}; model: {printable(result.model or '')}")
+        out.print(printable(result.worth.words))
+    _print_calibration(out, result)
+    out.print(f"{count(result.photos, 'photo')} in {_clock(result.seconds)}; model: {printable(result.model or '')}")
     if report:
-        _print_report(to, result)
-    print_next(to, _next(result))
+        _print_report(out, result)
+    print_next(out, _next(result))
 
 
 def _strengths(strengths: dict[str, Any]) -> str:
@@ -195,18 +195,18 @@ def _because(strengths: dict[str, Any]) -> str:
     return f"; chosen because {strengths['reason']}" if "reason" in strengths else ""
 
 
-def _print_calibration(to: Console, result: TrainResult) -> None:
+def _print_calibration(out: Console, result: TrainResult) -> None:
     """The calibration of the model, or why there is none."""
     if result.calibration is not None:
         fit = result.calibration.temperature
-        to.print(
+        out.print(
             f"calibrated on these photos: temperature {fit.temperature:.3g}, negative log-likelihood "
             f"{fit.nll_before:.4f} -> {fit.nll_after:.4f}"
         )
     elif result.calibration_fault is not None:
-        to.print(printable(f"not calibrated: {result.calibration_fault}"))
+        out.print(printable(f"not calibrated: {result.calibration_fault}"))
     elif result.validated_on is None:
-        to.print(
+        out.print(
             "not calibrated: no photos were held out, so probabilities may be too sure and no photo is marked as none "
             f"of the classes; {_HOLD_OUT}"
         )
@@ -215,10 +215,10 @@ def _print_calibration(to: Console, result: TrainResult) -> None:
 _HOLD_OUT = "hold some out with --val-share 0.2, or 0.5 of classes of two photos"
 
 
-def _print_report(to: Console, result: TrainResult) -> None:
+def _print_report(out: Console, result: TrainResult) -> None:
     """Where the report is, or why there is none."""
     if result.report is not None:
-        to.print(f"report: {printable(result.report)}")
+        out.print(f"report: {printable(result.report)}")
     elif result.report_fault is not None:
         run, split = quote(result.run), quote(result.validated_on or "")
         console(stderr=True).print(
