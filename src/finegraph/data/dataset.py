@@ -179,7 +179,7 @@ def targets_of(samples: Samples, graph: LabelGraph) -> tuple[Int[Tensor, " batch
 def training_targets(
     samples: Samples, graph: LabelGraph
 ) -> tuple[Int[Tensor, " batch"], dict[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]]]:
-    """The same for the loss: a photo without a label of its own has what the graph says of its class.
+    """The same for the loss: a photo without its own label has the label that the graph gives its class.
 
     For each number that was measured on any photo there are the values in the user's unit, NaN where there is none.
 
@@ -191,11 +191,15 @@ def training_targets(
     kinds: dict[str, Int[Tensor, " batch"] | Float[Tensor, " batch"]] = {**labels}
     for name in labels:
         number_of = {label: number for number, label in enumerate(graph.labels(name))}
-        own = torch.tensor([number_of.get(sample.kinds.get(name, ""), MISSING) for sample in samples])
+        photo_labels = torch.tensor([number_of.get(sample.kinds.get(name, ""), MISSING) for sample in samples])
         from_fine = torch.where(fine == MISSING, MISSING, FROM_FINE)
-        kinds[name] = torch.where(own == MISSING, from_fine, own)
+        kinds[name] = torch.where(photo_labels == MISSING, from_fine, photo_labels)
     values = measured_values(samples, graph)
-    return fine, kinds | {name: torch.from_numpy(own) for name, own in values.items() if not np.isnan(own).all()}
+    return fine, kinds | {
+        name: torch.from_numpy(photo_labels)
+        for name, photo_labels in values.items()
+        if not np.isnan(photo_labels).all()
+    }
 
 
 def _only_parents(kind: Kind, fine: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:

@@ -26,11 +26,11 @@ def measured_values(samples: Samples, graph: LabelGraph) -> dict[str, Float[Floa
     """
     faults: list[str] = []
     named = set(samples.kinds) | set(samples.numbers)
-    found = {}
+    values = {}
     for name in graph.numbers:
         if name in named:
             number = graph.number(name)
-            found[name] = np.array(
+            values[name] = np.array(
                 [
                     _value(sample.values.get(name, sample.kinds.get(name)), number, str(sample.path), faults)
                     for sample in samples
@@ -39,7 +39,7 @@ def measured_values(samples: Samples, graph: LabelGraph) -> dict[str, Float[Floa
     if faults:
         more = [f"  and {len(faults) - MAX_PRINTED} more"] if len(faults) > MAX_PRINTED else []
         raise DataError("\n".join(["photos have values that their numbers cannot have:", *faults[:MAX_PRINTED], *more]))
-    return found
+    return values
 
 
 def _value(given: float | str | None, number: Number, place: str, faults: list[str]) -> float:

@@ -47,7 +47,7 @@ _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 _BITS_PER_SAMPLE = 258  # a tag of TIFF
 _WHITE = (255, 255, 255)
 _BAND = 1 << 20
-"""How many pixels are converted at a time if that takes a copy: one of a whole large photo takes much memory."""
+"""How many pixels are converted at a time where that needs a copy, which would be large for a whole photo."""
 
 
 class Decoded(NamedTuple):

@@ -22,8 +22,8 @@ def resized(picture: Image.Image, resize: int, *, keep_shape: bool, interpolatio
     size = (resize, resize)
     if keep_shape:
         scale = resize / min(picture.size)
-        most = resize * MAX_STRETCH
-        width, height = (min(max(resize, round(side * scale)), most) for side in picture.size)
+        max_side = resize * MAX_STRETCH
+        width, height = (min(max(resize, round(side * scale)), max_side) for side in picture.size)
         size = (width, height)
     return picture if picture.size == size else picture.resize(size, FILTERS[interpolation])
 

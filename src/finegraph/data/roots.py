@@ -55,14 +55,14 @@ class PhotoRoot:
 
 
 def paths_outside(paths: Iterable[Path], folder: str | os.PathLike[str]) -> frozenset[Path]:
-    """Those of some photos that are links out of a folder; of a photo that is named elsewhere, out of its own."""
+    """The photos that are links out of a folder or, if named elsewhere, out of their own folder."""
     roots: dict[str, PhotoRoot] = {}
-    found = set()
+    outside = set()
     for path in paths:
         root = root_of(path, (folder,))
         if not roots.setdefault(root, PhotoRoot(root)).holds(path):
-            found.add(path)
-    return frozenset(found)
+            outside.add(path)
+    return frozenset(outside)
 
 
 def root_of(path: str | os.PathLike[str], roots: Iterable[str | os.PathLike[str]]) -> str:

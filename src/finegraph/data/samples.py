@@ -139,13 +139,13 @@ class Samples(Sequence[Sample]):
 
     def counts(self) -> dict[str, int]:
         """How many samples each fine label has, in the order of the labels."""
-        found = Counter(sample.label for sample in self if sample.label is not None)
-        return {label: found[label] for label in sorted(found)}
+        counts = Counter(sample.label for sample in self if sample.label is not None)
+        return {label: counts[label] for label in sorted(counts)}
 
     def split_counts(self) -> dict[str | None, int]:
         """How many samples each part of the data has; None stands for those in no part."""
-        found = Counter(sample.split for sample in self)
-        return {split: found[split] for split in sorted(found, key=lambda name: (name is None, name or ""))}
+        counts = Counter(sample.split for sample in self)
+        return {split: counts[split] for split in sorted(counts, key=lambda name: (name is None, name or ""))}
 
 
 def _order(sample: Sample) -> tuple[object, ...]:

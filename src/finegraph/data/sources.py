@@ -55,10 +55,10 @@ def read_samples(source: str | os.PathLike[str]) -> Samples:
         MissingExtraError: the layout needs a package that is not installed.
     """
     layout, path = parse_source(source)
-    found = LAYOUTS[layout][0](path)
-    if not len(found):
-        raise DataError("; ".join((f"{os.fspath(source)}: expected photos, found none", *found.notes)))
-    return found
+    samples = LAYOUTS[layout][0](path)
+    if not len(samples):
+        raise DataError("; ".join((f"{os.fspath(source)}: expected photos, found none", *samples.notes)))
+    return samples
 
 
 def source_graph(source: str | os.PathLike[str]) -> LabelGraph:

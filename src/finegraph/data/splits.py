@@ -18,7 +18,7 @@ DEFAULT_VAL = "val"
 _FEWEST = 3
 """Classes with fewer photos keep them all, unless a share is named."""
 _SMALL = 100
-"""Of this number of photos of a class a fifth is held out by default, of the others a tenth."""
+"""The number of photos of a class of which a fifth is held out by default; of the others a tenth."""
 
 
 def choose_splits(
@@ -58,7 +58,7 @@ def hold_out(
         samples: the photos; those without a fine label are not held out.
         share: the part of each class. None for a fifth of its first hundred photos and a tenth of the others, at least
             one, but none of a class with fewer than three: the metrics of a small class are worth less than its photos.
-        seed: where the chance comes from.
+        seed: the seed of random choices.
         same: groups of photos that are the same. They stay together too; a group that is more than is held out of a
             class is not held out.
 
@@ -70,27 +70,27 @@ def hold_out(
         for label, places in _by_class(samples, seed).items()
     }
     labels: dict[Path, list[str]] = {}
-    for label, own in photos.items():
-        for path in own:
+    for label, label_photos in photos.items():
+        for path in label_photos:
             labels.setdefault(path, []).append(label)
     groups = _groups(same)
-    room = {label: _held_count(len(own), share) for label, own in photos.items()}
+    room = {label: _held_count(len(label_photos), share) for label, label_photos in photos.items()}
     held: set[Path] = set()
     seen: set[Path] = set()
-    for own in photos.values():
-        for path in own:
+    for label_photos in photos.values():
+        for path in label_photos:
             if path not in seen:
                 group = groups.get(path, {path})
                 seen |= group
-                needed = Counter(label for one in group for label in labels.get(one, ()))
+                needed = Counter(label for member in group for label in labels.get(member, ()))
                 if all(room[label] >= number for label, number in needed.items()):
                     held |= group
                     room.update((label, room[label] - number) for label, number in needed.items())
     if not held and share is not None:
-        most = max(samples.counts().values(), default=0)
+        max_count = max(samples.counts().values(), default=0)
         raise DataError(
             f"val_share: expected a share that is at least a photo of some class, got {share:g}; the largest class has "
-            f"{most:,}, and one must stay to train on. Hold out more, or name a split to validate on"
+            f"{max_count:,}, and one must stay to train on. Hold out more, or name a split to validate on"
         )
     return (
         _keep(samples, lambda place: samples[place].path not in held),
@@ -109,11 +109,11 @@ def _held_count(photos: int, share: float | None) -> int:
 
 def _groups(same: Iterable[Collection[Path]]) -> dict[Path, set[Path]]:
     """The photos that stay with each photo; groups that share a photo are one."""
-    found: dict[Path, set[Path]] = {}
+    groups: dict[Path, set[Path]] = {}
     for group in same:
-        whole = set(group).union(*(found[path] for path in group if path in found))
-        found.update(dict.fromkeys(whole, whole))
-    return found
+        whole = set(group).union(*(groups[path] for path in group if path in groups))
+        groups.update(dict.fromkeys(whole, whole))
+    return groups
 
 
 def draw_per_label(samples: Samples, count: int, seed: int) -> Samples:
@@ -124,13 +124,13 @@ def draw_per_label(samples: Samples, count: int, seed: int) -> Samples:
 
 def _by_class(samples: Samples, seed: int) -> dict[str, list[int]]:
     """The places of the samples of each fine label, in the order of chance."""
-    found: dict[str, list[int]] = {}
+    by_class: dict[str, list[int]] = {}
     for place, sample in enumerate(samples):
         if sample.label is not None:
-            found.setdefault(sample.label, []).append(place)
-    for places in found.values():
+            by_class.setdefault(sample.label, []).append(place)
+    for places in by_class.values():
         places.sort(key=lambda place: _chance(samples[place], seed))
-    return found
+    return by_class
 
 
 def _chance(sample: Sample, seed: int) -> bytes:

@@ -82,7 +82,7 @@ def random_part(
         picture: RGB.
         settings: the size of the view, and how pixels are blended.
         least: the smallest share of the picture's area that the part may have.
-        random: where chance comes from.
+        random: the seed of random choices.
     """
     share = random.uniform(least, 1.0)
     stretch = np.exp(random.uniform(-1.0, 1.0) * np.log(4 / 3) / 2)

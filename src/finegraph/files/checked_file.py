@@ -1,4 +1,4 @@
-"""Files that are written once, their size and SHA-256 kept elsewhere: what was cut, altered or swapped is found.
+"""Files that are written once and checked by their size and SHA-256, which are kept elsewhere.
 
 Cost: one pass over the bytes to check them.
 """
@@ -16,7 +16,7 @@ from finegraph.files.durable import write_new
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
-    """What is kept of a file: its name in its folder, its size, and its SHA-256."""
+    """The entry of a file: its name in its folder, its size, and its SHA-256."""
 
     name: str
     bytes: int
@@ -24,7 +24,7 @@ class FileEntry:
 
 
 def entry_of(name: str, data: bytes) -> FileEntry:
-    """What to keep of a file of these bytes."""
+    """The entry of a file with these bytes."""
     return FileEntry(name=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
@@ -39,7 +39,7 @@ def write_checked(path: Path, data: bytes) -> FileEntry:
 
 
 def map_file(path: Path) -> mmap.mmap | bytes:
-    """The bytes of a file where they lie: only the parts that are used take memory.
+    """The bytes of a file, mapped into memory: only the parts that are used are loaded.
 
     Raises:
         OSError: it is not there, or cannot be read.
@@ -50,7 +50,7 @@ def map_file(path: Path) -> mmap.mmap | bytes:
 
 
 def damage_of(data: bytes | mmap.mmap | memoryview, *, size: object, sha256: object) -> str | None:
-    """How bytes differ from those that were written; None if they are the same."""
+    """How bytes differ from the entry of their file; None if they match."""
     if len(data) != size:
         return f"expected {size} bytes, got {len(data)}: the file was cut short or changed"
     if hashlib.sha256(data).hexdigest() != sha256:

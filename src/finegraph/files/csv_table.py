@@ -10,12 +10,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
-    """Rows of cells as the text of a CSV file; what UTF-8 cannot hold is written with backslashes."""
+    """Rows of cells as the text of a CSV file; characters that UTF-8 cannot hold are escaped with backslashes."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def defused(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """A cell, escaped if a spreadsheet would run it as a formula."""
     return "'" + cell if cell.startswith(_FORMULA) else cell

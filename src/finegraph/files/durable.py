@@ -1,8 +1,7 @@
-"""Writing that a kill -9, a full disk or a loss of power cannot leave half done.
+"""Atomic writing: a kill -9, a full disk or a loss of power never leaves a file half written.
 
-Things are written under a temporary name, brought to the disk (fsync), and only then given their name, which is one
-step of the file system; then the folder itself is brought to the disk. A process that dies in between leaves nothing
-but a temporary file or folder, which the next start removes.
+A file is written under a temporary name, synced to the disk, and only then renamed, which is atomic; then the folder is
+synced. A process that dies in between leaves only a temporary file or folder, which the next start removes.
 
 Cost: one write of the data and one fsync per file and folder.
 """
@@ -21,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LARGEST_WRITE = 2**23
-"""Bytes written at once; all systems take this number, and it fits the cache for a checksum."""
+"""The largest number of bytes per write; all systems accept it, and it fits the cache for a checksum."""
 _TEMPORARY = re.compile(r"\.finegraph-[0-9a-f]{16}\.tmp")
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
@@ -38,7 +37,7 @@ def is_temporary(name: str) -> bool:
 
 
 def remove_stale(folder: Path, min_age: float = 0.0) -> None:
-    """Remove the temporary files and folders that a process which died has left.
+    """Remove the temporary files and folders that a dead process left.
 
     Args:
         folder: where to look; it need not exist.
@@ -65,7 +64,7 @@ def remove_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def synced_file(path: Path) -> Iterator[int]:
-    """A new file, as a handle to write to; when the block ends, the file is on the disk."""
+    """Open a new file for writing; when the block ends, it is synced to the disk."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         yield handle
@@ -82,7 +81,7 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, if the system can."""
+    """Sync the names in a folder to the disk, where the system supports that."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -96,7 +95,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, and bring their names to the disk."""
+    """Make a folder and its parents, and sync their names to the disk."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     os.makedirs(folder, exist_ok=True)
     for place in missing:
@@ -104,7 +103,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that is not there yet, in one step.
+    """Write a new file atomically.
 
     Raises:
         FileExistsError: it is there; it is not touched.
@@ -127,9 +126,9 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def write_over(path: Path, data: bytes) -> None:
-    """Write a file in one step, in the place of an earlier one if there is one.
+    """Write a file atomically, replacing an existing one.
 
-    A link stays a link: what it leads to is replaced. The new file has the rights of the earlier one.
+    A symbolic link stays a link; its target is replaced. The new file keeps the permissions of the old one.
 
     Raises:
         OSError: it cannot be written; the earlier one is as it was.
@@ -151,12 +150,12 @@ def write_over(path: Path, data: bytes) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """Why the system refused, in its own words."""
+    """The reason of an error of the operating system, in its own words."""
     return error.strerror or str(error) or type(error).__name__
 
 
 def free_bytes(folder: Path) -> int | None:
-    """How much more the disk of a folder can hold; None if that cannot be known."""
+    """The free space on the disk of a folder; None if it is unknown."""
     for place in (folder, *folder.parents):
         with contextlib.suppress(OSError):
             return shutil.disk_usage(place).free

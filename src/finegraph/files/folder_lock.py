@@ -1,9 +1,8 @@
-"""One folder, one process that writes in it.
+"""A lock on a folder, so that only one process writes in it.
 
 The lock is the system's own (a POSIX record lock), which ends with the process that holds it, however it ends, and is
-not inherited by the workers it starts: so the lock of a dead process never has to be broken. The file `.lock` also says
-who holds it, for the message to others. If the file system has no locks, that note and a look at whether the process
-is alive decide.
+not inherited by the workers it starts: so there are no stale locks. The file `.lock` also names the holder, for
+messages. If the file system has no locks, the lock counts as held while the process named in the file is alive.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class FolderLock:
         folder: the folder.
         noun: what the folder is, such as a run; for messages.
         purpose: what it is locked for.
-        instead: what else its user may do.
+        instead: what the user can do instead, for messages.
         error: the type of the errors.
 
     Raises:
@@ -61,7 +60,7 @@ class FolderLock:
             ) from refusal
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if that was done before, or in a forked copy of the process."""
+        """Release the lock; does nothing if it was released before, or in a forked copy of the process."""
         if self._process != os.getpid() or self._released:
             return
         self._released = True
@@ -98,7 +97,7 @@ class FolderLock:
             os.close(handle)  # the file was given back and removed between opening and locking it
 
     def _refuse_second(self) -> None:
-        """Closing any handle of the file would end the lock that this process holds: look before opening."""
+        """Refuse a second lock in this process, before opening the file: closing its handle would end the first."""
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(self.path)
             if _held.get((status.st_dev, status.st_ino)) == self._process:
@@ -120,7 +119,7 @@ class FolderLock:
             raise self._in_use(holder)
 
     def _is_current(self, status: os.stat_result) -> bool:
-        """Whether the file that was locked still has the name."""
+        """Whether the locked file is still the one with that name."""
         with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(status, os.stat(self.path))
         return False

@@ -1,4 +1,4 @@
-"""Putting a new folder in the place of an old one, so that a crash leaves one of the two and never a part.
+"""Replacing a folder so that a crash leaves the old one or the new one, never a mixture.
 
 The files go into a hidden folder beside the target, each is brought to the disk, and then the two folders change names
 in one step of the file system. If that step does not exist (other systems than Linux), the old folder is first moved
@@ -34,7 +34,7 @@ _EXCHANGE = 2
 
 
 def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    """Make `target` a folder of these files; the existing content is replaced.
+    """Make `target` a folder with these files, replacing its content.
 
     Raises:
         OSError: it could not be done; the old folder is as it was.
@@ -56,7 +56,7 @@ def replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what savings of a folder left that were killed; one that is under way is left alone."""
+    """Remove what killed saves of a folder left; a save in progress is not touched."""
     if target.parent.is_dir():
         with locked_folder(target.parent):
             _sweep(target)
@@ -91,7 +91,7 @@ def _exchange(one: Path, two: Path) -> bool:
 
 
 def _sweep(target: Path) -> None:
-    """Remove what earlier savings of this folder left when they were killed."""
+    """Remove what killed saves of this folder left."""
     left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.saving")
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(target.parent)):

@@ -1,9 +1,8 @@
 """Text files that grow line by line and survive being interrupted.
 
-A line is one write, so a kill leaves it whole or not there; if the system took only a part of it, because the disk
-is full, the part is cut off again. Going on after an interruption first cuts off what lies after the point to go on
-from.
-Cost: one write per line; cutting reads the file once.
+A line is one write, so a kill leaves it complete or absent; if the system writes only a part of it, because the disk is
+full, the part is cut off again. Resuming first cuts off everything after the point to resume from. Cost: one write per
+line; cutting reads the file once.
 """
 
 from __future__ import annotations

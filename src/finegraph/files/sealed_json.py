@@ -39,8 +39,8 @@ def unseal(data: bytes) -> dict[str, object]:
     """
     start = len(_BEFORE) + _DIGITS + len(_BETWEEN)
     body = data[start : len(data) - len(_AFTER)]
-    found = hashlib.sha256(body).hexdigest()
-    if data != b"".join((_BEFORE, found.encode(), _BETWEEN, body, _AFTER)):
+    digest = hashlib.sha256(body).hexdigest()
+    if data != b"".join((_BEFORE, digest.encode(), _BETWEEN, body, _AFTER)):
         raise ValueError(f"its checksum is not that of its {len(data)} bytes")
     content = json.loads(body)
     if not isinstance(content, dict):

@@ -4,8 +4,8 @@
     NAME.json      the end that was acknowledged: how many entries, how many bytes, a digest over all of them, and what
                    the log belongs to; replaced in one step after each entry
 
-An entry counts once both files are on the disk. What lies behind the acknowledged end is of a process that died: whole
-entries are taken over by the next writer, as no caller was told of a failure, and the rest is cut off. A log that is
+An entry counts once both files are on the disk. Anything beyond the acknowledged end was left by a process that died:
+the next writer adopts complete entries, since no caller was told of a failure, and cuts off the rest. A log that is
 shorter than its end, or has another digest, is damaged, and nothing of it is used. Writers take turns by the lock of
 the folder, which ends with its process. Readers need no lock: what is acknowledged never changes.
 
@@ -85,14 +85,15 @@ class SealedLog:
             with open(self._log, "rb") as file:
                 file.seek(self._bytes)
                 data = file.read(end["bytes"] - self._bytes)
-            found, chain, good = self._parse(data)
+            entries, chain, good = self._parse(data)
             if good != end["bytes"] - self._bytes or chain != end["chain"]:
                 raise ValueError(
-                    f"{self._log}: the log is damaged behind entry {len(self.entries) + len(found)} of {end['entries']}"
+                    f"{self._log}: the log is damaged behind entry {len(self.entries) + len(entries)} of "
+                    f"{end['entries']}"
                 )
-            self._take(found, chain, good)
+            self._take(entries, chain, good)
             self._signature = signature
-            return len(found)
+            return len(entries)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -163,21 +164,21 @@ class SealedLog:
 
     def _parse(self, data: bytes) -> tuple[list[dict[str, Any]], str, int]:
         """The good entries that some bytes begin with, the digest behind them, and how many bytes they take."""
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         chain, good = self._chain, 0
         for line in data.splitlines(keepends=True):
             try:
                 entry = unseal(line)
             except ValueError:
                 break
-            if entry.get("number") != len(self.entries) + len(found) + 1:
+            if entry.get("number") != len(self.entries) + len(entries) + 1:
                 break
-            found.append(entry)
+            entries.append(entry)
             chain, good = _next(chain, line), good + len(line)
-        return found, chain, good
+        return entries, chain, good
 
-    def _take(self, found: list[dict[str, Any]], chain: str, size: int) -> None:
-        self.entries.extend(found)
+    def _take(self, entries: list[dict[str, Any]], chain: str, size: int) -> None:
+        self.entries.extend(entries)
         self._chain, self._bytes = chain, self._bytes + size
 
     def _adopt(self) -> None:
@@ -192,14 +193,14 @@ class SealedLog:
                 return
             os.lseek(handle, self._bytes, os.SEEK_SET)
             with os.fdopen(os.dup(handle), "rb") as file:
-                found, chain, good = self._parse(file.read())
+                entries, chain, good = self._parse(file.read())
             os.ftruncate(handle, self._bytes + good)
             os.fsync(handle)
         finally:
             os.close(handle)
-        if found:
-            self._publish(len(self.entries) + len(found), self._bytes + good, chain)
-            self._take(found, chain, good)
+        if entries:
+            self._publish(len(self.entries) + len(entries), self._bytes + good, chain)
+            self._take(entries, chain, good)
 
     def _publish(self, entries: int, size: int, chain: str) -> None:
         write_over(self._end, self._sealed_end(entries, size, chain))

@@ -18,7 +18,7 @@ from jaxtyping import Shaped
 from numpy.typing import NDArray
 
 RESERVED = "__metadata__"
-"""The one name that no tensor may have: texts by name stand there."""
+"""The reserved name under which the file keeps its texts; no tensor may have it."""
 ITEM_SIZES = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 8),
     **dict.fromkeys(("F32", "I32", "U32"), 4),

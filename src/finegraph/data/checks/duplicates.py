@@ -53,13 +53,13 @@ def find_duplicates(prints: Sequence[Fingerprint]) -> list[Duplicates]:
     copies: dict[bytes, list[int]] = {}
     for number, one in enumerate(prints):
         copies.setdefault(one.digest, []).append(number)
-    found = [Duplicates("exact", tuple(group)) for group in copies.values() if len(group) > 1]
+    duplicates = [Duplicates("exact", tuple(group)) for group in copies.values() if len(group) > 1]
     groups = list(copies.values())
     firsts = [prints[group[0]] for group in groups]
     for alike in _alike(firsts):
         members = sorted(number for first in alike for number in groups[first])
-        found.append(Duplicates("re-encoded", tuple(members)))
-    return sorted(found, key=lambda one: (one.members[0], one.form))
+        duplicates.append(Duplicates("re-encoded", tuple(members)))
+    return sorted(duplicates, key=lambda one: (one.members[0], one.form))
 
 
 def same_photos(
@@ -75,10 +75,10 @@ def same_photos(
     files = list(dict.fromkeys(paths))
     read: list[Path] = []
     prints: list[Fingerprint] = []
-    for done, (path, found) in enumerate(fingerprints(files, workers), start=1):
-        if isinstance(found, Fingerprint):
+    for done, (path, fingerprint) in enumerate(fingerprints(files, workers), start=1):
+        if isinstance(fingerprint, Fingerprint):
             read.append(path)
-            prints.append(found)
+            prints.append(fingerprint)
         if progress is not None:
             progress(done, len(files))
     return [[read[number] for number in group.members] for group in find_duplicates(prints)]
@@ -88,8 +88,8 @@ def _alike(prints: list[Fingerprint]) -> list[list[int]]:
     """The groups of different files that show the same picture; likeness is passed on within a group."""
     if not prints:
         return []
-    looks = np.array([one.look for one in prints], dtype=np.uint64)
-    thumbnails = np.stack([one.thumbnail for one in prints])
+    looks = np.array([fingerprint.look for fingerprint in prints], dtype=np.uint64)
+    thumbnails = np.stack([fingerprint.thumbnail for fingerprint in prints])
     structured = np.flatnonzero(thumbnails.reshape(len(prints), -1).std(axis=1) >= _LEAST_SPREAD)
     leader = list(range(len(prints)))
     for ones, others in _candidates(looks[structured]):
@@ -98,8 +98,8 @@ def _alike(prints: list[Fingerprint]) -> list[list[int]]:
         left, right = left[near], right[near]
         difference = np.abs(thumbnails[left].astype(np.int16) - thumbnails[right]).mean(axis=(1, 2, 3))
         same = difference <= MAX_DIFFERENCE
-        for one, other in zip(left[same].tolist(), right[same].tolist(), strict=True):
-            leader[_lead(leader, other)] = _lead(leader, one)
+        for first, second in zip(left[same].tolist(), right[same].tolist(), strict=True):
+            leader[_lead(leader, second)] = _lead(leader, first)
     groups: dict[int, list[int]] = {}
     for number in range(len(prints)):
         groups.setdefault(_lead(leader, number), []).append(number)

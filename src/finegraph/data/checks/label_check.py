@@ -70,10 +70,11 @@ def _kind_findings(samples: Samples, graph: LabelGraph) -> Iterator[Finding]:
         yield from _unknown("unknown-kind-label", f"label of kind {kind!r}", seen, names)
         usable = set(names)
         counts = count_photo_labels(graph, fine, {kind: [x if x in usable else None for x in labels]})
-        for one in graph.contradictions(counts):
+        for contradiction in graph.contradictions(counts):
             message = (
-                f"{one.count} of {one.total} photos of {one.fine!r} show {one.label!r}, "
-                f"which the graph excludes for {one.kind!r}"
+                f"{contradiction.count} of {contradiction.total} photos of {contradiction.fine!r} show "
+                f"{contradiction.label!r}, "
+                f"which the graph excludes for {contradiction.kind!r}"
             )
             hint = "mend the graph or the photos' labels, or let what photos show become weights of the graph"
             yield Finding(rule="contradiction", severity="warning", message=message, hint=hint)

@@ -69,7 +69,7 @@ class DataCheck:
     @property
     def errors(self) -> int:
         """The number of errors."""
-        return sum(one.severity == "error" for one in self.findings)
+        return sum(finding.severity == "error" for finding in self.findings)
 
     @property
     def warnings(self) -> int:
@@ -126,19 +126,20 @@ def check_samples(
     )
 
 
-def _picture_findings(path: Path, samples: list[Sample], one: Fingerprint) -> Iterator[Finding]:
+def _picture_findings(path: Path, samples: list[Sample], fingerprint: Fingerprint) -> Iterator[Finding]:
     """What is doubtful about a photo itself and the boxes on it."""
     files = (str(path),)
-    if min(one.width, one.height) < SMALLEST_SIDE:
-        message = f"the photo has only {one.width} x {one.height} pixels"
+    if min(fingerprint.width, fingerprint.height) < SMALLEST_SIDE:
+        message = f"the photo has only {fingerprint.width} x {fingerprint.height} pixels"
         yield Finding(rule="small-photo", severity="warning", message=message, files=files)
     for box in (sample.box for sample in samples if sample.box is not None):
-        size = f"the photo has {one.width} x {one.height} pixels, the box is {' '.join(f'{x:g}' for x in box)}"
-        if box.x >= one.width or box.y >= one.height:
+        box_text = " ".join(f"{x:g}" for x in box)
+        size = f"the photo has {fingerprint.width} x {fingerprint.height} pixels, the box is {box_text}"
+        if box.x >= fingerprint.width or box.y >= fingerprint.height:
             yield Finding(
                 rule="box-outside", severity="error", message=f"the box misses the photo: {size}", files=files
             )
-        elif box.x + box.width > one.width + _OUTSIDE or box.y + box.height > one.height + _OUTSIDE:
+        elif box.x + box.width > fingerprint.width + _OUTSIDE or box.y + box.height > fingerprint.height + _OUTSIDE:
             message = f"the box reaches beyond the photo: {size}"
             yield Finding(rule="box-outside", severity="warning", message=message, files=files)
 
@@ -190,4 +191,7 @@ def _sizes(prints: list[Fingerprint]) -> Sizes | None:
     def three(values: list[int]) -> tuple[int, int, int]:
         return min(values), int(np.median(values)), max(values)
 
-    return Sizes(width=three([one.width for one in prints]), height=three([one.height for one in prints]))
+    return Sizes(
+        width=three([fingerprint.width for fingerprint in prints]),
+        height=three([fingerprint.height for fingerprint in prints]),
+    )

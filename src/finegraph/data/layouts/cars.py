@@ -92,11 +92,11 @@ def _read_table(path: Path, name: str, fields: tuple[str, ...], faults: FaultLis
     return table
 
 
-def _read_classes(path: Path | None, found: SourceFaults) -> list[str]:
+def _read_classes(path: Path | None, source_faults: SourceFaults) -> list[str]:
     """The names of the classes."""
     if path is None:
         return []
-    faults = found.of(path)
+    faults = source_faults.of(path)
     table = _read_table(path, "class_names", (), faults)
     names = [] if table is None else [str(name) for name in table]
     for number, name in enumerate(names, start=1):
@@ -105,11 +105,13 @@ def _read_classes(path: Path | None, found: SourceFaults) -> list[str]:
     return names
 
 
-def _read_split(photos: Path, path: Path | None, split: str, classes: list[str], found: SourceFaults) -> list[Sample]:
+def _read_split(
+    photos: Path, path: Path | None, split: str, classes: list[str], source_faults: SourceFaults
+) -> list[Sample]:
     """The samples of one list of photos."""
     if path is None:
         return []
-    faults = found.of(path)
+    faults = source_faults.of(path)
     table = _read_table(path, "annotations", (*_CORNERS, "fname"), faults)
     if table is None:
         return []

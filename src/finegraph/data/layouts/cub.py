@@ -62,9 +62,9 @@ _Rows = dict[str, tuple[int, list[str]]]
 """The number of a photo -> the line and the fields that follow."""
 
 
-def _read_numbered(path: Path, fields: int, photos: _Rows | None, found: SourceFaults) -> _Rows:
+def _read_numbered(path: Path, fields: int, photos: _Rows | None, source_faults: SourceFaults) -> _Rows:
     """The fields of each photo, by its number; `photos` are those that must be there."""
-    faults = found.of(path)
+    faults = source_faults.of(path)
     rows: _Rows = {}
     for line, text in enumerate(read_lines(path, faults) or [], start=1):
         number, *cells = text.split(None, 1) if fields == 1 else text.split()

@@ -43,14 +43,14 @@ def read_folders(
     root = Path(root)
     faults = SourceFaults(f"the folder {root}", DataFileError)
     others: list[str] = []
-    found = find_leaves(root, faults, others)
-    split = has_splits(found, splits)
-    check_leaves({parts[1:] if split else parts: root.joinpath(*parts) for parts in reversed(found)}, faults)
+    leaves = find_leaves(root, faults, others)
+    split = has_splits(leaves, splits)
+    check_leaves({parts[1:] if split else parts: root.joinpath(*parts) for parts in reversed(leaves)}, faults)
     faults.raise_if_any()
     if fine == "name":
-        check_clashes(sorted({parts[1:] if split else parts for parts in found}))
+        check_clashes(sorted({parts[1:] if split else parts for parts in leaves}))
     samples = []
-    for parts in found:
+    for parts in leaves:
         folder = root.joinpath(*parts)
         label = parts[-1] if fine == "name" else "/".join(parts[1:] if split else parts)
         with os.scandir(folder) as entries:

@@ -37,14 +37,14 @@ def read_manifest(path: str | os.PathLike[str]) -> Samples:
         DataFileError: all faults of the file at once, with their lines.
     """
     path = Path(path)
-    found = SourceFaults(f"the manifest {path}", DataFileError)
-    faults = found.of(path)
+    source_faults = SourceFaults(f"the manifest {path}", DataFileError)
+    faults = source_faults.of(path)
     lines = rows(read_text(path, faults) or "", faults)
     _, named = next(lines, (1, []))
     header, types = [column_of(cell)[0] for cell in named], dict(map(column_of, named))
     check_header(header, faults)
     _check_columns(header, faults)
-    found.raise_if_any()
+    source_faults.raise_if_any()
     numbers = {name: type_ for name, type_ in types.items() if isinstance(type_, NumberType)}
     kinds = [name for name in header if name not in RESERVED_KINDS and name not in numbers]
     orders = {name: type_ for name, type_ in types.items() if isinstance(type_, OrderType)}
@@ -73,9 +73,9 @@ def read_manifest(path: str | os.PathLike[str]) -> Samples:
         label, split = cells["label"] or None, cells.get("split") or None
         values = {name: value for name, value in measured.items() if value is not None}
         samples.append(Sample(path.parent / cells["path"], label, split, box, seen, values))
-    if not samples and not found:
+    if not samples and not source_faults:
         faults.add("no-rows", "expected at least one row below the header, got none", line=1)
-    found.raise_if_any()
+    source_faults.raise_if_any()
     return Samples(samples, str(path))
 
 

@@ -1,4 +1,4 @@
-"""Chance that depends on names alone: the same names give the same numbers, in whatever order they are asked for."""
+"""Random numbers that depend on names alone: the same names give the same numbers, in any order of calls."""
 
 from __future__ import annotations
 

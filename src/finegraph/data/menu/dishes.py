@@ -79,7 +79,7 @@ def invent_dishes(count: int, pantry: Sequence[str], seed: int) -> list[Dish]:
     Args:
         count: how many; at least as many as ingredients.
         pantry: the names of the ingredients that there are.
-        seed: where chance comes from.
+        seed: the seed of random choices.
     """
     random = chance("dishes", seed)
     dishes: dict[str, Dish] = {}
@@ -121,7 +121,7 @@ def _invent(random: np.random.Generator, pantry: Sequence[str], must: str) -> Di
 
 def _vessels(method: Method, arrangement: str) -> list[str]:
     """What a dish can be served in; broth would run off a plate."""
-    return [one for one in method.vessels if arrangement != "broth" or SHAPES[one].floor > 0.1]
+    return [vessel for vessel in method.vessels if arrangement != "broth" or SHAPES[vessel].floor > 0.1]
 
 
 def _one_of(options: Sequence[str], random: np.random.Generator) -> str:
@@ -140,7 +140,7 @@ def serve_dishes(dishes: Sequence[Dish], shared: Mapping[int, int], pantry: Sequ
         dishes: all dishes.
         shared: how many dishes are served by 2, 3, ... restaurants; all others by one.
         pantry: the names of the ingredients that there are.
-        seed: where chance comes from.
+        seed: the seed of random choices.
 
     Returns:
         The fine labels, restaurant by restaurant, and for each in the order of the dishes.

@@ -83,7 +83,7 @@ def heat_of(item: Item) -> str:
 
 def price_of(item: Item, seed: int) -> float:
     """What an item costs, in steps of ten cents."""
-    material = sum(_grams(item.serving, one) / 100 * _cost(one.ingredient) for one in item.serving.portions)
+    material = sum(_grams(item.serving, portion) / 100 * _cost(portion.ingredient) for portion in item.serving.portions)
     restaurant = item.serving.restaurant
     noise = chance("price", seed, item.label).normal(0, 0.04)
     return round(restaurant.price_level * (3.5 + material) * math.exp(noise), 1)

@@ -76,16 +76,16 @@ def write_photos(menu: Menu, missing: Sequence[Photo], folder: Path, workers: in
 def _in_processes(menu: Menu, folder: Path, workers: int) -> Iterator[int]:
     """Let processes draw, and pass on what they say."""
     command = [sys.executable, "-m", __name__, str(folder), menu.size, str(menu.seed), str(workers)]
-    said: queue.Queue[str | None] = queue.Queue()
+    reports: queue.Queue[str | None] = queue.Queue()
     started: list[subprocess.Popen[str]] = []
     try:
         for number in range(workers):
             one = subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True)
             started.append(one)
-            threading.Thread(target=_listen, args=(one, said), daemon=True).start()
+            threading.Thread(target=_listen, args=(one, reports), daemon=True).start()
         silent = 0
         while silent < workers:
-            line = said.get()
+            line = reports.get()
             if line is None:
                 silent += 1
             elif line.startswith(_FAILED):
@@ -102,13 +102,13 @@ def _in_processes(menu: Menu, folder: Path, workers: int) -> Iterator[int]:
             one.wait()
 
 
-def _listen(process: subprocess.Popen[str], said: queue.Queue[str | None]) -> None:
+def _listen(process: subprocess.Popen[str], reports: queue.Queue[str | None]) -> None:
     """Pass on the lines of a process, and None when it is silent for good."""
     assert process.stdout is not None  # it was asked for
     with process.stdout as lines:
         for line in lines:
-            said.put(line)
-    said.put(None)
+            reports.put(line)
+    reports.put(None)
 
 
 def _groups(photos: Sequence[Photo]) -> Iterator[list[Photo]]:

@@ -64,7 +64,7 @@ class Plating:
     ) -> None:
         """All of them mixed in one heap; `on` is the height of what it lies on, if it lies on something."""
         first, base = (0, 0.0) if on < 0 else (len(LAYERS), on * self.heap)
-        names = [one.ingredient for one in portions for _ in range(self.count(one))]
+        names = [portion.ingredient for portion in portions for _ in range(self.count(portion))]
         self.random.shuffle(names)
         start = 0
         for layer, (reach, high, share) in enumerate(LAYERS):
@@ -78,11 +78,13 @@ class Plating:
 
     def strew(self, portions: list[Portion], reach: float = 0.7, high: float = 0.3) -> None:
         """Here and there on top."""
-        for one in portions:
-            for _ in range(self.count(one)):
+        for portion in portions:
+            for _ in range(self.count(portion)):
                 far, turn = np.sqrt(self.random.uniform(0, 1)) * reach, self.random.uniform(0, 2 * np.pi)
                 lift = high * self.heap * (1 - (far / max(reach, 0.1)) ** 2)
-                self.pieces.append(Piece(one.ingredient, far * np.cos(turn), far * np.sin(turn), lift, 2 * len(LAYERS)))
+                self.pieces.append(
+                    Piece(portion.ingredient, far * np.cos(turn), far * np.sin(turn), lift, 2 * len(LAYERS))
+                )
 
     def ring(self, portion: Portion, reach: float = 0.72, layer: int = 1) -> None:
         """In a circle near the edge."""
