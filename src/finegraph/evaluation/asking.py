@@ -26,11 +26,11 @@ from finegraph.inference.numbers.known_values import Known, both_known, known_va
 from finegraph.inference.sums.graph_tensors import graph_tensors
 
 MAX_PHOTOS, MAX_NUMBERS = 2_000, 50_000_000
-"""How many photos are asked about at most, and how many links of them to labels are looked at."""
+"""The largest number of photos that are asked about, and of their links to labels."""
 
 
 DEFAULT_QUESTIONS = 3
-"""How many questions an evaluation asks about a photo, unless it is evidence otherwise."""
+"""How many questions an evaluation asks about a photo by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +127,8 @@ class QuestionCollector:
             if step == self.count or not len(left) or not asks:
                 break
             effects = now.some(np.flatnonzero(~sure).tolist()).expected_effects(self.risk)
-            most, place = effects.gain.cpu().masked_fill(asked[left], -1.0).max(dim=1)
-            worth = (most > NO_GAIN).numpy()
+            best_gain, place = effects.gain.cpu().masked_fill(asked[left], -1.0).max(dim=1)
+            worth = (best_gain > NO_GAIN).numpy()
             above = effects.above.cpu()[torch.from_numpy(worth)]
             left, place = left[worth], place[torch.from_numpy(worth)]
             if step == 0:
@@ -151,8 +151,8 @@ class QuestionCollector:
         value = float(number.values[fine])
         if np.isnan(value):
             return False
-        told = known_values(number, f"{'>' if value > above else '<='} {above!r}", 1)[0]
-        known[:] = both_known(known, told)
+        limit = known_values(number, f"{'>' if value > above else '<='} {above!r}", 1)[0]
+        known[:] = both_known(known, limit)
         return True
 
     def _tell(self, evidence: Tensor, fine: int, number: int) -> None:
@@ -162,9 +162,9 @@ class QuestionCollector:
         if not len(parents):
             return
         columns = self._columns[kind.name]
-        own = evidence[len(self.graph) + columns.start : len(self.graph) + columns.stop]
-        own[:] = -torch.inf
-        own[parents.tolist()] = 0.0
+        kind_evidence = evidence[len(self.graph) + columns.start : len(self.graph) + columns.stop]
+        kind_evidence[:] = -torch.inf
+        kind_evidence[parents.tolist()] = 0.0
 
     def metrics(self) -> Asked | None:
         """The metrics of all photos so far; None if there were none."""
@@ -173,7 +173,8 @@ class QuestionCollector:
         if not photos:
             return None
         right_of_settled = [
-            float(own[done].mean()) if done.any() else None for done, own in zip(settled.T, right.T, strict=True)
+            float(right_now[done].mean()) if done.any() else None
+            for done, right_now in zip(settled.T, right.T, strict=True)
         ]
         return Asked(
             risk=self.risk,

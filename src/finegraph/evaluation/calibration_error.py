@@ -17,7 +17,7 @@ from finegraph.evaluation.judgements import UNJUDGED, Judgements
 
 MAX_BINS = 15
 FEWEST_IN_A_BIN = 20
-"""With few photos there are fewer bins: the error of a bin with few photos is mostly chance, and always upwards."""
+"""The smallest number of photos in a bin: the error of a smaller one would be mostly chance, and never below 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def calibration(
         )
         for start, end in _cuts(sure, max(1, min(max_bins, count // FEWEST_IN_A_BIN)))
     ]
-    error = sum(one.count * abs(one.accuracy - one.confidence) for one in bins) / count
+    error = sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in bins) / count
     return Calibration(error=error, overconfidence=float(sure.mean() - hits.mean()), count=count, bins=tuple(bins))
 
 

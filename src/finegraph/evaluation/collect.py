@@ -146,7 +146,7 @@ class Collector:
         truth = log_probs.gather(1, target.clamp_min(0).unsqueeze(1)).squeeze(1).double()
         kinds = [posterior.kind_log_probs(name, log_probs).max(dim=1) for name in self.graph.kinds]
         truth_numbers, predicted_numbers = fine.cpu().numpy(), predicted.cpu().numpy().astype(np.int32)
-        labels = _columns([found.indices for found in kinds], len(fine)).astype(np.int32)
+        labels = _columns([best_label.indices for best_label in kinds], len(fine)).astype(np.int32)
         right = np.full(labels.shape, UNJUDGED, dtype=np.int8)
         values = {name: posterior.value(name, log_probs) for name in self.graph.numbers}
         self._values.add(posterior, log_probs, values, truth_numbers, seen, measured)
@@ -165,7 +165,7 @@ class Collector:
             rank=metrics.truth_rank(log_probs, target).cpu().numpy().astype(np.int32),
             log_prob=torch.where(target == MISSING, torch.nan, truth).cpu().numpy(),
             kinds_predicted=labels,
-            kinds_probability=_columns([probabilities(found.values).float() for found in kinds], len(fine)),
+            kinds_probability=_columns([probabilities(best_label.values).float() for best_label in kinds], len(fine)),
             kinds_right=right,
             inconsistent=metrics.inconsistent(self.graph, predicted_numbers, labels),
             statements=judge_statements(self.graph, stated, truth_numbers, seen, measured),
@@ -198,9 +198,9 @@ class Collector:
         Raises:
             InputError: there were no photos.
         """
-        found = compute_result(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
+        result = compute_result(self.graph, self.samples(), self.risk, temperature=self.temperature, views=self.views)
         asked = None if self._questions is None else self._questions.metrics()
-        return replace(found, questions=asked, numbers=self._values.numbers(), orders=self._values.orders())
+        return replace(result, questions=asked, numbers=self._values.numbers(), orders=self._values.orders())
 
 
 def _check_labels(what: str, labels: Tensor, count: int) -> None:
@@ -242,8 +242,8 @@ def compute_result(
         temperature=temperature,
         top1=metrics.top_accuracy(samples.rank, 1),
         top5=metrics.top_accuracy(samples.rank, 5),
-        kinds={name: metrics.accuracy(own) for name, own in kinds_right.items()},
-        kind_photos={name: int((own != UNJUDGED).sum()) for name, own in kinds_right.items()},
+        kinds={name: metrics.accuracy(kind_right) for name, kind_right in kinds_right.items()},
+        kind_photos={name: int((kind_right != UNJUDGED).sum()) for name, kind_right in kinds_right.items()},
         full_path=metrics.full_path_accuracy(right, samples.kinds_right),
         inconsistency=float(samples.inconsistent.mean()) if len(samples) else None,
         mistake_severity=mistakes.differing,

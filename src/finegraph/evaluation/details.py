@@ -1,4 +1,4 @@
-"""What a report shows of single photos beyond `samples.csv`.
+"""The details of single photos that a report shows beyond `samples.csv`.
 
 That is the five most probable labels, the truth of each kind, and for some photos, the gallery, why the first answer
 rather than the second.
@@ -38,7 +38,7 @@ GALLERY = 200
 """How many photos of the gallery are drawn from all, and how many more from those that are answered wrongly."""
 NOT_KNOWN = -1
 _MAX_EXPLAINED = 2**22
-"""How many scores are explained at a time."""
+"""The largest number of scores that are explained at a time."""
 MANY_KINDS, FEWEST = 16, 24
 """Explaining takes longer the more kinds overlap, up to a fifth of a second per photo with 312 of them. Above this
 number of kinds fewer photos are explained, in proportion, but at least this number."""
@@ -156,20 +156,20 @@ class DetailCollector:
         self, posterior: Posterior, log_probs: Tensor, fine: Indices, seen: Mapping[str, Indices]
     ) -> NDArray[np.int32]:
         """The true label of each kind."""
-        found = np.full((len(fine), len(self.graph.kinds)), NOT_KNOWN, dtype=np.int32)
+        true_labels = np.full((len(fine), len(self.graph.kinds)), NOT_KNOWN, dtype=np.int32)
         known = np.flatnonzero(fine != MISSING)
         for place, name in enumerate(self.graph.kinds):
             kind = self.graph.kind(name)
-            own = fine[known]
-            some = kind.starts[own + 1] > kind.starts[own]
-            rows, own = known[some], own[some]
-            found[rows, place] = _heaviest(self.graph, name)[own]
+            known_fine = fine[known]
+            some = kind.starts[known_fine + 1] > kind.starts[known_fine]
+            rows, known_fine = known[some], known_fine[some]
+            true_labels[rows, place] = _heaviest(self.graph, name)[known_fine]
             answer = posterior.kind_log_probs(name, log_probs).argmax(dim=1).cpu().numpy()[rows]
-            right = has_label(kind, own, answer)
-            found[rows[right], place] = answer[right]
+            right = has_label(kind, known_fine, answer)
+            true_labels[rows[right], place] = answer[right]
             if name in seen:
-                found[:, place] = np.where(seen[name] == MISSING, found[:, place], seen[name])
-        return found
+                true_labels[:, place] = np.where(seen[name] == MISSING, true_labels[:, place], seen[name])
+        return true_labels
 
     def details(self) -> Details:
         """All of it, in the order of the samples."""
@@ -178,7 +178,7 @@ class DetailCollector:
         kept = {one.number: one for one in (*self._any, *self._wrong)}
         gallery = sorted(kept.values(), key=lambda one: -one.reversed_key)
         step = max(1, _MAX_EXPLAINED // (len(self.graph) + 1))
-        count = min(len(gallery), self._most())
+        count = min(len(gallery), self._max_explained())
         parts = [self._explained(gallery[start : min(start + step, count)]) for start in range(0, count, step)]
         empty = np.full((len(gallery) - count, len(self._sources)), np.nan, dtype=np.float32)
         return Details(
@@ -192,21 +192,21 @@ class DetailCollector:
         """What the parts of an explanation are of."""
         return ("fine", *self.graph.kinds, *self.graph.numbers)
 
-    def _most(self) -> int:
+    def _max_explained(self) -> int:
         """How many photos are explained."""
         return max(FEWEST, 2 * self.size * MANY_KINDS // max(MANY_KINDS, len(self.graph.kinds)))
 
     def _explained(self, kept: list[_Kept]) -> NDArray[np.float32]:
         """The parts of the log odds of some photos."""
         sources = {name: place for place, name in enumerate(self._sources)}
-        found = np.full((len(kept), len(sources)), np.nan, dtype=np.float32)
+        parts = np.full((len(kept), len(sources)), np.nan, dtype=np.float32)
         if len(self.graph) < 2:
-            return found
-        coarse = [one.coarse_scores for one in kept if one.coarse_scores is not None]
-        numbers = [one.number_scores for one in kept if one.number_scores is not None]
+            return parts
+        coarse = [photo.coarse_scores for photo in kept if photo.coarse_scores is not None]
+        numbers = [photo.number_scores for photo in kept if photo.number_scores is not None]
         posterior = Posterior(
             self.graph,
-            torch.stack([one.fine_scores for one in kept]),
+            torch.stack([photo.fine_scores for photo in kept]),
             torch.stack(coarse) if coarse else None,
             number_scores=torch.stack(numbers) if numbers else None,
             tensors=self._tensors,
@@ -215,19 +215,19 @@ class DetailCollector:
         possible = [row for row, (_, second) in enumerate(top) if second.probability > 0.0]
         if len(possible) < len(kept):  # a second answer that is impossible has no odds
             for row in possible:
-                found[row] = self._explained([kept[row]])[0]
-            return found
+                parts[row] = self._explained([kept[row]])[0]
+            return parts
         explanations = posterior.explain([first.label for first, _ in top], [second.label for _, second in top])
-        for row, one in enumerate(explanations):
-            for part in one.parts:
-                found[row, sources[part.source]] = part.value
-        return found
+        for row, photo in enumerate(explanations):
+            for part in photo.parts:
+                parts[row, sources[part.source]] = part.value
+        return parts
 
 
 def _heaviest(graph: LabelGraph, kind: str) -> Indices:
     """The parent with the most weight of each fine label, the first among equals; -1 if there is none."""
     fine, coarse, weight = graph.edges(kind)
-    found = np.full(len(graph), NOT_KNOWN, dtype=np.int64)
+    heaviest = np.full(len(graph), NOT_KNOWN, dtype=np.int64)
     order = np.lexsort((-coarse, weight, fine))  # the last of each fine label is written last and stays
-    found[fine[order]] = coarse[order]
-    return found
+    heaviest[fine[order]] = coarse[order]
+    return heaviest

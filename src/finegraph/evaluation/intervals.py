@@ -28,9 +28,9 @@ from finegraph.errors import InputError, ShapeError
 LEVEL = 0.95
 RESAMPLES = 2000
 _FEW = 16
-"""Up to this number of different values, a resample draws how often each occurs."""
+"""The number of different values up to which a resample draws only their counts."""
 _MAX_NUMBERS = 1 << 22
-"""How many numbers of a bootstrap are held at a time."""
+"""The largest number of bootstrap values in memory at a time."""
 
 Method = Literal["t over draws", "bootstrap over photos", "Wilson over photos"]
 Verdict = Literal["better", "worse", "cannot tell"]
@@ -83,7 +83,7 @@ def bootstrap_interval(
         photos: the values.
         level: how sure.
         resamples: how many times the photos are drawn again.
-        seed: where chance comes from; the same photos give the same interval.
+        seed: the seed of random choices; the same photos give the same interval.
     """
     values = _numbers(photos)
     if not len(values):
@@ -117,7 +117,7 @@ def paired_bootstrap_interval(photos: ArrayLike, others: ArrayLike, level: float
 
 
 def verdict(difference: Interval, *, more_is_better: bool = True) -> Verdict:
-    """What a difference means; if its interval holds 0, one cannot tell, which is not to say that there is none."""
+    """The verdict on a difference; if its interval contains 0 there is none, which does not prove equality."""
     if difference.low <= 0.0 <= difference.high:
         return "cannot tell"
     return "better" if (difference.low > 0.0) == more_is_better else "worse"
@@ -182,9 +182,9 @@ def _difference(one: ArrayLike, two: ArrayLike) -> NDArray[np.float64]:
 
 def _numbers(values: ArrayLike) -> NDArray[np.float64]:
     """Values as a vector of finite numbers."""
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
-        raise ShapeError(f"expected a list of numbers, got shape {found.shape}")
-    if not np.isfinite(found).all():
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1:
+        raise ShapeError(f"expected a list of numbers, got shape {numbers.shape}")
+    if not np.isfinite(numbers).all():
         raise InputError("expected finite numbers, got NaN or infinity; leave those out of both sides")
-    return found
+    return numbers

@@ -24,9 +24,9 @@ def has_label(
 ) -> Bool[NDArray[np.bool_], " photo"]:
     """Whether each fine label has a coarse label as a parent; no where its parent is unknown."""
     owner, coarse = _parents(kind, fine)
-    found = np.zeros(len(fine), dtype=np.bool_)
-    found[owner[coarse == label[owner]]] = True
-    return found
+    has_parent = np.zeros(len(fine), dtype=np.bool_)
+    has_parent[owner[coarse == label[owner]]] = True
+    return has_parent
 
 
 def shares_label(kind: Kind, one: Int[Indices, " photo"], two: Int[Indices, " photo"]) -> Int[Judgements, " photo"]:
@@ -49,9 +49,9 @@ def judge_kind(
         seen: the label seen on each photo, `MISSING` where none was; if there is one, it alone is right.
     """
     known = fine != MISSING
-    own = fine[known]
+    known_fine = fine[known]
     right = np.full(len(label), UNJUDGED, dtype=np.int8)
-    right[known] = np.where(_known(kind, own), has_label(kind, own, label[known]), UNJUDGED)
+    right[known] = np.where(_known(kind, known_fine), has_label(kind, known_fine, label[known]), UNJUDGED)
     return right if seen is None else np.where(seen != MISSING, (label == seen).astype(np.int8), right)
 
 

@@ -69,10 +69,10 @@ def inconsistent(
     That is so if the most probable label of some kind is no parent of the most probable fine label. A parent that is
     unknown contradicts nothing. The truth plays no part in this.
     """
-    found = np.zeros(len(predicted), dtype=np.bool_)
+    contradicts_fine = np.zeros(len(predicted), dtype=np.bool_)
     for number, name in enumerate(graph.kinds):
-        found |= contradicts(graph.kind(name), predicted, kinds_predicted[:, number])
-    return found
+        contradicts_fine |= contradicts(graph.kind(name), predicted, kinds_predicted[:, number])
+    return contradicts_fine
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """The probabilities of the intervals whose coverage is reported."""
 _SMALL = 32
-"""Lists up to this length are compared pair by pair."""
+"""The length up to which lists are compared pair by pair."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class NumberCollector:
         return {name: self._order(self._columns[name]) for name in self.ordered}
 
     def _number(self, number: Number, column: _Column) -> NumberMetrics:
-        true, told, best = (_joined(parts) for parts in (column.true, column.told, column.best))
+        true, predicted, best = (_joined(parts) for parts in (column.true, column.told, column.best))
         if not len(true):
             return NumberMetrics(
                 photos=0,
@@ -191,26 +191,26 @@ class NumberCollector:
         return NumberMetrics(
             photos=len(true),
             unit=number.unit,
-            error=float(np.abs(told - true).mean()),
+            error=float(np.abs(predicted - true).mean()),
             best_label_error=_mean_of_known(np.abs(best - true)),
-            relative_error=float((np.abs(told - true) / np.abs(true)).mean()) if (true != 0).all() else None,
+            relative_error=float((np.abs(predicted - true) / np.abs(true)).mean()) if (true != 0).all() else None,
             coverage={f"{level:g}": float(share) for level, share in zip(LEVELS, inside, strict=True)},
             width=float((high - low)[:, LEVELS.index(0.9)].mean()),
-            spearman=spearman(told, true),
-            kendall=kendall(told, true),
+            spearman=spearman(predicted, true),
+            kendall=kendall(predicted, true),
         )
 
     def _order(self, column: _Column) -> OrderMetrics:
-        true, told, best = (_joined(parts) for parts in (column.true, column.told, column.best))
+        true, predicted, best = (_joined(parts) for parts in (column.true, column.told, column.best))
         if not len(true):
             return OrderMetrics(photos=0, steps=None, best_label_steps=None, within_one=None, spearman=None)
-        steps = np.abs(told - true)
+        steps = np.abs(predicted - true)
         return OrderMetrics(
             photos=len(true),
             steps=float(steps.mean()),
             best_label_steps=_mean_of_known(np.abs(best - true)),
             within_one=float((steps <= 1).mean()),
-            spearman=spearman(told, true),
+            spearman=spearman(predicted, true),
         )
 
 

@@ -125,7 +125,7 @@ def _pipeline(classifier: PhotoClassifier, settings: PhotoSettings) -> PhotoPipe
 
 
 class JoinedProgress:
-    """Tells of the progress of several loops as if they were one."""
+    """Reports the progress of several loops as one."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.progress, self.total = progress, total

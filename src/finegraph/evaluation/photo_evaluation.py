@@ -124,8 +124,8 @@ def evaluate_photos(
         classifier.unknown if classifier.unknown is not None and classifier.unknown.holds_for(settings.views) else None
     )
     if rule is not None or others is not None:
-        own = collector.samples().unknown
-        result = replace(result, unknown=unknown_metrics(rule, score, DEFAULT_KEPT, own, others))
+        known_scores = collector.samples().unknown
+        result = replace(result, unknown=unknown_metrics(rule, score, DEFAULT_KEPT, known_scores, others))
     box = classifier.views.box if settings.box is None else settings.box
     return Evaluation(replace(result, box=box, bad_photos=tuple(bad)), collector.samples())
 
@@ -194,9 +194,9 @@ def foreign_scores(
     """All scores of photos of none of the classes; those that cannot be read are put into `bad`."""
     parts: dict[str, list[Scores]] = {name: [np.zeros(0)] for name in UNKNOWN_SCORES}
     for batch in photo_batches(classifier, samples, settings, bad, progress):
-        for name, found in parts.items():
-            found.append(unknown_scores(batch.posterior, name, views=settings.views).cpu().numpy())
-    return {name: np.concatenate(found) for name, found in parts.items()}
+        for name, batch_scores in parts.items():
+            batch_scores.append(unknown_scores(batch.posterior, name, views=settings.views).cpu().numpy())
+    return {name: np.concatenate(batch_scores) for name, batch_scores in parts.items()}
 
 
 def refuse_known(samples: Samples, classifier: PhotoClassifier) -> None:

@@ -42,14 +42,14 @@ SMALL_LOOKS = (Look(160, 60), Look(128, 50), Look(112, 45), Look(96, 40), Look(8
 CLOSE_LOOKS = (Look(480, 60), Look(384, 55), Look(320, 50), Look(256, 45), Look(224, 40), Look(192, 38))
 TRAINING_LOOKS = (Look(320, 55), Look(256, 50), Look(224, 45), Look(192, 40))
 _TRIED = 32
-"""How many photos are saved to see how many bytes a look takes."""
+"""How many photos are saved to estimate the bytes of a look."""
 
 
 SMALL = Look(112, 50)
 """The default look of pictures."""
 Pack = dict[str, Shaped[NDArray[Any], " _"]]
 _EARLIER = "jpeg"
-"""What the pictures are called in files of earlier versions."""
+"""The name of the pictures in files of earlier versions."""
 
 
 def pack_photos(
@@ -72,22 +72,24 @@ def pack_photos(
     Returns:
         Of each set `numbers`, `ends` and `pictures`; see `unpack_photos`.
     """
-    own = {name: (looks or {}).get(name, SMALL) for name in sets}
-    order = sorted(own, key=lambda name: -own[name].size)
+    look_of_set = {name: (looks or {}).get(name, SMALL) for name in sets}
+    order = sorted(look_of_set, key=lambda name: -look_of_set[name].size)
     samples = {number: sample for photos in sets.values() for number, sample in photos.items()}
-    found: dict[str, dict[int, bytes]] = {name: {} for name in sets}
+    pictures_by_set: dict[str, dict[int, bytes]] = {name: {} for name in sets}
 
     def make(number: int) -> None:
         wanted = [name for name in order if number in sets[name]]
-        pictures = small_pictures(samples[number], [own[name] for name in wanted], box=box)
+        pictures = small_pictures(samples[number], [look_of_set[name] for name in wanted], box=box)
         for name, picture in zip(wanted, pictures, strict=False):
-            found[name][number] = picture
+            pictures_by_set[name][number] = picture
 
     with ThreadPoolExecutor(threads or 2, "thumbnails") as pool:
         for _ in pool.map(make, samples):
             pass
     return {
-        name: join_pictures((number, found[name][number]) for number in photos if number in found[name])
+        name: join_pictures(
+            (number, pictures_by_set[name][number]) for number in photos if number in pictures_by_set[name]
+        )
         for name, photos in sets.items()
     }
 

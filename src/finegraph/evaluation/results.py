@@ -77,7 +77,7 @@ class EvaluationResult:
     orders: dict[str, OrderMetrics] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON can hold it, with the name and version of the form."""
+        """The result as JSON data, with the name and version of the form."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod
@@ -131,7 +131,7 @@ class EvaluationResult:
 def _calibration(values: Mapping[str, Any]) -> dict[str, Calibration]:
     """The calibration of the fine label and each kind, from JSON."""
     return {
-        name: Calibration(**{**entry, "bins": tuple(Bin(**one) for one in entry["bins"])})
+        name: Calibration(**{**entry, "bins": tuple(Bin(**bin_) for bin_ in entry["bins"])})
         for name, entry in values.items()
     }
 

@@ -25,10 +25,10 @@ from finegraph.evaluation.metrics import Numbers
 from finegraph.graph import LabelGraph
 
 MAX_QUERIES = 2000
-"""How many photos ask at most."""
+"""The largest number of queries."""
 DEPTHS = (1, 10, 50)
 """How many photos the hierarchical precision looks at."""
-_AT_ONCE = 64
+_QUERIES_PER_BLOCK = 64
 _MAX_KEPT = 1 << 22
 """How many pairs of labels are kept compared: all of some thousand labels, few of a hundred thousand."""
 Shares = NDArray[np.int8]
@@ -76,18 +76,18 @@ def judge_retrieval(
     queries = np.unique(np.linspace(0, max(0, count - 1), min(count, MAX_QUERIES)).astype(np.int64))
     judge = _Judge(graph, labels, place)
     if count > 1:
-        for start in range(0, len(queries), _AT_ONCE):
-            own = queries[start : start + _AT_ONCE]
-            cosines = vectors[own] @ vectors.T
-            for row, query in zip(cosines, own.tolist(), strict=True):
+        for start in range(0, len(queries), _QUERIES_PER_BLOCK):
+            block = queries[start : start + _QUERIES_PER_BLOCK]
+            cosines = vectors[block] @ vectors.T
+            for row, query in zip(cosines, block.tolist(), strict=True):
                 order = np.argsort(-row, kind="stable")
                 judge.add(query, order[order != query])
     return Retrieval(
         photos=count,
         queries=len(queries) if count > 1 else 0,
         mean_average_precision=_mean(judge.fine),
-        kinds={name: _mean(found) for name, found in judge.kinds.items()},
-        hierarchical_precision={str(depth): _mean(found) for depth, found in judge.depths.items()},
+        kinds={name: _mean(precisions) for name, precisions in judge.kinds.items()},
+        hierarchical_precision={str(depth): _mean(precisions) for depth, precisions in judge.depths.items()},
     )
 
 
@@ -109,32 +109,32 @@ class _Judge:
 
     def add(self, query: int, order: Indices) -> None:
         """Judge the order in which the other photos come."""
-        own, found = int(self.place[query]), self.place[order]
-        shares, agreement = self._related(own)
-        _append(self.fine, average_precision(found == own))
+        query_label, ranked_labels = int(self.place[query]), self.place[order]
+        shares, agreement = self._related(query_label)
+        _append(self.fine, average_precision(ranked_labels == query_label))
         for name, column in shares.items():
-            shared = column[found]
+            shared = column[ranked_labels]
             # What cannot be judged is neither right nor wrong: it is not there.
             _append(self.kinds[name], average_precision(shared[shared != UNJUDGED] == 1))
-        gained = agreement[found]
+        gained = agreement[ranked_labels]
         best = -np.sort(-gained)
         for depth, values in self.depths.items():
-            most = float(best[:depth].sum())
-            if most > 0:
-                values.append(float(gained[:depth].sum()) / most)
+            best_total = float(best[:depth].sum())
+            if best_total > 0:
+                values.append(float(gained[:depth].sum()) / best_total)
 
-    def _related(self, own: int) -> tuple[dict[str, Shares], Numbers]:
+    def _related(self, place: int) -> tuple[dict[str, Shares], Numbers]:
         """For a label against each label that occurs: whether they share a label of each kind, and how much in all."""
-        if own not in self._known:
+        if place not in self._known:
             # Queries come in the order of the photos, of which those of a label often stand together.
             while self._known and (len(self._known) + 1) * len(self.labels) > _MAX_KEPT:
                 del self._known[next(iter(self._known))]
-            mine = np.full(len(self.labels), self.labels[own])
-            shares = {name: shares_label(self.graph.kind(name), mine, self.labels) for name in self.graph.kinds}
-            equal = [(mine == self.labels).astype(np.int8), *shares.values()]
+            repeated = np.full(len(self.labels), self.labels[place])
+            shares = {name: shares_label(self.graph.kind(name), repeated, self.labels) for name in self.graph.kinds}
+            equal = [(repeated == self.labels).astype(np.int8), *shares.values()]
             judged = np.sum([column != UNJUDGED for column in equal], axis=0)
-            self._known[own] = shares, np.sum([column == 1 for column in equal], axis=0) / judged
-        return self._known[own]
+            self._known[place] = shares, np.sum([column == 1 for column in equal], axis=0) / judged
+        return self._known[place]
 
 
 def _append(values: list[float], value: float | None) -> None:

@@ -158,22 +158,22 @@ class _Rows:
 
     def cells(self, place: int) -> list[str]:
         """The cells after the path and the label."""
-        found = self.results
+        results = self.results
         cells = [
-            self.fine[found.predicted[place]],
-            _number(found.probability[place]),
+            self.fine[results.predicted[place]],
+            _number(results.probability[place]),
             _JUDGED.get(int(self.right[place]), ""),
-            str(found.rank[place]) if found.rank[place] else "",
-            _number(found.log_prob[place]),
-            _JUDGED[int(found.inconsistent[place])],
+            str(results.rank[place]) if results.rank[place] else "",
+            _number(results.log_prob[place]),
+            _JUDGED[int(results.inconsistent[place])],
             *self._sure(place),
             "" if self.unknown is None else _number(self.unknown[place]),
             "",
         ]
         for kind in range(len(self.labels)):
-            cells.append(self.labels[kind][found.kinds_predicted[place, kind]])
-            cells.append(_number(found.kinds_probability[place, kind]))
-            cells.append(_JUDGED.get(int(found.kinds_right[place, kind]), ""))
+            cells.append(self.labels[kind][results.kinds_predicted[place, kind]])
+            cells.append(_number(results.kinds_probability[place, kind]))
+            cells.append(_JUDGED.get(int(results.kinds_right[place, kind]), ""))
         return cells
 
     def _sure(self, place: int) -> list[str]:

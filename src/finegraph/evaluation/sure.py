@@ -88,10 +88,14 @@ def judge_statements(
     """
     level_of: dict[str | None, int] = {name: place for place, name in enumerate(_levels(graph)[1:], start=1)}
     level_of[None] = FINE_LEVEL
-    level = np.array([NOTHING if one is None else level_of[one.kind] for one in statements], dtype=np.int32)
-    label = np.array([-1 if one is None else _label(graph, one) for one in statements], dtype=np.int32)
-    probability = np.array([np.nan if one is None else one.probability for one in statements])
-    low, high = (np.array([_end(graph, one, side) for one in statements]) for side in ("low", "high"))
+    level = np.array(
+        [NOTHING if statement is None else level_of[statement.kind] for statement in statements], dtype=np.int32
+    )
+    label = np.array(
+        [-1 if statement is None else _label(graph, statement) for statement in statements], dtype=np.int32
+    )
+    probability = np.array([np.nan if statement is None else statement.probability for statement in statements])
+    low, high = (np.array([_end(graph, statement, side) for statement in statements]) for side in ("low", "high"))
     right = np.full(len(level), UNJUDGED, dtype=np.int8)
     for used in np.unique(level[level != NOTHING]).tolist():
         here = level == used
@@ -105,9 +109,9 @@ def judge_statements(
             kind = graph.kinds[used - 1]
             single, range_here = here & np.isnan(low), here & ~np.isnan(low)
             for rows in (single, range_here):
-                own = seen[kind][rows] if kind in seen else None
+                photo_labels = seen[kind][rows] if kind in seen else None
                 ends = (low[rows], high[rows]) if rows is range_here else (label[rows], label[rows])
-                right[rows] = _judge_run(graph, kind, *ends, fine[rows], own)
+                right[rows] = _judge_run(graph, kind, *ends, fine[rows], photo_labels)
     return Statements(level, label, probability, right, low, high)
 
 
@@ -115,11 +119,11 @@ def _judge_run(
     graph: LabelGraph, kind: str, first: NDArray[Any], last: NDArray[Any], fine: Indices, seen: Indices | None
 ) -> Judgements:
     """Whether one of the labels from the first to the last is right."""
-    found = np.full(len(fine), UNJUDGED, dtype=np.int8)
+    judged = np.full(len(fine), UNJUDGED, dtype=np.int8)
     for step in range(int((last - first).max(initial=-1)) + 1):
         label = np.minimum(first + step, last).astype(np.int64)
-        found = np.maximum(found, judge_kind(graph.kind(kind), label, fine, seen))
-    return found
+        judged = np.maximum(judged, judge_kind(graph.kind(kind), label, fine, seen))
+    return judged
 
 
 def _inside(values: Numbers, low: Numbers, high: Numbers) -> Judgements:
@@ -143,8 +147,8 @@ def true_values(
     true: NDArray[np.float64] = np.append(number.values, np.nan)[np.where(fine == MISSING, -1, fine)]
     if measured is None:
         return true
-    own = measured[rows].astype(np.float64)
-    return np.where(np.isnan(own), true, own)
+    measured_values = measured[rows].astype(np.float64)
+    return np.where(np.isnan(measured_values), true, measured_values)
 
 
 def sure_metrics(graph: LabelGraph, statements: Statements, risk: float) -> Sure:

@@ -1,7 +1,7 @@
 """One temperature for all scores, fitted on photos that were not trained with.
 
-Networks are often surer than they are right. Dividing every score by one number mends much of that and changes next to
-no answer. The best number is the one under which the true labels are the most probable: a search in one dimension.
+Networks are often overconfident. Dividing every score by one number corrects much of that and changes almost no answer.
+The best number is the one under which the true labels are the most probable: a search in one dimension.
 
 Nothing is kept but the sum of the negative log-likelihood at 65 temperatures from 1/55 to 55, so that any number of
 photos and fine labels can be gone through batch by batch; a parabola through the best three gives the rest. With few

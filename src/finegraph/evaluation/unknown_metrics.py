@@ -1,8 +1,8 @@
 """Photos of none of the classes: choosing the threshold, and how well it works.
 
-The threshold is chosen on photos of known classes alone, since the foreign photos of tomorrow are not at hand today. So
-the share of known photos that is kept can be promised (if future photos are like those it was chosen on), the share
-of foreign photos that is found cannot: it is measured on whatever foreign photos one has, and holds for such photos.
+The threshold is chosen on photos of known classes alone, since future foreign photos are not available. So the share of
+known photos that it keeps is guaranteed for photos like those it was chosen on. The share of foreign photos that it
+finds is not: it is measured on the available foreign photos, and holds for such photos.
 """
 
 from __future__ import annotations
@@ -93,20 +93,20 @@ def unknown_metrics(
         foreign: per score, those of photos of none of the classes; None if there are none.
     """
     score, kept = (score, kept) if rule is None else (rule.score, rule.kept)
-    own = known[score]
+    known_scores = known[score]
     other = np.zeros(0) if foreign is None else foreign[score]
     detected = float((other > rule.threshold).mean()) if rule is not None and len(other) else None
-    standard = float((other <= _quantile(own, kept)).mean()) if len(other) and len(own) else None
+    standard = float((other <= _quantile(known_scores, kept)).mean()) if len(other) and len(known_scores) else None
     areas = {} if foreign is None else {name: area_under_curve(known[name], foreign[name]) for name in known}
     return Unknown(
         score=score,
         threshold=None if rule is None else rule.threshold,
         kept=kept,
-        known_kept=float((own <= rule.threshold).mean()) if rule is not None and len(own) else None,
+        known_kept=float((known_scores <= rule.threshold).mean()) if rule is not None and len(known_scores) else None,
         photos=len(other),
         detected=detected,
         false_positive_rate=None if detected is None else 1.0 - detected,
-        auroc=area_under_curve(own, other),
+        auroc=area_under_curve(known_scores, other),
         fpr_at_kept=standard,
         auroc_by_score={name: area for name, area in areas.items() if area is not None},
     )

@@ -147,15 +147,15 @@ def _metric(
     """One metric, where NaN stands for photos that cannot be judged."""
     means, differences, verdicts = [], [], []
     base = values[baseline]
-    infinite = [0 if own is None else int(np.isinf(own).sum()) for own in values]
-    for number, own in enumerate(values):
-        judged = None if own is None or infinite[number] else own[~np.isnan(own)]
+    infinite = [0 if run_values is None else int(np.isinf(run_values).sum()) for run_values in values]
+    for number, run_values in enumerate(values):
+        judged = None if run_values is None or infinite[number] else run_values[~np.isnan(run_values)]
         means.append(None if judged is None or not len(judged) else _interval(judged, percent))
         difference = None
         finite = not infinite[number] and not infinite[baseline]
-        if own is not None and base is not None and number != baseline and finite:
-            both = ~(np.isnan(own) | np.isnan(base))
-            difference = paired_bootstrap_interval(own[both], base[both]) if both.any() else None
+        if run_values is not None and base is not None and number != baseline and finite:
+            both = ~(np.isnan(run_values) | np.isnan(base))
+            difference = paired_bootstrap_interval(run_values[both], base[both]) if both.any() else None
         differences.append(difference)
         verdicts.append(None if difference is None else verdict(difference, more_is_better=more_is_better))
     return Metric(

@@ -59,10 +59,10 @@ def _point(
     left_open = np.where(sure, still_open, np.inf)
     best = np.where(sure & (left_open == left_open.min(axis=1, keepdims=True)), probability, -1.0).argmax(axis=1)
     answered = sure.any(axis=1)
-    found = np.take_along_axis(right, best[:, None], axis=1)[:, 0]
-    judged = answered & (found >= 0)
+    best_right = np.take_along_axis(right, best[:, None], axis=1)[:, 0]
+    judged = answered & (best_right >= 0)
     levels = np.bincount(best[answered], minlength=probability.shape[1]) / max(1, len(best))
-    wrong = float((found[judged] == 0).mean()) if judged.any() else None
+    wrong = float((best_right[judged] == 0).mean()) if judged.any() else None
     return SurePoint(risk, float(answered.mean()), wrong, tuple(levels.tolist()))
 
 
@@ -106,7 +106,7 @@ def inside_shares(run: RunResults) -> list[Inside]:
     """For each kind, how many mistakes stay inside."""
     true, answered = run.arrays["fine"], run.arrays["predicted"]
     wrong = (true != MISSING) & (true != answered)
-    found = []
+    shares = []
     for name in run.graph.kinds:
         kind = run.graph.kind(name)
         shared = shares_label(kind, true[wrong], answered[wrong])
@@ -115,8 +115,8 @@ def inside_shares(run: RunResults) -> list[Inside]:
             continue
         labels, counts = np.unique(true[wrong][judged], return_counts=True)
         chance = float(np.average(_inside_by_chance(kind, labels), weights=counts))
-        found.append(Inside(name, float(shared[judged].mean()), chance, int(judged.sum())))
-    return found
+        shares.append(Inside(name, float(shared[judged].mean()), chance, int(judged.sum())))
+    return shares
 
 
 def _inside_by_chance(kind: Kind, fine: NDArray[np.integer]) -> list[float]:
@@ -129,14 +129,14 @@ def _inside_by_chance(kind: Kind, fine: NDArray[np.integer]) -> list[float]:
     children = np.split(owner, np.cumsum(np.bincount(kind.coarse, minlength=len(kind.labels)))[:-1])
     others = max(1, int((kind.row_sizes > 0).sum()) - 1)
     shares: dict[tuple[int, ...], float] = {}
-    found = []
+    chances = []
     for number in fine.tolist():
         parents = tuple(kind.coarse[kind.starts[number] : kind.starts[number + 1]].tolist())
         if parents not in shares:
             same = np.unique(np.concatenate([children[label] for label in parents]))
             shares[parents] = (len(same) - 1) / others
-        found.append(shares[parents])
-    return found
+        chances.append(shares[parents])
+    return chances
 
 
 def mean_parts(run: RunResults) -> list[tuple[str, float]]:

@@ -48,15 +48,15 @@ def choose_examples(runs: Sequence[RunResults], baseline: int, other: int, each:
         base = runs[baseline].right & known
         sorts = {"fixes": right & ~base, "breaks": base & ~right & known, "random": known}
     drawn = np.argsort(draw_order(runs[other].photos), kind="stable")
-    found = {key: drawn[mask[drawn]] for key, mask in sorts.items()}
-    sizes = [len(rows) for rows in found.values() if len(rows)]
+    drawn_by_sort = {key: drawn[mask[drawn]] for key, mask in sorts.items()}
+    sizes = [len(rows) for rows in drawn_by_sort.values() if len(rows)]
     count = min([each, *sizes])
     taken: set[int] = set()
     listed = []
-    for key, rows in found.items():
-        own = [row for row in rows.tolist() if row not in taken or key != "random"][:count]
-        taken.update(own)
-        listed.append(Sort(key, tuple(own), len(rows)))
+    for key, rows in drawn_by_sort.items():
+        new_rows = [row for row in rows.tolist() if row not in taken or key != "random"][:count]
+        taken.update(new_rows)
+        listed.append(Sort(key, tuple(new_rows), len(rows)))
     return listed
 
 

@@ -78,11 +78,11 @@ def order_by_coarse(
 
 def first_parents(graph: LabelGraph, kind: str) -> Int[Numbers, " fine"]:
     """The first parent of each fine label, `NOT_KNOWN` where none is known."""
-    own = graph.kind(kind)
-    found = np.full(len(graph), NOT_KNOWN, dtype=np.int64)
-    some = own.row_sizes > 0
-    found[some] = own.coarse[own.starts[:-1][some]]
-    return found
+    entry = graph.kind(kind)
+    first = np.full(len(graph), NOT_KNOWN, dtype=np.int64)
+    some = entry.row_sizes > 0
+    first[some] = entry.coarse[entry.starts[:-1][some]]
+    return first
 
 
 def _ranks(order: Numbers) -> Numbers:

@@ -94,11 +94,11 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
     titles = [*(run.name for run in runs), *(study.title for study in studies)]
     lead = "A study of heads on the same photos, with intervals." if studies else ""
     if runs:
-        found = compared(runs)
-        values |= _run_values(found)
-        lead = _lead(found)
-        label = label_link(found.runs[found.other])
-        data = json_in_html({**page_data(found.runs, found.baseline, found.other), "label": label})
+        comparison = compared(runs)
+        values |= _run_values(comparison)
+        lead = _lead(comparison)
+        label = label_link(comparison.runs[comparison.other])
+        data = json_in_html({**page_data(comparison.runs, comparison.baseline, comparison.other), "label": label})
     contents = [(_IDS.get(name, name), words) for name, words in _CONTENTS if values[name]]
     values |= {
         "title": title or " and ".join(titles),
@@ -109,9 +109,9 @@ def report_page(runs: Sequence[RunResults], studies: Sequence[StudyResults] = ()
     return _rendered(values, data)
 
 
-def _run_values(found: Compared) -> dict[str, Any]:
+def _run_values(comparison: Compared) -> dict[str, Any]:
     """What the sections about runs show."""
-    runs, baseline, other = found.runs, found.baseline, found.other
+    runs, baseline, other = comparison.runs, comparison.baseline, comparison.other
     shown = runs[other]
     return {
         "summary": summary_of(runs, baseline, other),
@@ -130,22 +130,22 @@ def _run_values(found: Compared) -> dict[str, Any]:
         "structure": structure_section(shown.structure, shown.structure_pictures),
         "graph": draw_svg(shown.graph, title="Fine labels and their coarse labels"),
         "facts": sections.facts_section(runs),
-        "left_out": found.left_out,
+        "left_out": comparison.left_out,
     }
 
 
-def _lead(found: Compared) -> str:
+def _lead(comparison: Compared) -> str:
     """What was evaluated, in a sentence or two."""
-    run = found.runs[found.other]
-    heads = ", ".join(dict.fromkeys(each.head for each in found.runs))
+    run = comparison.runs[comparison.other]
+    heads = ", ".join(dict.fromkeys(each.head for each in comparison.runs))
     text = (
         f"{len(run.photos):,} photos of {run.result.split or 'a data set'}, {len(run.graph):,} fine labels, "
         f"{len(run.graph.kinds):,} kinds of coarse labels; head: {heads}."
     )
-    if len(found.runs) > 1:
-        text += f" Compared with {found.runs[found.baseline].name}."
-    if found.left_out:
-        text += f" {found.left_out:,} photos that only some of the runs answered are left out."
+    if len(comparison.runs) > 1:
+        text += f" Compared with {comparison.runs[comparison.baseline].name}."
+    if comparison.left_out:
+        text += f" {comparison.left_out:,} photos that only some of the runs answered are left out."
     return text
 
 

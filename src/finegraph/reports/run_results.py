@@ -130,12 +130,14 @@ def find_evaluation(run: str | os.PathLike[str], name: str | None = None) -> Pat
     if not full:
         raise RunFolderError(_without_details(folder / names[0]))
     stems = {each: _stem(each, names) for each in full}
-    found = {stem for stem, _ in stems.values()}
-    if len(found) > 1 and "test" not in found:  # training leaves one of the validation photos; another is meant then
-        found = {stems[each][0] for each in full if not _of_validation(folder / each)} or found
-    chosen = "test" if "test" in found else min(found)
+    known_stems = {stem for stem, _ in stems.values()}
+    if (
+        len(known_stems) > 1 and "test" not in known_stems
+    ):  # training leaves one of the validation photos; another is meant then
+        known_stems = {stems[each][0] for each in full if not _of_validation(folder / each)} or known_stems
+    chosen = "test" if "test" in known_stems else min(known_stems)
     same = [each for each in full if stems[each][0] == chosen]
-    if chosen != "test" and len(found) > 1:
+    if chosen != "test" and len(known_stems) > 1:
         raise InputError(f"{run}: there are several evaluations ({', '.join(full[:5])}); say which one to show")
     return folder / max(same, key=lambda each: stems[each][1])
 
@@ -251,8 +253,8 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 def _pictures(arrays: Mapping[str, Array], name: str) -> dict[int, bytes]:
     """One set of pictures; none if the file has no such set."""
-    own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
-    return unpack_photos(own) if own else {}
+    parts = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+    return unpack_photos(parts) if parts else {}
 
 
 def _settings(run: Path) -> dict[str, Any]:

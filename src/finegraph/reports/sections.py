@@ -81,22 +81,22 @@ def _plain_metrics(run: RunResults) -> dict[str, str]:
         "sure answers, coverage": result.sure.coverage,
         "sure answers, wrong": result.sure.realised_risk,
     }
-    found = {name: "–" if share is None else f"{100 * share:.1f} %" for name, share in shares.items()}
+    texts = {name: "–" if share is None else f"{100 * share:.1f} %" for name, share in shares.items()}
     severity = result.mistake_severity
-    return {**found, "mistake severity (kinds that differ)": "–" if severity is None else f"{severity:.3f}"}
+    return {**texts, "mistake severity (kinds that differ)": "–" if severity is None else f"{severity:.3f}"}
 
 
 def _changed(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str, Any]:
     """Which photos a run answers otherwise than the baseline."""
-    base, own = runs[baseline].right, runs[other].right
+    base, other_right = runs[baseline].right, runs[other].right
     differs = runs[baseline].arrays["predicted"] != runs[other].arrays["predicted"]
     known = runs[other].arrays["fine"] != MISSING
     return {
         "run": other,
         "name": runs[other].name,
-        "fixed": int((own & ~base).sum()),
-        "broken": int((base & ~own).sum()),
-        "moved": int((known & differs & ~base & ~own).sum()),
+        "fixed": int((other_right & ~base).sum()),
+        "broken": int((base & ~other_right).sum()),
+        "moved": int((known & differs & ~base & ~other_right).sum()),
         "same": int((~differs).sum()),
     }
 
@@ -120,11 +120,11 @@ def training_section(run: RunResults) -> dict[str, Any] | None:
 def _distribution(name: str, labels: Sequence[str], counts: Sequence[float]) -> dict[str, Any]:
     """One distribution as a chart, with what it says in words."""
     order = sorted(range(len(labels)), key=lambda place: (-counts[place], place))
-    most, least = order[0], order[-1]
+    largest, smallest = order[0], order[-1]
     middle = float(np.median(counts))
     words = (
-        f"{len(labels):,} labels; most: {apart(labels[most])} ({counts[most]:,.0f}), median {middle:,.0f}, "
-        f"least: {apart(labels[least])} ({counts[least]:,.0f})"
+        f"{len(labels):,} labels; most: {apart(labels[largest])} ({counts[largest]:,.0f}), median {middle:,.0f}, "
+        f"least: {apart(labels[smallest])} ({counts[smallest]:,.0f})"
     )
     alt = f"Training photos per {name}: {words}"
     if len(labels) <= MAX_NAMED:
@@ -167,10 +167,10 @@ def examples_section(runs: Sequence[RunResults], baseline: int, other: int) -> d
 def mistakes_section(runs: Sequence[RunResults], other: int) -> dict[str, Any]:
     """Mistakes inside and across coarse labels, and the worst losses."""
     run = runs[other]
-    found = [{row.kind: row for row in inside_shares(each)} for each in runs]
+    shares_by_run = [{row.kind: row for row in inside_shares(each)} for each in runs]
     inside = [
-        {"kind": kind, "cells": [each.get(kind) for each in found]}
-        for kind in dict.fromkeys(kind for each in found for kind in each)
+        {"kind": kind, "cells": [each.get(kind) for each in shares_by_run]}
+        for kind in dict.fromkeys(kind for each in shares_by_run for kind in each)
     ]
     names = short_names(run.photos)
     worst = []
@@ -196,19 +196,23 @@ def calibration_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
     names = ["fine", *runs[widest_graph(runs)].graph.kinds][: MAX_PANELS + 1]
     panels = []
     for name in names:
-        own = [(number, run, run.result.calibration.get(name)) for number, run in enumerate(runs)]
+        by_run = [(number, run, run.result.calibration.get(name)) for number, run in enumerate(runs)]
         series = [
             Series(
-                _calibration_name(run, found),
-                [(one.confidence, one.accuracy) for one in found.bins],
+                _calibration_name(run, calibration),
+                [(bin_.confidence, bin_.accuracy) for bin_ in calibration.bins],
                 number,
                 marks=True,
             )
-            for number, run, found in own
-            if found is not None and found.bins
+            for number, run, calibration in by_run
+            if calibration is not None and calibration.bins
         ]
         if series:
-            words = "; ".join(f"{run.name}: error {100 * (found.error or 0):.1f} %" for _, run, found in own if found)
+            words = "; ".join(
+                f"{run.name}: error {100 * (calibration.error or 0):.1f} %"
+                for _, run, calibration in by_run
+                if calibration
+            )
             alt = f"Accuracy against confidence, {name}. {words}"
             chart = line_chart(
                 series, Axis(0, 1, "probability of the answer"), Axis(0, 1, "share that is right"), alt, diagonal=True
@@ -217,8 +221,8 @@ def calibration_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
     return panels
 
 
-def _calibration_name(run: RunResults, found: Calibration) -> str:
-    error = "–" if found.error is None else f"{100 * found.error:.1f} %"
+def _calibration_name(run: RunResults, calibration: Calibration) -> str:
+    error = "–" if calibration.error is None else f"{100 * calibration.error:.1f} %"
     return f"{run.name}: error {error}"
 
 
@@ -252,7 +256,7 @@ def sure_section(runs: Sequence[RunResults]) -> dict[str, Any]:
                 ],
             }
         )
-    top = max([y for one in series for _, y in one.points] + [0.05])
+    top = max([y for line in series for _, y in line.points] + [0.05])
     words = [f"{run.name}: for {_percent(run.result.sure.coverage)} of the photos" for run in runs]
     alt = f"Wrong answers against photos with an answer; at a risk of {runs[0].result.sure.risk:.0%} " + "; ".join(
         words
@@ -263,8 +267,8 @@ def sure_section(runs: Sequence[RunResults]) -> dict[str, Any]:
 
 def explanation_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:
     """What each kind is worth to the fitted head, and what decides between the first and the second answer."""
-    found = {"worth": _worth_panels(runs), "panels": _part_panels(runs)}
-    return found if any(found.values()) else None
+    panels = {"worth": _worth_panels(runs), "panels": _part_panels(runs)}
+    return panels if any(panels.values()) else None
 
 
 def _worth_panels(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
@@ -343,7 +347,9 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
                 "versions": run.about.get("versions", {}),
                 "settings": {name: str(value) for name, value in run.settings.items() if name != "seed"},
                 "notes": run.about.get("notes", []),
-                "bad": [{"path": one.path, "reason": one.reason} for one in result.bad_photos[:MAX_BAD]],
+                "bad": [
+                    {"path": bad_photo.path, "reason": bad_photo.reason} for bad_photo in result.bad_photos[:MAX_BAD]
+                ],
                 "bad_count": len(result.bad_photos),
                 "bad_training": run.about.get("bad_training_photos", [])[:MAX_BAD],
                 "bad_training_count": len(run.about.get("bad_training_photos", [])),
@@ -354,8 +360,8 @@ def facts_section(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
 
 def _trained_with(starts: Sequence[Start]) -> dict[str, str]:
     """The versions and commits that a run was trained with; of a resumed run all that differ, in their order."""
-    versions = (f"finegraph {one.finegraph}, torch {one.torch}, Python {one.python}" for one in starts)
-    commits = (str(commit) for one in starts for commit in one.commits)
+    versions = (f"finegraph {start.finegraph}, torch {start.torch}, Python {start.python}" for start in starts)
+    commits = (str(commit) for start in starts for commit in start.commits)
     facts = {
         "trained with": "; then ".join(dict.fromkeys(versions)),
         "trained at commit": "; ".join(dict.fromkeys(commits)),

@@ -70,8 +70,8 @@ class StudyResults:
 
     def metrics(self, place: str) -> list[str]:
         """What was measured there, without times."""
-        own = (row.text["metric"] for row in self.rows if row.place == place)
-        return [metric for metric in dict.fromkeys(own) if metric not in (TIME, FORWARD, BACKWARD)]
+        at_place = (row.text["metric"] for row in self.rows if row.place == place)
+        return [metric for metric in dict.fromkeys(at_place) if metric not in (TIME, FORWARD, BACKWARD)]
 
 
 def is_study(folder: str | os.PathLike[str]) -> bool:

@@ -101,15 +101,15 @@ def _means(study: StudyResults, metric: str) -> tuple[str, dict[str, float]]:
     times of their own.
     """
     rows = study.of(metric)
-    found: tuple[str, dict[str, float]] = ("", {})
+    largest: tuple[str, dict[str, float]] = ("", {})
     for amount in amounts(rows):
         means: dict[str, float] = {}
         for row in rows:
             if row.text["amount"] == amount:
                 means.setdefault(row.method, row.numbers["mean"] or 0.0)
-        if len(means) >= len(found[1]):
-            found = amount, means
-    return found
+        if len(means) >= len(largest[1]):
+            largest = amount, means
+    return largest
 
 
 def _with(amount: str) -> str:
@@ -146,8 +146,8 @@ def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
     methods.sort(key=lambda name: (_preference(name), methods.index(name) if name in methods else 0))
     series = []
     for number, method in enumerate(methods[:MAX_LINES]):
-        own = {row.text["amount"]: row.numbers for row in rows if row.method == method}
-        points = [(steps.index(amount), own[amount]) for amount in steps if amount in own]
+        by_amount = {row.text["amount"]: row.numbers for row in rows if row.method == method}
+        points = [(steps.index(amount), by_amount[amount]) for amount in steps if amount in by_amount]
         series.append(
             Series(
                 method,
@@ -160,10 +160,10 @@ def _curve(rows: list[StudyRow], place: str) -> dict[str, Any] | None:
                 ],
             )
         )
-    highest = max(max(y, *(high for _, high in one.errors)) for one in series for _, y in one.points)
-    lowest = min(min(y, *(low for low, _ in one.errors)) for one in series for _, y in one.points)
+    highest = max(max(y, *(high for _, high in line.errors)) for line in series for _, y in line.points)
+    lowest = min(min(y, *(low for low, _ in line.errors)) for line in series for _, y in line.points)
     low, high = max(0.0, math.floor(lowest * 20) / 20), min(1.0, math.ceil(highest * 20) / 20)
-    words = "; ".join(f"{one.name} " + ", ".join(f"{100 * y:.1f} %" for _, y in one.points) for one in series)
+    words = "; ".join(f"{line.name} " + ", ".join(f"{100 * y:.1f} %" for _, y in line.points) for line in series)
     chart = line_chart(
         series,
         Axis(-0.15, len(steps) - 0.85, amount_axis(steps), words=steps),

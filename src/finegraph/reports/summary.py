@@ -80,7 +80,7 @@ def telling_kind(run: RunResults) -> str | None:
             continue
         often = np.bincount(true[true >= 0]).max() / (true >= 0).sum()
         gain = float(np.nanmean(judged) - often)
-        best = max(best, (gain, kind), key=lambda one: one[0])
+        best = max(best, (gain, kind), key=lambda candidate: candidate[0])
     return best[1]
 
 
@@ -139,14 +139,14 @@ def _how_sure(run: RunResults, known: NDArray[np.bool_]) -> str:
         )
     right = run.right[known].astype(np.float64)
     claimed = float(run.arrays["probability"][known].mean())
-    found = share_interval(int(right.sum()), len(right))
+    interval = share_interval(int(right.sum()), len(right))
     error = run.result.calibration["fine"].error
-    numbers = f"{percent(claimed)} claimed on average, {percent(found.mean)} right"
+    numbers = f"{percent(claimed)} claimed on average, {percent(interval.mean)} right"
     numbers += "" if error is None else f", calibration error {percent(error)}"
-    if found.low <= claimed <= found.high:
+    if interval.low <= claimed <= interval.high:
         words = f"As far as these photos can tell, its probabilities mean what they say ({numbers})"
     else:
-        words = f"It is {'too sure of itself' if claimed > found.mean else 'less sure than it could be'} ({numbers})"
+        words = f"It is {'too sure of itself' if claimed > interval.mean else 'less sure than it could be'} ({numbers})"
     return f"{words}; {answers}."
 
 
@@ -173,9 +173,9 @@ def _class_words(run: RunResults, label: int, count: NDArray[np.int64], right: N
     """How many photos of a class are right, and what it is most often taken for."""
     answers = run.arrays["predicted"][(run.arrays["fine"] == label) & ~run.right]
     taken = np.bincount(answers, minlength=len(run.graph))
-    most = int(taken.argmax())
-    times = "" if taken[most] == 1 else f" {taken[most]:,} times"
-    return f"{right[label]:,} of {count[label]:,} right, taken{times} for {apart(run.graph.fine[most])}"
+    most_taken = int(taken.argmax())
+    times = "" if taken[most_taken] == 1 else f" {taken[most_taken]:,} times"
+    return f"{right[label]:,} of {count[label]:,} right, taken{times} for {apart(run.graph.fine[most_taken])}"
 
 
 def _labels_to_check(run: RunResults, known: NDArray[np.bool_], suspects: list[int]) -> str:
@@ -237,5 +237,5 @@ def _per_class(run: RunResults, known: NDArray[np.bool_]) -> tuple[NDArray[np.in
 def _mistakes(run: RunResults, known: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The mistakes that each class has a part in: its own photos, and those of others that are taken for it."""
     wrong, size = known & ~run.right, len(run.graph)
-    own, taken = (np.bincount(run.arrays[name][wrong], minlength=size) for name in ("fine", "predicted"))
-    return (own + taken).astype(np.int64)
+    true_counts, taken = (np.bincount(run.arrays[name][wrong], minlength=size) for name in ("fine", "predicted"))
+    return (true_counts + taken).astype(np.int64)

@@ -44,6 +44,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def percent_with_range(found: Interval) -> str:
+def percent_with_range(interval: Interval) -> str:
     """A share in percent, with its interval in brackets."""
-    return f"{percent(found.mean)} ({100 * found.low:.1f} to {percent(found.high)})"
+    return f"{percent(interval.mean)} ({100 * interval.low:.1f} to {percent(interval.high)})"

@@ -81,19 +81,19 @@ def check_kinds(graph: LabelGraph, same: Sequence[str], other: Sequence[str]) ->
 
 def _related(graph: LabelGraph, fine: int, same: Sequence[str], other: Sequence[str]) -> NDArray[np.float64]:
     """How probable it is that a fine label is related to each of the others as asked."""
-    found = np.ones(len(graph))
+    factors = np.ones(len(graph))
     for name in (*same, *other):
         kind = graph.kind(name)
         equal, known = _equal(kind, fine)
-        found *= np.where(known, equal if name in same else 1.0 - equal, 0.0)
-    return found
+        factors *= np.where(known, equal if name in same else 1.0 - equal, 0.0)
+    return factors
 
 
 def _equal(kind: Kind, fine: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The probability that each fine label has the parent of one of them, and where both parents are known."""
-    own = slice(int(kind.starts[fine]), int(kind.starts[fine + 1]))
+    parents = slice(int(kind.starts[fine]), int(kind.starts[fine + 1]))
     weights = np.zeros(len(kind.labels))
-    weights[kind.coarse[own]] = kind.weight[own]
+    weights[kind.coarse[parents]] = kind.weight[parents]
     owners = np.repeat(np.arange(kind.fine_count), np.diff(kind.starts))
     equal = np.bincount(owners, kind.weight * weights[kind.coarse], minlength=kind.fine_count)
-    return np.clip(equal, 0.0, 1.0), (np.diff(kind.starts) > 0) & (own.stop > own.start)
+    return np.clip(equal, 0.0, 1.0), (np.diff(kind.starts) > 0) & (parents.stop > parents.start)

@@ -117,11 +117,11 @@ def _beliefs(
     probs = np.zeros((len(samples), GUESSES), np.float32)
     start = 0
     for batch in known_posteriors(model.network, features):
-        own = slice(start, start + len(batch.numbers))
+        rows = slice(start, start + len(batch.numbers))
         best = model.of_photos(batch.posterior).log_probs().topk(count, dim=1)
-        labels[own, :count] = best.indices.cpu().numpy()
-        probs[own, :count] = probabilities(best.values).cpu().numpy()
-        start = own.stop
+        labels[rows, :count] = best.indices.cpu().numpy()
+        probs[rows, :count] = probabilities(best.values).cpu().numpy()
+        start = rows.stop
     number_of = {name: number for number, name in enumerate(model.graph.fine)}
     for row, sample in enumerate(samples):
         if sample.label is not None:
@@ -133,9 +133,11 @@ def _beliefs(
 
 def _seen(samples: list[Sample], graph: LabelGraph) -> dict[str, NDArray[np.int32]]:
     """The labels of kinds that were seen on photos, by number; labels and kinds that the graph lacks are left out."""
-    found = {}
+    labels_by_kind = {}
     for kind in graph.kinds:
         if any(kind in sample.kinds for sample in samples):
             number_of = {name: number for number, name in enumerate(graph.labels(kind))}
-            found[kind] = np.array([number_of.get(sample.kinds.get(kind, ""), NONE) for sample in samples], np.int32)
-    return found
+            labels_by_kind[kind] = np.array(
+                [number_of.get(sample.kinds.get(kind, ""), NONE) for sample in samples], np.int32
+            )
+    return labels_by_kind

@@ -40,16 +40,16 @@ def selection(
         UnknownNameError: a kind or a label that is not there.
         InputError: something that is no label.
     """
-    found: NDArray[np.bool_] | None = None
+    passing: NDArray[np.bool_] | None = None
     fine = table.fine(guessed)
     for wanted, positive in ((where, True), (where_not, False)):
         for kind, labels in (wanted or {}).items():
             if kind in table.graph.numbers:
-                own = _passes_condition(table, fine, kind, labels, positive)
+                matches = _passes_condition(table, fine, kind, labels, positive)
             else:
-                own = _passes(table, fine, kind, _numbers(table, kind, labels), positive)
-            found = own if found is None else found & own
-    return found
+                matches = _passes(table, fine, kind, _numbers(table, kind, labels), positive)
+            passing = matches if passing is None else passing & matches
+    return passing
 
 
 def agreeing(where: Where | None, given: Mapping[str, object]) -> dict[str, AbstractSet[str | bool]]:
@@ -62,16 +62,16 @@ def agreeing(where: Where | None, given: Mapping[str, object]) -> dict[str, Abst
     Raises:
         InputError: evidence of another form, or a kind in which none of the wanted labels agrees with it.
     """
-    found = {kind: _as_set(kind, labels) for kind, labels in (where or {}).items()}
+    conditions = {kind: _as_set(kind, labels) for kind, labels in (where or {}).items()}
     for kind, labels in given.items():
         if labels is None:
             continue
         known = _as_set(kind, labels)
-        both = known & found.get(kind, known)
+        both = known & conditions.get(kind, known)
         if not both:
             raise InputError(f"no {kind} that is asked for agrees with what is given; correct one of the two")
-        found[kind] = both
-    return found
+        conditions[kind] = both
+    return conditions
 
 
 def _as_set(kind: str, labels: object) -> AbstractSet[str | bool]:
@@ -89,7 +89,7 @@ def _passes_condition(
     table: Table, fine: NDArray[np.int32], name: str, condition: object, positive: bool
 ) -> NDArray[np.bool_]:
     """Which photos have, or surely do not have, a value that fulfils a condition: the value of their fine label."""
-    if isinstance(condition, AbstractSet | list | tuple) and all(isinstance(one, str) for one in condition):
+    if isinstance(condition, AbstractSet | list | tuple) and all(isinstance(label, str) for label in condition):
         if len(condition) != 1:
             raise InputError(f"the filter on {name!r}: expected one condition, such as '<= 15', got {len(condition)}")
         (condition,) = condition
@@ -100,8 +100,8 @@ def _passes_condition(
     known = np.append(number.known, False)
     # The last entry is for labels that the graph does not have, and for none.
     place = np.where((fine >= 0) & (fine < number.fine_count), fine, number.fine_count)
-    found: NDArray[np.bool_] = inside[place] if positive else known[place] & ~inside[place]
-    return found
+    passes: NDArray[np.bool_] = inside[place] if positive else known[place] & ~inside[place]
+    return passes
 
 
 def _passes(table: Table, fine: NDArray[np.int32], kind: str, numbers: set[int], positive: bool) -> NDArray[np.bool_]:

@@ -151,10 +151,10 @@ def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Mask | N
     if not len(photos):
         return Ranked(photos, np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.float32))
     cosines = widened(table.vectors(photos)) @ query[0]
-    own = probability[photos].astype(np.float32)
-    scores = np.maximum(cosines, 0.0) * own
+    photo_probability = probability[photos].astype(np.float32)
+    scores = np.maximum(cosines, 0.0) * photo_probability
     order = np.argsort(-scores, kind="stable")
-    return Ranked(photos[order], scores[order], cosines[order], own[order])
+    return Ranked(photos[order], scores[order], cosines[order], photo_probability[order])
 
 
 def _diverse(photos: NDArray[np.int64], count: int, fine: NDArray[np.int32] | None, per_label: int | None) -> list[int]:
@@ -174,17 +174,17 @@ def _diverse(photos: NDArray[np.int64], count: int, fine: NDArray[np.int32] | No
     return kept
 
 
-def _hit(table: Table, found: Ranked, place: int) -> Hit:
+def _hit(table: Table, ranked: Ranked, place: int) -> Hit:
     """A photo for people and programs."""
-    photo = stored_photo(table, int(found.photos[place]))
+    photo = stored_photo(table, int(ranked.photos[place]))
     # Vectors in half precision are not quite of length 1, and a cosine of 1.00003 is none.
-    similarity = min(max(float(found.similarities[place]), -1.0), 1.0)
+    similarity = min(max(float(ranked.similarities[place]), -1.0), 1.0)
     return Hit(
         path=photo.path,
         label=photo.label,
         guess=photo.guess,
         kinds=photo.kinds,
-        score=similarity if found.probabilities is None else min(float(found.scores[place]), 1.0),
+        score=similarity if ranked.probabilities is None else min(float(ranked.scores[place]), 1.0),
         similarity=similarity,
-        probability=None if found.probabilities is None else float(found.probabilities[place]),
+        probability=None if ranked.probabilities is None else float(ranked.probabilities[place]),
     )

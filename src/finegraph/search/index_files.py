@@ -31,7 +31,7 @@ Arrays = dict[str, Shaped[NDArray[Any], " ..."]]
 def write_arrays(
     path: Path, arrays: Mapping[str, Shaped[NDArray[Any], " ..."]], about: Mapping[str, object]
 ) -> FileEntry:
-    """Write arrays and a few facts, as JSON can hold them, to a new file."""
+    """Write arrays and a few facts, as JSON data, to a new file."""
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return write_checked(path, save(whole, {"about": json.dumps(dict(about))}))
 

@@ -259,9 +259,9 @@ class IndexWriter:
         segments = [Segment(self.folder, entry) for entry in entries]
         lists, recall = make_lists([segment.vectors for segment in segments])
         arrays: dict[str, NDArray[Any]] = {"centres": lists.centres}
-        for segment, own in zip(segments, lists.of_parts, strict=True):
+        for segment, segment_lists in zip(segments, lists.of_parts, strict=True):
             of_rows = np.zeros(segment.entry.rows, "<i4")
-            of_rows[segment.live] = own
+            of_rows[segment.live] = segment_lists
             arrays[segment.entry.file.name] = of_rows
         file = write_arrays(self._new("lists"), arrays, {})
         photos = sum(len(segment.live) for segment in segments)
@@ -296,17 +296,17 @@ def _marked(segments: Sequence[SegmentEntry], places: Sequence[Place]) -> tuple[
     rows: dict[str, list[int]] = {}
     for place in places:
         rows.setdefault(place.segment, []).append(place.row)
-    found = []
+    entries = []
     for segment in segments:
-        own = rows.get(segment.file.name)
-        if own is None:
-            found.append(segment)
+        removed_rows = rows.get(segment.file.name)
+        if removed_rows is None:
+            entries.append(segment)
             continue
         removed = ~segment.live
-        removed[own] = True
+        removed[removed_rows] = True
         if not removed.all():
-            found.append(SegmentEntry(file=segment.file, rows=segment.rows, removed=removed))
-    return tuple(found)
+            entries.append(SegmentEntry(file=segment.file, rows=segment.rows, removed=removed))
+    return tuple(entries)
 
 
 def _lock(folder: Path) -> FolderLock:

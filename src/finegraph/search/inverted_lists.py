@@ -2,7 +2,7 @@
 
 Centres are found by k-means on the sphere, from a sample of the vectors; about as many as the square root of the number
 of photos. Then searches are tried, with photos of the index as queries, and the number of lists grows by half until
-they find enough of the ten nearest photos. That figure is kept and shown: it is measured, not hoped for.
+they find enough of the ten nearest photos. The measured share is stored and shown.
 
 Cost for n vectors: about n^1.5 products of vectors; a minute for a million of 256 dimensions on one core.
 """
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from finegraph.search.nearest import Lists, Nearest, Vectors, load_faiss, widened
 
 MAX_EXACT = 200_000
-"""With more photos than this, the search is approximate unless the user says otherwise."""
+"""The number of photos above which a search is approximate by default."""
 WANTED_RECALL = 0.97
-"""The share of the ten nearest photos that a search is to find."""
+"""The share of the ten nearest photos that a search should find."""
 NEIGHBOURS = 10
 _ROUNDS = 10
 _SAMPLE = 64
-"""Vectors per centre that k-means looks at."""
+"""The number of vectors per centre in the sample for k-means."""
 _QUERIES = 128
 _LEAST_PROBES = 8
 """Fewer lists are not looked through: it would save nothing, and queries may be less like the photos than they are
@@ -38,7 +38,7 @@ def make_lists(parts: Sequence[Float[NDArray[np.float16], "_ axis"]], seed: int 
 
     Args:
         parts: the vectors, in parts; at least one in all.
-        seed: where chance begins.
+        seed: the seed of random choices.
     """
     count = sum(len(part) for part in parts)
     random = np.random.default_rng(seed)
@@ -56,11 +56,11 @@ def assign(
     """The list of each vector: that of the nearest centre."""
     index = load_faiss().IndexFlatIP(centres.shape[1])
     index.add(centres)
-    found = [
+    nearest = [
         index.search(widened(vectors[start : start + _AT_ONCE]), 1)[1][:, 0].astype(np.int32)
         for start in range(0, len(vectors), _AT_ONCE)
     ]
-    return np.concatenate(found) if found else np.zeros(0, np.int32)
+    return np.concatenate(nearest) if nearest else np.zeros(0, np.int32)
 
 
 def _centres(sample: Vectors, number: int, seed: int) -> Vectors:

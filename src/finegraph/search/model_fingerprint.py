@@ -1,4 +1,4 @@
-"""Which model made an index: a fingerprint of all that decides its features and its answers.
+"""The fingerprint of the model that made an index: of everything that its features and answers depend on.
 
 The network with its weights, how photos are cut and scaled for it, the head and the label graph are part of it. The
 temperature and the rule for unknown photos are not: they say how sure an answer is, not which photos are near.

@@ -2,8 +2,8 @@
 
 Exactly, every vector is compared. Approximately, vectors lie in lists around centres, and only the lists whose centres
 are nearest to the query are looked through (`IVF`). The vectors are the same half-precision numbers in both, so looking
-through all lists is exact again: that is how a selective filter gets the right answers. Searching changes nothing, so
-any number of threads may do it at the same time.
+through all lists is exact again: that is how a selective filter gets the right answers. Searching is safe from several
+threads.
 
 With small codes, half a byte per dimension is held in memory instead, by which a few times as many vectors are found as
 are wanted; these are read where they lie on the disk, compared as ever, and the best of them are the answer. So cosines
@@ -82,9 +82,12 @@ class Nearest:
             self._index.train(_some_rows(self._parts))  # the range of each dimension; the centres are there
         self._index.is_trained = True  # half precision needs no training
         start = 0
-        for part, own in zip(parts, lists.of_parts, strict=True):
-            for first in range(0, len(part), _AT_ONCE):
-                some, numbers = widened(part[first : first + _AT_ONCE]), own[first : first + _AT_ONCE].astype(np.int64)
+        for part, part_lists in zip(parts, lists.of_parts, strict=True):
+            for first in range(0, len(part), _VECTORS_PER_BLOCK):
+                some, numbers = (
+                    widened(part[first : first + _VECTORS_PER_BLOCK]),
+                    part_lists[first : first + _VECTORS_PER_BLOCK].astype(np.int64),
+                )
                 ids = np.arange(start, start + len(some))
                 start += len(some)
                 self._index.add_core(len(some), faiss.swig_ptr(some), faiss.swig_ptr(ids), faiss.swig_ptr(numbers))
@@ -155,10 +158,10 @@ def _some_rows(parts: Sequence[NDArray[np.float16]]) -> Vectors:
 
 def widened(vectors: Float[NDArray[np.float16], "*shape"]) -> Float[Vectors, "*shape"]:
     """Vectors in single precision; torch does it several times as quickly as numpy."""
-    own = np.ascontiguousarray(vectors)
-    if not own.flags.writeable:  # torch takes only arrays that could be written to
-        own = own.copy()
-    wide: Vectors = torch.from_numpy(own).float().numpy()
+    contiguous = np.ascontiguousarray(vectors)
+    if not contiguous.flags.writeable:  # torch takes only arrays that could be written to
+        contiguous = contiguous.copy()
+    wide: Vectors = torch.from_numpy(contiguous).float().numpy()
     return wide
 
 

@@ -1,7 +1,7 @@
 """An index that is open: vectors and labels in memory, ready to be searched.
 
-It is what was there when it was opened. Changing an index (`index_writer.py`) does not touch those that are open, and
-`is_current` tells when to open it again. Any number of threads may search one index. Cost: opening reads and checks all
+It is a snapshot of the folder at the time of opening: changing an index (`index_writer.py`) does not affect open ones,
+and `is_current` tells when to open it again. Safe to search from several threads. Cost: opening reads and checks all
 files once.
 """
 
@@ -105,7 +105,7 @@ class Index:
         return self.method
 
     def is_current(self) -> bool:
-        """Whether nothing was changed since it was opened; nearly always this is one look at the time of a file."""
+        """Whether nothing has changed since it was opened; usually one `stat` of a file."""
         stamp = state_stamp(self.folder)
         if stamp is not None and stamp == self._stamp:
             return True
@@ -227,27 +227,27 @@ class Index:
         return [] if others is None else [stored_photo(self.table, photo) for photo in np.flatnonzero(~others).tolist()]
 
     def _features(self, vectors: ArrayLike) -> Vectors:
-        found = np.asarray(vectors, dtype=np.float32)
-        found = found[np.newaxis] if found.ndim == 1 else found
-        if found.ndim != 2 or found.shape[1] != self.state.feature_size:
+        features = np.asarray(vectors, dtype=np.float32)
+        features = features[np.newaxis] if features.ndim == 1 else features
+        if features.ndim != 2 or features.shape[1] != self.state.feature_size:
             raise ShapeError(
-                f"vectors: expected features of shape (batch, {self.state.feature_size}), got {found.shape}"
+                f"vectors: expected features of shape (batch, {self.state.feature_size}), got {features.shape}"
             )
-        if not np.isfinite(found).all():
+        if not np.isfinite(features).all():
             raise InputError("vectors: expected finite numbers, got NaN or infinity")
-        return found
+        return features
 
     def _others(self, only: NDArray[np.bool_] | None, keys: bytes | PhotoKeys | None) -> NDArray[np.bool_] | None:
         """The photos that count, without those of a certain content."""
         if keys is None:
             return only
-        own = [segment.has_other_content(keys) for segment in self.table.segments]
-        others = np.concatenate(own) if own else np.zeros(0, np.bool_)
+        by_segment = [segment.has_other_content(keys) for segment in self.table.segments]
+        others = np.concatenate(by_segment) if by_segment else np.zeros(0, np.bool_)
         return others if only is None else only & others
 
 
 def state_stamp(folder: Path) -> tuple[int, int, int] | None:
-    """What tells one state file from another without reading it; None if there is none."""
+    """A stamp that changes with the state file, found without reading it; None if there is no file."""
     try:
         status = os.stat(folder / STATE)
     except OSError:

@@ -37,7 +37,12 @@ class Table:
         self.names = tuple(number_of)
         self._starts = np.cumsum([0, *(len(segment.live) for segment in self.segments)])
         labels = [np.array([*(number_of[name] for name in one.names), NONE], np.int32) for one in self.segments]
-        self.labels = _joined([own[one.arrays["labels"][one.live]] for own, one in zip(labels, segments, strict=True)])
+        self.labels = _joined(
+            [
+                numbers_of_segment[one.arrays["labels"][one.live]]
+                for numbers_of_segment, one in zip(labels, segments, strict=True)
+            ]
+        )
         self.guess_labels = _joined([one.arrays["guess_labels"][one.live] for one in segments], GUESSES)
         self.guess_probs = _joined([one.arrays["guess_probs"][one.live] for one in segments], GUESSES, np.float32)
         kinds = {kind: None for one in self.segments for kind in one.kinds}
@@ -70,24 +75,24 @@ class Table:
         """The vectors of some photos, in ascending order of their numbers."""
         parts = []
         for number, segment in enumerate(self.segments):
-            own = photos[(photos >= self._starts[number]) & (photos < self._starts[number + 1])] - self._starts[number]
-            if len(own):
-                parts.append(segment.arrays["vectors"][segment.live[own]])
+            rows = photos[(photos >= self._starts[number]) & (photos < self._starts[number + 1])] - self._starts[number]
+            if len(rows):
+                parts.append(segment.arrays["vectors"][segment.live[rows]])
         return np.concatenate(parts) if parts else np.zeros((0, 0), np.float16)
 
     def kinds_of(self, photo: int, fine: int) -> dict[str, tuple[str, ...]]:
         """The labels of each kind: what was seen on the photo, else the parents of a fine label; unknown ones not."""
-        found: dict[str, tuple[str, ...]] = {}
+        labels_by_kind: dict[str, tuple[str, ...]] = {}
         for name in self.graph.kinds:
             kind = self.graph.kind(name)
             seen = int(self.seen[name][photo]) if name in self.seen else NONE
             if seen != NONE:
-                found[name] = (kind.labels[seen],)
+                labels_by_kind[name] = (kind.labels[seen],)
             elif 0 <= fine < len(self.graph):
                 parents = kind.coarse[kind.starts[fine] : kind.starts[fine + 1]].tolist()
                 if parents:
-                    found[name] = tuple(kind.labels[parent] for parent in parents)
-        return found
+                    labels_by_kind[name] = tuple(kind.labels[parent] for parent in parents)
+        return labels_by_kind
 
 
 def _seen(segment: Segment, kind: str) -> NDArray[np.int32]:
@@ -98,5 +103,5 @@ def _seen(segment: Segment, kind: str) -> NDArray[np.int32]:
 
 
 def _joined(parts: list[NDArray[np.int32]], width: int = 0, kind: type = np.int32) -> NDArray[np.int32]:
-    """Parts one after the other, also of none at all."""
+    """Parts concatenated; an empty array for no parts."""
     return np.concatenate(parts) if parts else np.zeros((0, width) if width else 0, kind)

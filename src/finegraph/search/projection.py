@@ -1,4 +1,4 @@
-"""Fewer dimensions: the directions in which the features of the photos are largest, and what is lost by them.
+"""Projecting features to fewer dimensions: fitting the directions, and measuring what is lost.
 
 The directions are the first eigenvectors of X^T X, for features X of length 1. They keep inner products better than any
 other directions of their number; the means are not taken out, because cosines are about zero and not about the mean.
@@ -17,7 +17,7 @@ from finegraph.errors import InputError
 from finegraph.search.nearest import Vectors, unit_rows
 
 SAMPLE = 6_000
-"""How many photos directions are fitted to at most."""
+"""The largest number of photos that directions are fitted to."""
 _NEIGHBOURS = 10
 _QUERIES = 500
 
@@ -67,18 +67,18 @@ def project(
 def _directions(features: Vectors, dimensions: int) -> Vectors:
     products = features.T.astype(np.float64) @ features.astype(np.float64)
     vectors = np.linalg.eigh(products)[1]
-    found: Vectors = np.ascontiguousarray(vectors[:, ::-1][:, :dimensions], dtype=np.float32)
-    return found
+    directions: Vectors = np.ascontiguousarray(vectors[:, ::-1][:, :dimensions], dtype=np.float32)
+    return directions
 
 
 def _kept(features: Vectors, projected: Vectors) -> float:
     """The share of the nearest photos by all dimensions that are also the nearest by fewer."""
     neighbours = min(_NEIGHBOURS, len(features) - 1)
     queries = np.linspace(0, len(features) - 1, min(_QUERIES, len(features))).astype(np.int64)
-    found = []
+    shares = []
     for vectors in (features, projected):
         cosines = vectors[queries] @ vectors.T
         cosines[np.arange(len(queries)), queries] = -np.inf  # a photo is not its own neighbour
-        found.append(np.argpartition(-cosines, neighbours - 1, axis=1)[:, :neighbours])
-    shared = [len(set(one) & set(two)) for one, two in zip(found[0].tolist(), found[1].tolist(), strict=True)]
+        shares.append(np.argpartition(-cosines, neighbours - 1, axis=1)[:, :neighbours])
+    shared = [len(set(one) & set(two)) for one, two in zip(shares[0].tolist(), shares[1].tolist(), strict=True)]
     return float(np.mean(shared) / neighbours)

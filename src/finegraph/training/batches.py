@@ -1,8 +1,8 @@
 """The batches of a run, decoded ahead by threads.
 
-The order of an epoch depends on the seed and the epoch alone, and each view on these and the photo, so any step can be
-reached without taking those before it. Decoding and resizing leave the interpreter free, so threads do them well, and
-there are no worker processes to start, to feed or to lose.
+The order of an epoch depends only on the seed and the epoch, and each view on these and the photo, so that training can
+resume at any step. Decoding and resizing release the interpreter lock, so threads are enough and no worker processes
+are needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from finegraph.errors import PhotoFileError
 from finegraph.training.distributed import Ranks
 
 _AHEAD = 3
-"""How many batches are being prepared while one is used."""
+"""How many batches are prepared ahead."""
 
 
 def epoch_order(seed: int, epoch: int, count: int) -> list[int]:

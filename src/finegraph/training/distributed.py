@@ -27,7 +27,7 @@ from finegraph.errors import JobError
 from finegraph.inference.loss.rows_loss import Exchange
 
 _TIMEOUT = timedelta(minutes=30)
-"""How long to wait for a process that lives but says nothing; a dead one is noticed at once."""
+"""How long to wait for a process that is alive but silent; a dead one is noticed at once."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class _AllRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, counts: list[int], ranks: Ranks) -> Tensor:
         ctx.own = slice(sum(counts[: ranks.rank]), sum(counts[: ranks.rank + 1]))
-        found = rows.new_zeros(sum(counts), *rows.shape[1:])
-        found[ctx.own] = rows
-        ranks.sum([found])
-        return found
+        all_rows = rows.new_zeros(sum(counts), *rows.shape[1:])
+        all_rows[ctx.own] = rows
+        ranks.sum([all_rows])
+        return all_rows
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:

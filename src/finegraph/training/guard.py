@@ -18,11 +18,11 @@ from finegraph.nn import Network
 
 
 class StopRequest:
-    """Whether somebody asked to stop; `asked` is set by a signal and read in each step.
+    """A request to stop; `asked` is set by a signal and read in each step.
 
     Args:
-        patience: the seconds in which further signals count as the first one. Launchers of several processes often pass
-            on a signal that they got already.
+        patience: the seconds in which further signals count as the first one. Launchers of several processes often
+            forward a signal that the processes already received.
     """
 
     def __init__(self, patience: float = 0.0) -> None:
@@ -61,12 +61,12 @@ def stop_request(patience: float = 0.0) -> Iterator[StopRequest]:
 
 def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel height width"]) -> str | None:
     """The first layer whose output has NaN or infinity for these photos; None if all are finite."""
-    found: list[str] = []
+    bad_layers: list[str] = []
 
     def look(name: str) -> Any:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and not found and not bool(output.isfinite().all()):
-                found.append(name)
+            if isinstance(output, Tensor) and not bad_layers and not bool(output.isfinite().all()):
+                bad_layers.append(name)
 
         return hook
 
@@ -78,12 +78,12 @@ def first_bad_layer(network: Network, pixels: UInt8[Tensor, "batch channel heigh
         with torch.no_grad():
             network.forward_with_auxiliary(pixels)
     finally:
-        for one in hooks:
-            one.remove()
+        for hook in hooks:
+            hook.remove()
         with torch.no_grad():
             for name, buffer in network.named_buffers():
                 buffer.copy_(kept[name])
-    return found[0] if found else None
+    return bad_layers[0] if bad_layers else None
 
 
 def first_bad_gradient(network: nn.Module) -> str | None:
@@ -107,7 +107,7 @@ def non_finite(step: int, what: str, layer: str | None, photos: Sequence[str]) -
 def check_answers(
     network: Network, pixels: UInt8[Tensor, "batch channel height width"] | None, step: int, photos: Sequence[str]
 ) -> None:
-    """Raise if the network, as it would be used, answers photos with NaN or infinity: finite weights may do so."""
+    """Raise if the network answers photos with NaN or infinity, which can happen with finite weights."""
     if pixels is None or not len(pixels):
         return
     training = network.training

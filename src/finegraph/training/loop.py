@@ -2,8 +2,8 @@
 
 Each step takes one batch; at the end of an epoch, or of every few, the head may be fitted anew and the network is
 validated; a row of metrics is written, and all is saved. A network that starts with a fitted head is validated before
-the first step too. That is epoch 0, and if no epoch is better, it is the result. Training can be stopped at any step
-and goes on from there as if nothing had happened, to the last bit.
+the first step too. That is epoch 0, and if no epoch is better, it is the result. Training can stop at any step and
+resumes bit for bit as if it had not.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from finegraph.training.training_run import Judgement, Run, Validation, Watcher,
 __all__ = ["Judgement", "Run", "Validation", "Watcher", "train"]
 
 _LOOKED_AT = 4
-"""How many photos of the last step are answered before a network is saved, as a check that it works."""
+"""How many photos of the last step a network must answer with finite numbers before it is saved."""
 _PATIENCE = 2.0
-"""In a job of several processes, a signal within these seconds of the first is the same one, passed on."""
+"""In a job of several processes, a signal within so many seconds of the first counts as the same one."""
 
 
 def train(run: Run, *, resume: bool = False) -> bool:
@@ -219,10 +219,10 @@ class _Training:
         return progress
 
     def _agree(self) -> None:
-        """Check that all processes begin from the same state; they may be on different machines."""
+        """Check that all processes start from the same state; they may be on different machines."""
         run = self.run
-        found = run.ranks.gather((self.progress.step, self.data))
-        if any(one != found[0] for one in found):
+        states = run.ranks.gather((self.progress.step, self.data))
+        if any(one != states[0] for one in states):
             raise JobError(
                 "expected all processes of this job to see the same photos, graph and checkpoints; they do not. Let "
                 "all machines have the same files, and the run folder in a place that they share"

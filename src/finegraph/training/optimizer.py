@@ -48,13 +48,13 @@ def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> float:
 
 def optimizer_tensors(network: Network, optimizer: torch.optim.Optimizer) -> dict[str, Shaped[Tensor, " ..."]]:
     """The state of the optimizer by the names of the parameters."""
-    found = {}
+    tensors = {}
     for name, parameter in network.named_parameters():
         for key, prefix in _STATE.items():
             kept = optimizer.state.get(parameter, {}).get(key)
             if kept is not None:
-                found[prefix + name] = kept
-    return found
+                tensors[prefix + name] = kept
+    return tensors
 
 
 def load_optimizer(

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step: nothing to save, nothing to restore.
+"""The learning rate as a function of the step, so that checkpoints need not hold it.
 
 one_cycle   rises in a cosine from 1/25 to 1 over the warm-up, then falls in a cosine to 1/10,000
 steps       1, and a tenth of that after every `drop_every` epochs

@@ -207,8 +207,10 @@ class TrainSettings:
     tensorboard: bool = _setting(False, "write logs for TensorBoard too", free=True)
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, _checked(one.name, getattr(self, one.name), one.metadata))
+        for setting in fields(self):
+            object.__setattr__(
+                self, setting.name, _checked(setting.name, getattr(self, setting.name), setting.metadata)
+            )
         if self.quality is not None and self.network not in (DEFAULT_NETWORK, QUALITIES[self.quality]):
             raise SettingsError(
                 f"quality: {self.quality} is the network {QUALITIES[self.quality]}, and network is {self.network}; "
@@ -228,7 +230,7 @@ class TrainSettings:
     def from_dict(cls, values: Mapping[str, Any], where: str = "") -> TrainSettings:
         """Settings from names and values; former names are accepted, unknown ones refused with near matches."""
         values = with_current_names(values)
-        refuse_unknown("setting", values, [one.name for one in fields(cls)], f"in {where}" if where else "")
+        refuse_unknown("setting", values, [setting.name for setting in fields(cls)], f"in {where}" if where else "")
         return cls(**values)
 
     def resolve(self) -> TrainSettings:
@@ -246,11 +248,11 @@ class TrainSettings:
     def numbers(self) -> Recipe:
         """The numbers of fine-tuning: those of the recipe, unless these settings say otherwise."""
         resolved = self.resolve()
-        return Recipe(**{one.name: getattr(resolved, one.name) for one in fields(Recipe)})
+        return Recipe(**{setting.name: getattr(resolved, setting.name) for setting in fields(Recipe)})
 
     def to_dict(self) -> dict[str, Any]:
         """What is set, by name; what is None is left out, as TOML has no such thing."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {setting.name: getattr(self, setting.name) for setting in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -260,9 +262,9 @@ class TrainSettings:
     def changed(self, other: TrainSettings) -> tuple[str, ...]:
         """The names of settings that differ and that a resumed run may not change."""
         return tuple(
-            one.name
-            for one in fields(self)
-            if not one.metadata["free"] and getattr(self, one.name) != getattr(other, one.name)
+            setting.name
+            for setting in fields(self)
+            if not setting.metadata["free"] and getattr(self, setting.name) != getattr(other, setting.name)
         )
 
 
@@ -330,7 +332,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{os.fspath(path)}: this is no TOML: {error}") from error
     values = with_current_names(values)
-    refuse_unknown("setting", values, [one.name for one in fields(TrainSettings)], f"in {os.fspath(path)}")
+    refuse_unknown("setting", values, [setting.name for setting in fields(TrainSettings)], f"in {os.fspath(path)}")
     return values
 
 
@@ -366,8 +368,8 @@ def _checked(name: str, value: Any, metadata: Mapping[str, Any]) -> Any:
     elif type(value) is not kind:
         raise SettingsError(f"{name}: expected {_NOUNS[kind]}, got {value!r}")
     least, below = metadata["least"], metadata["below"]
-    most = math.inf if below is None else below
-    if least is not None and not least <= value < most:
+    upper = math.inf if below is None else below
+    if least is not None and not least <= value < upper:
         limits = f"at least {least}" + (f" and below {below}" if below is not None else "")
         raise SettingsError(f"{name}: expected a finite number of {limits}, got {value!r}")
     return value

@@ -87,8 +87,8 @@ class Stepper:
             pixels = batch.images.to(self.device, memory_format=torch.channels_last)
             loss = self._loss(pixels, batch)
             loss.backward()  # type: ignore[no-untyped-call]
-        own = [float(loss.detach()), float(observed(batch).sum()), float(len(batch.bad)), float(request.asked)]
-        numbers = torch.tensor(own, dtype=torch.float64)
+        local_sums = [float(loss.detach()), float(observed(batch).sum()), float(len(batch.bad)), float(request.asked)]
+        numbers = torch.tensor(local_sums, dtype=torch.float64)
         self.ranks.sum([numbers])
         total, count, bad, stopping = numbers.tolist()
         if not math.isfinite(total):
@@ -100,10 +100,10 @@ class Stepper:
         if not self._gradients_are_finite():
             self._fail(step, "a gradient", batch, pixels)
         self.optimizer.step()
-        found = [error for part in self.ranks.gather(batch.bad) for error in part] if bad else []
+        bad_photos = [error for part in self.ranks.gather(batch.bad) for error in part] if bad else []
         # One process alone can still listen; several must all have heard the same.
         stop = bool(stopping) or (self.ranks.size == 1 and request.asked)
-        return StepResult(total, int(count), stop, tuple(found))
+        return StepResult(total, int(count), stop, tuple(bad_photos))
 
     def _seed(self, step: int) -> None:
         torch.manual_seed((self.settings.seed * 1_000_003 + step * self.ranks.size + self.ranks.rank) % _SEEDS)
@@ -149,16 +149,16 @@ class Stepper:
 
     def _gradients_are_finite(self) -> bool:
         gradients = [weight.grad for weight in self.network.parameters() if weight.grad is not None]
-        largest = torch._foreach_norm([one for one in gradients if one.numel()], float("inf"))
+        largest = torch._foreach_norm([gradient for gradient in gradients if gradient.numel()], float("inf"))
         return bool(torch.stack(list(largest)).isfinite().all())
 
     def _fail(self, step: int, what: str, batch: Batch, pixels: Tensor | None) -> NoReturn:
-        """Raise the error for numbers that are no numbers, with what all processes know of it."""
+        """Raise the error for NaN or infinity, with the reports of all processes."""
         self._seed(step)
         layer = None if pixels is None else first_bad_layer(self.network, pixels) or first_bad_gradient(self.network)
-        found = self.ranks.gather((layer, self.photos(batch)))
+        reports = self.ranks.gather((layer, self.photos(batch)))
         # The process that has the bad layer also has the photos to blame.
-        blamed = [one for one in found if one[0] is not None] or found
+        blamed = [one for one in reports if one[0] is not None] or reports
         raise non_finite(step + 1, what, blamed[0][0], [name for _, names in blamed for name in names])
 
     def photos(self, batch: Batch) -> list[str]:
@@ -167,7 +167,7 @@ class Stepper:
 
 
 def moving_statistics(network: Network) -> list[Shaped[Tensor, " ..."]]:
-    """The averages that normalisation layers keep, of those layers that move them."""
+    """The running statistics of the normalisation layers that update them."""
     layers = [layer for layer in network.modules() if isinstance(layer, _NormBase) and layer.training]
     both = [(layer.running_mean, layer.running_var) for layer in layers]
     return [one for pair in both for one in pair if one is not None]
@@ -195,6 +195,6 @@ def summed_loss(
     if share:
         log_probs = posterior.log_probs()
         known = fine != MISSING
-        own = log_probs.gather(1, fine.masked_fill(~known, 0).unsqueeze(1)).squeeze(1)
-        loss = loss + share * torch.where(known, own - log_probs.mean(dim=1), 0.0).sum()
+        target_log_probs = log_probs.gather(1, fine.masked_fill(~known, 0).unsqueeze(1)).squeeze(1)
+        loss = loss + share * torch.where(known, target_log_probs - log_probs.mean(dim=1), 0.0).sum()
     return loss

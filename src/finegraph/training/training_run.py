@@ -92,7 +92,7 @@ class Run:
 def is_better(metrics: Metrics, before: Metrics, best_by: Literal["top1", "nll"]) -> bool:
     """Whether an epoch is better than the best one before; the other metric decides between equals.
 
-    Small validation sets give the same accuracy again and again, so the first epoch to reach it should not win.
+    Small validation sets often give equal accuracies, and the first epoch to reach one should not win by being first.
     """
     if best_by not in before:
         return True

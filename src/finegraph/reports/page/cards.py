@@ -45,7 +45,8 @@ def example_card(runs: Sequence[RunResults], row: int, name: str, shown: int) ->
         "why": _explanation(runs[shown], row),
         "why_run": runs[shown].name,
         "similar": [
-            {**one, "picture": data_address(one["bytes"])} for one in similar_photos([runs[shown], *runs], row, true)
+            {**similar_photo, "picture": data_address(similar_photo["bytes"])}
+            for similar_photo in similar_photos([runs[shown], *runs], row, true)
         ],
     }
 
@@ -54,9 +55,9 @@ def _picture(runs: Sequence[RunResults], row: int) -> str | None:
     """The largest picture of a photo that any run has."""
     for pictures in ("gallery", "thumbnails"):
         for run in runs:
-            found = getattr(run, pictures).get(int(run.arrays["sample"][row]))
-            if found is not None:
-                return data_address(found)
+            picture = getattr(run, pictures).get(int(run.arrays["sample"][row]))
+            if picture is not None:
+                return data_address(picture)
     return None
 
 
@@ -94,13 +95,13 @@ def kind_answers(runs: Sequence[RunResults], row: int, max_kinds: int = MAX_KIND
         for run in runs:
             if kind not in run.graph.kinds:
                 continue
-            own = run.graph.kinds.index(kind)
+            column = run.graph.kinds.index(kind)
             answers.append(
                 {
                     "run": run.name,
-                    "label": run.graph.labels(kind)[int(run.arrays["kinds_predicted"][row, own])],
-                    "share": float(run.arrays["kinds_probability"][row, own]),
-                    "right": int(run.arrays["kinds_right"][row, own]),
+                    "label": run.graph.labels(kind)[int(run.arrays["kinds_predicted"][row, column])],
+                    "share": float(run.arrays["kinds_probability"][row, column]),
+                    "right": int(run.arrays["kinds_right"][row, column]),
                 }
             )
         truth = None if true == NOT_KNOWN else first.graph.labels(kind)[true]
@@ -111,8 +112,8 @@ def kind_answers(runs: Sequence[RunResults], row: int, max_kinds: int = MAX_KIND
 def _interest(runs: Sequence[RunResults], row: int, kind: str) -> tuple[int, float]:
     """What makes a kind worth showing: a wrong answer, then an unsure one."""
     places = [(run, run.graph.kinds.index(kind)) for run in runs if kind in run.graph.kinds]
-    right = min(int(run.arrays["kinds_right"][row, own] != 0) for run, own in places)
-    sure = min(float(run.arrays["kinds_probability"][row, own]) for run, own in places)
+    right = min(int(run.arrays["kinds_right"][row, column] != 0) for run, column in places)
+    sure = min(float(run.arrays["kinds_probability"][row, column]) for run, column in places)
     return right, sure
 
 

@@ -33,7 +33,7 @@ Array = NDArray[Any]
 
 
 def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str, Any]:
-    """Everything that scripts of the page need, as JSON can hold it.
+    """Everything that scripts of the page need, as JSON data.
 
     Args:
         runs: on the same photos.
@@ -84,9 +84,11 @@ def page_data(runs: Sequence[RunResults], baseline: int, other: int) -> dict[str
 
 def _run(run: RunResults, first: RunResults, kinds: Sequence[str]) -> dict[str, Any]:
     """The answers of a run; kinds that it does not have, or with other labels, are null."""
-    arrays, own = run.arrays, run.graph
+    arrays, graph_of_run = run.arrays, run.graph
     places = [
-        own.kinds.index(kind) if kind in own.kinds and own.labels(kind) == first.graph.labels(kind) else None
+        graph_of_run.kinds.index(kind)
+        if kind in graph_of_run.kinds and graph_of_run.labels(kind) == first.graph.labels(kind)
+        else None
         for kind in kinds
     ]
     return {
@@ -144,9 +146,9 @@ def largest_parts(parts: Shaped[Array, " item"], max_parts: int = MAX_PARTS) -> 
     """
     order = np.argsort(-np.abs(parts), kind="stable").tolist()
     shown = max(1, min(max_parts, int((np.abs(parts) >= _SHOWN).sum())))
-    found = [(place, float(parts[place])) for place in order[:shown]]
+    largest = [(place, float(parts[place])) for place in order[:shown]]
     rest = float(parts[order[shown:]].sum())
-    return [*found, (REST, rest)] if abs(rest) >= _SHOWN else found
+    return [*largest, (REST, rest)] if abs(rest) >= _SHOWN else largest
 
 
 def packed(values: Shaped[Array, " ..."]) -> dict[str, str]:

@@ -35,20 +35,20 @@ def page_pictures(runs: Sequence[RunResults], other: int) -> list[str]:
         other: the run that is looked at closely.
     """
     order = [runs[other], *(run for place, run in enumerate(runs) if place != other)]
-    found: dict[int, bytes] = {}
+    pictures: dict[int, bytes] = {}
     room = CLOSE_BYTES
     for run in order:
         wrong = np.flatnonzero((run.arrays["fine"] != MISSING) & ~run.right)
         for row in wrong.tolist():
             picture = run.gallery.get(int(run.arrays["sample"][row]))
-            if picture is not None and row not in found and len(picture) <= room:
-                found[row] = picture
+            if picture is not None and row not in pictures and len(picture) <= room:
+                pictures[row] = picture
                 room -= len(picture)
     for row in range(len(runs[0].photos)):
-        if row not in found:
+        if row not in pictures:
             small = (run.thumbnails.get(int(run.arrays["sample"][row])) for run in order)
-            found[row] = next((picture for picture in small if picture is not None), b"")
-    return [data_address(found[row]) or "" if found[row] else "" for row in range(len(runs[0].photos))]
+            pictures[row] = next((picture for picture in small if picture is not None), b"")
+    return [data_address(pictures[row]) or "" if pictures[row] else "" for row in range(len(runs[0].photos))]
 
 
 def training_pictures(run: RunResults) -> dict[str, list[dict[str, Any]]]:
@@ -58,6 +58,6 @@ def training_pictures(run: RunResults) -> dict[str, list[dict[str, Any]]]:
     for place, photo in enumerate(run.about.get("training_photos") or []):
         picture = data_address(run.training.get(place))
         if picture is not None and photo["label"] in numbers:
-            own = listed.setdefault(str(numbers[photo["label"]]), [])
-            own.append({"picture": picture, "name": photo["path"].replace("\\", "/").rsplit("/", 1)[-1]})
+            photos_of_label = listed.setdefault(str(numbers[photo["label"]]), [])
+            photos_of_label.append({"picture": picture, "name": photo["path"].replace("\\", "/").rsplit("/", 1)[-1]})
     return listed

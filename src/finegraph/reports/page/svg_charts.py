@@ -96,29 +96,29 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, alt: str, *, diagonal
     if diagonal:
         (x1, y1), (x2, y2) = place((x.low, y.low)), place((x.high, y.high))
         parts.append(f'<line class="diagonal" x1="{n(x1)}" y1="{n(y1)}" x2="{n(x2)}" y2="{n(y2)}"/>')
-    for one in series:
-        spots = [place(point) for point in one.points]
-        for (low, high), (across, _), point in zip(one.errors, spots, one.points, strict=False):
+    for line in series:
+        spots = [place(point) for point in line.points]
+        for (low, high), (across, _), point in zip(line.errors, spots, line.points, strict=False):
             (_, top), (_, bottom) = place((point[0], high)), place((point[0], low))
             parts.append(
-                f'<line class="{_line(one)} thin" x1="{n(across)}" y1="{n(top)}" x2="{n(across)}" y2="{n(bottom)}"/>'
+                f'<line class="{_line(line)} thin" x1="{n(across)}" y1="{n(top)}" x2="{n(across)}" y2="{n(bottom)}"/>'
             )
         path = " ".join(f"{n(across)},{n(down)}" for across, down in spots)
-        parts.append(f'<polyline class="{_line(one)}{_dashes(one)}" points="{path}"/>')
-        if one.marks:
-            parts += [_mark(one.colour, across, down) for across, down in spots]
+        parts.append(f'<polyline class="{_line(line)}{_dashes(line)}" points="{path}"/>')
+        if line.marks:
+            parts += [_mark(line.colour, across, down) for across, down in spots]
     return _svg(parts, WIDTH, HEIGHT, alt)
 
 
 def legend(series: Sequence[Series]) -> str:
     """The names of lines with their colours, as HTML."""
     items = []
-    for one in series:
-        mark = _mark(one.colour, 13.0, 6.0) if one.marks else ""
+    for line in series:
+        mark = _mark(line.colour, 13.0, 6.0) if line.marks else ""
         items.append(
             '<li><svg viewBox="0 0 26 12" width="26" height="12" aria-hidden="true">'
-            f'<line class="{_line(one)}{_dashes(one)}" x1="0" y1="6" x2="26" y2="6"/>{mark}</svg>'
-            f"<bdi>{escape(one.name)}</bdi></li>"
+            f'<line class="{_line(line)}{_dashes(line)}" x1="0" y1="6" x2="26" y2="6"/>{mark}</svg>'
+            f"<bdi>{escape(line.name)}</bdi></li>"
         )
     return f'<ul class="legend">{"".join(items)}</ul>'
 

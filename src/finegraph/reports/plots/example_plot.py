@@ -52,13 +52,13 @@ class _Sheet:
         self.figure.text(left / self.width, 1.0 - top / self.height, text, va="top", **options)
 
 
-def example_plot(found: Compared) -> Any:
+def example_plot(compared: Compared) -> Any:
     """Two photos of each sort; None if there are none."""
-    base, other = found.runs[found.baseline], found.runs[found.other]
+    base, other = compared.runs[compared.baseline], compared.runs[compared.other]
     shown = [other] if base is other else [base, other]
     rows = [
         (sort.key, row)
-        for sort in choose_examples(found.runs, found.baseline, found.other, EACH)
+        for sort in choose_examples(compared.runs, compared.baseline, compared.other, EACH)
         for row in sort.photos
     ]
     if not rows:
@@ -99,7 +99,9 @@ def _headings(sheet: _Sheet, columns: Sequence[str], lefts: Sequence[float], sho
 def _photo(sheet: _Sheet, left: float, top: float, shown: Sequence[RunResults], row: int, title: str) -> None:
     """The photo below its sort and its label."""
     numbers = [(run, int(run.arrays["sample"][row])) for run in shown]
-    picture = next((own[n] for run, n in numbers for own in (run.gallery, run.thumbnails) if n in own), None)
+    picture = next(
+        (pictures[n] for run, n in numbers for pictures in (run.gallery, run.thumbnails) if n in pictures), None
+    )
     sheet.text(left, top, wrapped(title, 24, 3), fontsize=6, linespacing=1.15)
     if picture is not None:
         axis = sheet.panel(left, top + _TITLE, WIDTHS["photo"], _ROW - _TITLE - 0.14)
@@ -112,16 +114,16 @@ def _kinds(axis: Any, shown: Sequence[RunResults], row: int) -> None:
     listed = kind_answers(shown, row, MAX_KINDS)
     room = 72.0 * WIDTHS["kinds"] - 8.0
     line = 0.0
-    for one in listed:
-        axis.text(0.0, line, short(one["kind"], room, 5.5), fontsize=5.5, color="#555555", va="top")
+    for kind in listed:
+        axis.text(0.0, line, short(kind["kind"], room, 5.5), fontsize=5.5, color="#555555", va="top")
         line += 0.8
-        for answer in one["answers"]:
+        for answer in kind["answers"]:
             mark, colour = _MARKS.get(answer["right"], ("·", "#555555"))
-            own = f" {answer['share']:.0%}"
+            share_text = f" {answer['share']:.0%}"
             label = short(answer["label"], room - 30.0, 6)
             axis.text(0.0, line, mark, fontsize=6, color=colour, weight="bold", va="top")
             axis.text(0.1, line, label, fontsize=6, va="top")
-            axis.text(1.0, line, own, fontsize=5.5, va="top", ha="right", color="#555555")
+            axis.text(1.0, line, share_text, fontsize=5.5, va="top", ha="right", color="#555555")
             line += 0.95
         line += 0.3
     axis.set_xlim(0, 1)

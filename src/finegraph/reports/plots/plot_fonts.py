@@ -65,10 +65,10 @@ def fonts_for(texts: Iterable[str]) -> Fonts:
     wanted -= _letters(font_manager.findfont(first))
     families = [FIRST]
     for entry in _candidates(font_manager) if wanted else ():
-        found = wanted & _letters(entry.fname, getattr(entry, "index", 0))
-        if found:
+        covered = wanted & _letters(entry.fname, getattr(entry, "index", 0))
+        if covered:
             families.append(entry.name)
-            wanted -= found
+            wanted -= covered
         if not wanted:
             break
     return Fonts(tuple(families), "".join(sorted(wanted)))

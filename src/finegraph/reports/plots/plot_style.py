@@ -75,7 +75,7 @@ _HATCHES = ("", "///", "...", "xxx", "---", "\\\\\\", "ooo", "+++")
 def look_of(number: int) -> Look:
     """The look of a run by its number; of many runs no two have the same colour, marker and hatching."""
     colour, marker, line, dots, hatch = (
-        own[number % len(own)] for own in (_COLOURS, _MARKERS, _LINES, _DOTS, _HATCHES)
+        options[number % len(options)] for options in (_COLOURS, _MARKERS, _LINES, _DOTS, _HATCHES)
     )
     return Look(str(colour), str(marker), line, dots, str(hatch))
 

@@ -57,7 +57,7 @@ class Drawn(NamedTuple):
     notes: list[str]
 
 
-def draw_plots(found: Compared | None, studies: Sequence[StudyResults], folder: Path) -> Drawn:
+def draw_plots(compared: Compared | None, studies: Sequence[StudyResults], folder: Path) -> Drawn:
     """Draw all plots into a folder, which exists; files of the same names are replaced.
 
     Raises:
@@ -68,34 +68,34 @@ def draw_plots(found: Compared | None, studies: Sequence[StudyResults], folder: 
 
     names: list[str] = []
     notes: list[str] = []
-    if found is not None:
-        fonts = fonts_for(_texts(found))
+    if compared is not None:
+        fonts = fonts_for(_texts(compared))
         notes += [] if fonts.note is None else [fonts.note]
-        shown = found.runs[found.other]
+        shown = compared.runs[compared.other]
         with rc_context({**STYLE, "font.family": list(fonts.families)}), without_glyph_warnings():
             plots = {
                 "training": _training(shown),
-                "examples": example_plot(found),
-                "accuracy": _accuracy(found),
+                "examples": example_plot(compared),
+                "accuracy": _accuracy(compared),
                 "confusion": _confusion(shown),
-                "calibration": _calibration(found.runs),
-                "sure": _sure(found.runs),
+                "calibration": _calibration(compared.runs),
+                "sure": _sure(compared.runs),
             }
             for name, figure in plots.items():
                 if figure is not None:
                     names += save_plot(figure, folder, name, plot_style.DPI)
     for number, study in enumerate(studies):
-        own = folder if not number else folder / f"study-{number + 1}"
-        own.mkdir(exist_ok=True)
+        target = folder if not number else folder / f"study-{number + 1}"
+        target.mkdir(exist_ok=True)
         rows = [_study_row(row.text, row.numbers) for row in study.rows]
-        drawn = draw_study(rows, own, title=study.title, note=notes.append)
-        names += [str(Path(own.name) / name) if number else name for name in drawn]
+        drawn = draw_study(rows, target, title=study.title, note=notes.append)
+        names += [str(Path(target.name) / name) if number else name for name in drawn]
     return Drawn(names, list(dict.fromkeys(notes)))
 
 
-def _texts(found: Compared) -> Iterator[str]:
+def _texts(compared: Compared) -> Iterator[str]:
     """Every name that may be drawn."""
-    for run in found.runs:
+    for run in compared.runs:
         yield run.name
         yield from run.graph.fine
         for kind in run.graph.kinds:
@@ -150,18 +150,18 @@ def _training(run: RunResults) -> Any:
     return figure
 
 
-def _accuracy(found: Compared) -> Any:
+def _accuracy(compared: Compared) -> Any:
     """Top 1, top 5 and the first kinds with intervals, a bar per run."""
-    metrics = [one for one in compare(found.runs, found.baseline) if one.percent and one.more_is_better][:8]
+    metrics = [one for one in compare(compared.runs, compared.baseline) if one.percent and one.more_is_better][:8]
     figure, axes = new_figure(6.4, 2.3)
     axis = axes[0, 0]
-    width = 0.8 / len(found.runs)
-    for number, run in enumerate(found.runs):
+    width = 0.8 / len(compared.runs)
+    for number, run in enumerate(compared.runs):
         for place, one in enumerate(metrics):
             value = one.values[number]
             if value is not None:
                 axis.bar(
-                    place + (number - (len(found.runs) - 1) / 2) * width,
+                    place + (number - (len(compared.runs) - 1) / 2) * width,
                     100 * value.mean,
                     width * 0.92,
                     color=look_of(number).colour,
@@ -219,17 +219,17 @@ def _calibration(runs: Sequence[RunResults]) -> Any:
     for axis, name in zip(axes[0], names, strict=True):
         axis.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, linestyle=(0, (2, 3)))
         for number, run in enumerate(runs):
-            found = run.result.calibration.get(name)
-            if found is not None:
+            calibration = run.result.calibration.get(name)
+            if calibration is not None:
                 axis.plot(
-                    [one.confidence for one in found.bins],
-                    [one.accuracy for one in found.bins],
+                    [bin_.confidence for bin_ in calibration.bins],
+                    [bin_.accuracy for bin_ in calibration.bins],
                     color=look_of(number).colour,
                     marker=look_of(number).marker,
                     linestyle=look_of(number).line,
                     linewidth=1.2,
                     markersize=3,
-                    label=f"{run_name(run, 70)}, error {100 * (found.error or 0):.1f} %",
+                    label=f"{run_name(run, 70)}, error {100 * (calibration.error or 0):.1f} %",
                 )
         axis.set_title(short(name, 130, 8.5, bold=True), loc="left")
         axis.set_xlabel("probability of the answer")

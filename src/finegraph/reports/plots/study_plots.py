@@ -84,11 +84,11 @@ def draw_study(
     with rc_context({**_STYLE, "font.family": list(fonts.families)}), without_glyph_warnings():
         measured = [row for row in rows if row["metric"] == "top1"]
         for place in dict.fromkeys((row["split"], row["views"], row["box"]) for row in measured):
-            own = [row for row in measured if (row["split"], row["views"], row["box"]) == place]
+            at_place = [row for row in measured if (row["split"], row["views"], row["box"]) == place]
             ending, words = _place_name(*place), _place_words(*place)
-            names += _save(_accuracy(own, f"{title}: top-1 on {words}"), folder, f"accuracy-{ending}")
-            if any(row["difference"] is not None for row in own):
-                names += _save(_differences(own, f"{title}: {words}"), folder, f"difference-{ending}")
+            names += _save(_accuracy(at_place, f"{title}: top-1 on {words}"), folder, f"accuracy-{ending}")
+            if any(row["difference"] is not None for row in at_place):
+                names += _save(_differences(at_place, f"{title}: {words}"), folder, f"difference-{ending}")
         timed = [row for row in rows if row["metric"] in _PANELS]
         if timed:
             names += _save(_time(timed, title), folder, "time")
@@ -114,12 +114,19 @@ def _accuracy(rows: Sequence[Row], title: str) -> Any:
     handles: dict[str, Any] = {}
     for column, name in enumerate(sets):
         for number, head in enumerate(heads):
-            own = {row["amount"]: row for row in rows if row["head"] == head and row["kinds"] in ("", name)}
+            by_amount = {row["amount"]: row for row in rows if row["head"] == head and row["kinds"] in ("", name)}
             offset = number - (len(heads) - 1) / 2
-            if own:
-                handles[head] = _line(axes[0, column], head, own, amounts, offset / 3)
-            if compared and any(row["difference"] is not None for row in own.values()):
-                _line(axes[1, column], head, own, amounts, offset, ("difference", "difference_low", "difference_high"))
+            if by_amount:
+                handles[head] = _line(axes[0, column], head, by_amount, amounts, offset / 3)
+            if compared and any(row["difference"] is not None for row in by_amount.values()):
+                _line(
+                    axes[1, column],
+                    head,
+                    by_amount,
+                    amounts,
+                    offset,
+                    ("difference", "difference_low", "difference_high"),
+                )
         axes[0, column].set_title(f"kinds: {name}" if name else "", loc="left")
         for panel in axes[:, column]:
             panel.set_xticks(range(len(amounts)), amounts)
@@ -143,26 +150,26 @@ def _sets(rows: Sequence[Row]) -> list[str]:
     """The sets of kinds, in the order of the head that has most of them; one without a name if there are none."""
     by_head: dict[str, list[str]] = {}
     for row in rows:
-        own = by_head.setdefault(row["head"], [])
-        if row["kinds"] and row["kinds"] not in own:
-            own.append(row["kinds"])
+        head_rows = by_head.setdefault(row["head"], [])
+        if row["kinds"] and row["kinds"] not in head_rows:
+            head_rows.append(row["kinds"])
     longest_first = sorted(by_head.values(), key=len, reverse=True)
-    return list(dict.fromkeys(name for own in longest_first for name in own)) or [""]
+    return list(dict.fromkeys(name for head_rows in longest_first for name in head_rows)) or [""]
 
 
 def _line(
     panel: Any,
     head: str,
-    own: Mapping[str, Row],
+    by_amount: Mapping[str, Row],
     amounts: Sequence[str],
     offset: float,
     columns: tuple[str, str, str] = ("mean", "low", "high"),
 ) -> Any:
     """The line of a head with its intervals, a little beside those of others so that all can be seen."""
     look = LOOKS.get(head, _OTHER)
-    shown = [amount for amount in amounts if amount in own and own[amount][columns[0]] is not None]
+    shown = [amount for amount in amounts if amount in by_amount and by_amount[amount][columns[0]] is not None]
     places = [amounts.index(amount) + 0.06 * offset for amount in shown]
-    rows = [own[amount] for amount in shown]
+    rows = [by_amount[amount] for amount in shown]
     below, above = _reach(rows, *columns)
     return panel.errorbar(
         places, [100 * row[columns[0]] for row in rows], yerr=(below, above), color=look.colour, marker=look.marker,

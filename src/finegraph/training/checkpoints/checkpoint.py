@@ -4,9 +4,9 @@
                                     /state.json              the rest, and the checksums of both files
 
 A checkpoint is a folder that appears in one step and never changes; the number in front counts the saves. When `save`
-returns, the checkpoint is on the disk. Until the next one is, nothing is removed, so a kill, a full disk or a loss of
-power at any moment leaves the last acknowledged one or a newer one. Reading checks every byte; if something is cut,
-altered or lost, the one before it is taken and the notes say why. No code is ever loaded from a file.
+returns, the checkpoint is on the disk. Nothing is removed before the next one is on the disk, so a kill, a full disk or
+a loss of power leaves the last acknowledged checkpoint or a newer one. Reading checks every byte; if a checkpoint is
+damaged, the one before it is used and the notes say why. No code is ever loaded from a file.
 
 Cost: saving reads each tensor once and copies none that is contiguous in main memory; the disk holds the last and the
 best checkpoint, `keep` more of each to fall back to, and one more while saving.
@@ -182,7 +182,7 @@ class CheckpointFolder:
         raise CheckpointError(f"{self.path}: checkpoints are removed faster than they can be read; try again")
 
     def _prune(self) -> None:
-        """Remove what is no longer needed; those known to be damaged do not count as something to fall back to."""
+        """Remove checkpoints that are no longer needed; damaged ones do not count as fallbacks."""
         try:
             names = checkpoint_names(self.path)
             whole = [name for name in names if name not in self._damaged]

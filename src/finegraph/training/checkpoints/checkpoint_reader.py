@@ -64,12 +64,12 @@ def checkpoint_names(folder: Path) -> list[CheckpointName]:
         CheckpointError: the folder cannot be read.
     """
     try:
-        found = os.listdir(folder)
+        entries = os.listdir(folder)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise CheckpointError(f"{folder}: expected a folder of checkpoints: {reason_of(error)}") from error
-    matches = [match for match in map(_NAME.fullmatch, found) if match]
+    matches = [match for match in map(_NAME.fullmatch, entries) if match]
     names = [CheckpointName(int(match[1]), int(match[2]), match[3] is not None) for match in matches]
     # A number with more zeros in front than it should have is not ours either.
     return sorted(name for name, match in zip(names, matches, strict=True) if str(name) == match[0])
@@ -111,9 +111,9 @@ def load_checkpoint(
     """
     path = Path(path)
     record = _record(path / RECORD)
-    own = CheckpointName(record["number"], record["step"], record["best"])
-    if name not in (None, own):
-        raise _damage(path, f"its name was changed; its record says {own}")
+    recorded_name = CheckpointName(record["number"], record["step"], record["best"])
+    if name not in (None, recorded_name):
+        raise _damage(path, f"its name was changed; its record says {recorded_name}")
     tensors = _tensors(path / TENSORS, record["tensors"])
     if notes:
         notes = (*notes, f"took the checkpoint of step {record['step']} in their place")

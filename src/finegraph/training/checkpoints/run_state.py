@@ -54,7 +54,7 @@ class Progress:
 
 
 def data_digest(train: Samples, val: Samples | None, graph: LabelGraph) -> dict[str, str]:
-    """Digests of what a run learns from, by name: a run goes on only with what it began with.
+    """Digests of the training data, by name: a run resumes only with the data it began with.
 
     Photos count by the last two parts of their paths, so that a folder may be moved.
     """
@@ -144,13 +144,16 @@ def load_network(network: Network, tensors: Mapping[str, Shaped[Tensor, " ..."]]
     if "graph" in state:
         network.head.relink(graph_from_json(state["graph"]))
     saved = {name.removeprefix(_NETWORK): tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)}
-    own = network.state_dict()
-    differ = [name for name in {**own, **saved} if _shape(own.get(name)) != _shape(saved.get(name))]
+    expected_state = network.state_dict()
+    differ = [
+        name for name in {**expected_state, **saved} if _shape(expected_state.get(name)) != _shape(saved.get(name))
+    ]
     if differ:
         name = differ[0]
         raise CheckpointError(
             f"the checkpoint is of another network: {name} has {_shape(saved.get(name))} there and "
-            f"{_shape(own.get(name))} here" + (f", and {len(differ) - 1} more differ" if len(differ) > 1 else "")
+            f"{_shape(expected_state.get(name))} here"
+            + (f", and {len(differ) - 1} more differ" if len(differ) > 1 else "")
         )
     network.load_state_dict(saved)
 

@@ -86,9 +86,9 @@ def save_shards(
         CheckpointError: a file cannot be written; earlier checkpoints are untouched.
     """
     target = folder / f"{step:06d}"
-    own = shard.coarse(graph)
-    kept = np.ones(len(own), bool) if ranks.first else _local(graph, shard, own)
-    tensors: dict[str, Tensor] = {_FINE: torch.from_numpy(shard.fine), _COARSE: torch.from_numpy(own[kept])}
+    shard_coarse = shard.coarse(graph)
+    kept = np.ones(len(shard_coarse), bool) if ranks.first else _local(graph, shard, shard_coarse)
+    tensors: dict[str, Tensor] = {_FINE: torch.from_numpy(shard.fine), _COARSE: torch.from_numpy(shard_coarse[kept])}
     rows = torch.from_numpy(np.flatnonzero(kept))
     tensors |= {f"fine.{name}": values for name, values in fine.items()}
     tensors |= {
@@ -99,9 +99,9 @@ def save_shards(
     faults = ranks.gather(_made_anew(target) if ranks.first else None)
     # All must know whether all can go on, or one would wait for ever.
     _refuse(target, step, faults)
-    found = _written(target, f"shard-{shard.rank + 1:05d}-of-{shard.size:05d}", tensors)
-    records = ranks.gather(found)
-    _refuse(target, step, [one for one in records if isinstance(one, str)])
+    written = _written(target, f"shard-{shard.rank + 1:05d}-of-{shard.size:05d}", tensors)
+    records = ranks.gather(written)
+    _refuse(target, step, [record for record in records if isinstance(record, str)])
     if ranks.first:
         about = {"format": FORMAT, "version": VERSION, "step": step, "graph": graph.digest}
         write_new(target / _WHOLE, seal({**about, "records": records, "state": dict(state or {})}))
@@ -140,15 +140,15 @@ def load_shards(folder: Path, graph: LabelGraph, shard: LabelShard) -> ShardStat
         raise CheckpointError(f"{target}: expected the format {FORMAT!r}, version {VERSION}")
     if about["graph"] != graph.digest:
         raise CheckpointError(f"{target}: its rows are of another label graph; resume with the graph it began with")
-    found: dict[str, _Rows] = {}
+    filled_rows: dict[str, _Rows] = {}
     whole: dict[str, Tensor] = {}
     for entry in about["records"]:
-        _take(target, FileEntry(**entry), found, whole, graph, shard)
-    missing = [name for name, rows in found.items() if not bool(rows.filled.all())]
+        _take(target, FileEntry(**entry), filled_rows, whole, graph, shard)
+    missing = [name for name, rows in filled_rows.items() if not bool(rows.filled.all())]
     if missing:
         raise CheckpointError(f"{target}: rows of {missing[0]!r} are in none of its files; restore it from a copy")
     parts = {
-        kind: {name.removeprefix(kind): rows.values for name, rows in found.items() if name.startswith(kind)}
+        kind: {name.removeprefix(kind): rows.values for name, rows in filled_rows.items() if name.startswith(kind)}
         for kind in ("fine.", "coarse.")
     }
     return ShardState(steps[-1], parts["fine."], parts["coarse."], whole, about["state"])
@@ -165,7 +165,7 @@ class _Rows:
 def _take(
     target: Path,
     record: FileEntry,
-    found: dict[str, _Rows],
+    filled_rows: dict[str, _Rows],
     whole: dict[str, Tensor],
     graph: LabelGraph,
     shard: LabelShard,
@@ -184,19 +184,19 @@ def _take(
     frame = read_frame(data)
 
     wanted = {"fine.": (shard.fine, _FINE), "coarse.": (shard.coarse(graph), _COARSE)}
-    for kind, (own, labels) in wanted.items():
+    for kind, (numbers, labels) in wanted.items():
         theirs = _rows_of(data, frame, labels, slice(None)).numpy()
-        place = np.searchsorted(theirs, own)
+        place = np.searchsorted(theirs, numbers)
         hit = np.flatnonzero(place < len(theirs))
-        hit = hit[theirs[place[hit]] == own[hit]]
+        hit = hit[theirs[place[hit]] == numbers[hit]]
         at = torch.from_numpy(hit)
         for name in (name for name in frame.entries if name.startswith(kind)):
             rows = _rows_of(data, frame, name, place[hit])
-            if name not in found:
-                empty = rows.new_empty(len(own), *rows.shape[1:])
-                found[name] = _Rows(empty, torch.zeros(len(own), dtype=torch.bool))
-            found[name].values[at] = rows
-            found[name].filled[at] = True
+            if name not in filled_rows:
+                empty = rows.new_empty(len(numbers), *rows.shape[1:])
+                filled_rows[name] = _Rows(empty, torch.zeros(len(numbers), dtype=torch.bool))
+            filled_rows[name].values[at] = rows
+            filled_rows[name].filled[at] = True
 
     for name in (name for name in frame.entries if name.startswith(_ALL)):
         entry = frame.entries[name]

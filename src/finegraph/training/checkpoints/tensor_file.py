@@ -1,9 +1,9 @@
 """Tensors as a safetensors file, written and checked in one pass.
 
-The bytes of each tensor go from where they lie straight to the file and through the checksum, so saving needs no second
-copy of a network; only a tensor that is not contiguous, or not in main memory, is copied, one at a time. Reading takes
-one buffer of the size of the file: it is checked first, and the tensors are views of what was checked. Values and types
-come back bit for bit; strides do not, tensors come back contiguous.
+The bytes of each tensor are written and hashed without a copy, so saving needs no second copy of a network; only a
+tensor that is not contiguous, or not in main memory, is copied, one at a time. Reading takes one buffer of the size of
+the file: it is checked first, and the tensors are views of what was checked. Values and types come back bit for bit;
+strides do not, tensors come back contiguous.
 
 The form is that of safetensors (`files/tensor_frame.py`). The widest types come first, so that every tensor is aligned.
 Cost: linear, one read or write of the bytes and their SHA-256.

@@ -5,8 +5,8 @@
     metrics.csv   one row per epoch
     tensorboard/  the same for TensorBoard, when asked for
 
-A run that goes on from a checkpoint first drops what was written after it; so an interrupted run ends with the same
-`metrics.csv` as one that was not, but for the times. For this to hold, the row of an epoch is added before the
+A run that resumes from a checkpoint first drops what was written after it; so an interrupted run ends with the same
+`metrics.csv` as one that was not, except for the times. For this to hold, the row of an epoch is added before the
 checkpoint at its last step is saved, and `sync` is called in between. Cost: one small write per line.
 """
 
@@ -160,11 +160,11 @@ class MetricLog:
         self, event: str, step: int, epoch: int | None, more: Mapping[str, object], now: str | None = None
     ) -> None:
         """Add a line to the log."""
-        own = {"time": now or self._now(), "event": event, "step": step, "epoch": epoch}
-        clash = sorted(own.keys() & more.keys())
+        fields = {"time": now or self._now(), "event": event, "step": step, "epoch": epoch}
+        clash = sorted(fields.keys() & more.keys())
         if clash:
-            raise InputError(f"expected names of metrics other than {', '.join(own)}, got {', '.join(clash)}")
-        self._log.add(json.dumps({**own, **more}, ensure_ascii=False, allow_nan=False))
+            raise InputError(f"expected names of metrics other than {', '.join(fields)}, got {', '.join(clash)}")
+        self._log.add(json.dumps({**fields, **more}, ensure_ascii=False, allow_nan=False))
 
 
 class _Board:
@@ -223,8 +223,8 @@ def _count(row: Mapping[str, float | None], name: str) -> int:
 def _judge(line: bytes, step: int | None, epochs: int | None = None) -> Line:
     """Whether a line of the log comes before or after the end of a step."""
     try:
-        own = json.loads(line)
-        ended = own["event"] == "epoch" and epochs is not None and own["epoch"] > epochs
-        return Line.BEFORE if not ended and (step is None or own["step"] <= step) else Line.AFTER
+        event = json.loads(line)
+        ended = event["event"] == "epoch" and epochs is not None and event["epoch"] > epochs
+        return Line.BEFORE if not ended and (step is None or event["step"] <= step) else Line.AFTER
     except (ValueError, TypeError, KeyError, RecursionError):
         return Line.BROKEN

@@ -76,13 +76,13 @@ def add_start(run: RunFolder, photos: Path) -> Start:
     Raises:
         RunFolderError: the line cannot be written.
     """
-    found = [folder_commit(folder) for folder in (Path.cwd(), photos)]
+    commits = [folder_commit(folder) for folder in (Path.cwd(), photos)]
     start = Start(
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         finegraph=__version__,
         python=platform.python_version(),
         torch=version("torch"),
-        commits=tuple(dict.fromkeys(commit for commit in found if commit is not None)),
+        commits=tuple(dict.fromkeys(commit for commit in commits if commit is not None)),
     )
     cut_lines(run.starts_file, lambda line: Line.BEFORE if _parse(line) is not None else Line.BROKEN)
     file = LineFile(run.starts_file)
@@ -130,13 +130,13 @@ def _git(folder: Path, *arguments: str) -> list[str] | None:
 def _parse(line: bytes) -> Start | None:
     """A line of the file, whatever else a later version has added to it; None if it is damaged."""
     try:
-        found = json.loads(line)
-        commits = tuple(_named(Commit, commit) for commit in found["commits"])
-        return _named(Start, {**found, "commits": commits})
+        entry = json.loads(line)
+        commits = tuple(_named(Commit, commit) for commit in entry["commits"])
+        return _named(Start, {**entry, "commits": commits})
     except (ValueError, TypeError, KeyError):
         return None
 
 
-def _named(kind: type[_T], found: dict[str, Any]) -> _T:
+def _named(kind: type[_T], entries: dict[str, Any]) -> _T:
     """An object from the entries that are its fields."""
-    return kind(**{field.name: found[field.name] for field in fields(kind)})
+    return kind(**{field.name: entries[field.name] for field in fields(kind)})
