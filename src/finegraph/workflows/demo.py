@@ -31,9 +31,9 @@ SPLITS = ("test", "wild")
 KNOWN = "restaurant"
 """The kind that a guest knows without looking at the plate."""
 PHOTOS_PER_LABEL = 3
-"""What a restaurant has of each item when it begins."""
+"""How many photos of each item the demo trains on, as a restaurant that has just begun may have."""
 _TRIED, _LISTED = 24, 5
-"""How many photos are looked at to find one to show, and how far down its list the truth may stand."""
+"""How many photos are tried to find one to show, and how far down its list of answers the truth may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demo found, and where it is kept.
+    """The result of the demo.
 
     Attributes:
         folder: the folder of it all.
@@ -141,18 +141,21 @@ def run_demo(out: str | os.PathLike[str], watcher: TrainWatcher, size: str = "sm
 
 def _compare(folder: Path, split: str, watcher: TrainWatcher) -> Comparison:
     """Evaluate both heads on a split."""
-    found = {
+    evaluations = {
         head: evaluate_run(
             folder / head, split=split, name=split, progress=lambda done, total: watcher.stage(split, done, total)
         )
         for head in HEADS
     }
-    results = {head: one for head, one in found.items() if one is not None}
-    right = {head: {row["path"]: row["right"] == "yes" for row in _rows(one.folder)} for head, one in results.items()}
+    results = {head: evaluation for head, evaluation in evaluations.items() if evaluation is not None}
+    right = {
+        head: {row["path"]: row["right"] == "yes" for row in _rows(evaluation.folder)}
+        for head, evaluation in results.items()
+    }
     softmax, bipartite = ([right[head][path] for path in right["softmax"]] for head in HEADS)
     return Comparison(
         split=split,
-        results={head: one.result for head, one in results.items()},
+        results={head: evaluation.result for head, evaluation in results.items()},
         gain=paired_bootstrap_interval(bipartite, softmax),
         fixed=sum(new and not old for new, old in zip(bipartite, softmax, strict=True)),
         broken=sum(old and not new for new, old in zip(bipartite, softmax, strict=True)),

@@ -1,7 +1,6 @@
 """Checking the installation: which parts are installed, whether they work, and the hardware.
 
-Importing torch takes a second or two, the rest nothing. A broken part is reported, not raised: that is what a doctor is
-for.
+Importing torch takes a second or two, the rest nothing. A broken part is reported, not raised.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Extra:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What was found.
+    """The state of the installation.
 
     Attributes:
         parts: what finegraph needs.

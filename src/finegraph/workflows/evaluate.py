@@ -1,8 +1,8 @@
 """Evaluating a trained model on photos, and keeping the result with its run.
 
 A plain function from names to a dataclass; nothing is printed here. Arguments and labels are checked before the first
-photo is looked at. What is fitted is fitted on other photos than it is judged on. The cost is that of the network, or
-if the run has stored features already, that of reading the files.
+photo is opened. Calibration is fitted on other photos than those it is evaluated on. The cost is that of the network,
+or if the run has stored features already, that of reading the files.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class RunEvaluation:
-    """What an evaluation of a run found, and where it is kept.
+    """The result of evaluating a run, and its folder.
 
     Attributes:
         folder: the folder of the evaluation.
@@ -67,8 +67,8 @@ class RunEvaluation:
         calibration: what was fitted, if something was.
         saved: whether the model was saved with it.
         trained_on: how many of the photos the model was trained on; the metrics are that much better than they should.
-        held_out: whether these are the photos that training held out, if the source has no split of them.
-        gone: how many of those are not there any more.
+        held_out: whether these are photos that training held out of a source without splits.
+        gone: how many of the held-out photos no longer exist.
         fitted_before: what the model's temperature and threshold were fitted on before, as the model says; None if
             they were not, or were fitted now.
         fitted_on_these: whether that was on these very photos.
@@ -190,7 +190,7 @@ def evaluate_run(
         classifier = calibrated(classifier, fit, str(calibrate))
     start = 0 if fitted_on is None else len(fitted_on)
     collector = DetailCollector(classifier.graph, draw_order(evaluated)) if details else None
-    found = evaluate_photos(
+    evaluation = evaluate_photos(
         classifier,
         evaluated,
         risk=risk,
@@ -201,18 +201,20 @@ def evaluate_run(
         **options,
     )
     about = {"model": os.fspath(run), "data": source, "split": split}
-    found = found._replace(result=replace(_completed(found.result, about, calibrate, fit), retrieval=judged))
+    evaluation = evaluation._replace(
+        result=replace(_completed(evaluation.result, about, calibrate, fit), retrieval=judged)
+    )
     stem = default_name(split, views, box, fit is not None)
     kept_details = None
     if collector is not None:
-        kept_details = _details(place, classifier, collector, found, evaluated, workers, engine, joined.more())
-    folder = write_evaluation(place.evaluations, name, stem, found, evaluated, classifier, fit, kept_details)
+        kept_details = _details(place, classifier, collector, evaluation, evaluated, workers, engine, joined.more())
+    folder = write_evaluation(place.evaluations, name, stem, evaluation, evaluated, classifier, fit, kept_details)
     if save_calibration:
         classifier.save(place.model)
     before = None if fit is not None else classifier.about.get(CALIBRATION)
     return RunEvaluation(
         folder=folder,
-        result=found.result,
+        result=evaluation.result,
         calibration=fit,
         saved=save_calibration,
         trained_on=sum(sample.path in trained_on for sample in evaluated),
@@ -225,7 +227,7 @@ def evaluate_run(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the parts of a run, or of a model folder without one, are."""
+    """The paths of the parts of a run, or of a model folder outside a run."""
 
     model: Path
     evaluations: Path
@@ -273,27 +275,27 @@ def _details(
     place: _Place,
     classifier: PhotoClassifier,
     collector: DetailCollector,
-    found: Evaluation,
+    evaluation: Evaluation,
     evaluated: Samples,
     workers: int | None,
     engine: EngineName,
     progress: Progress | None,
 ) -> FoundDetails:
-    """What a report needs of an evaluation."""
+    """The details that a report needs of an evaluation."""
     run, features = None, None
     if place.settings is not None:
         run = place.model.absolute().parent
-        where = place_of_features(place.settings, run)
-        features = FeatureSettings(cache=where, threads=workers, engine=engine, progress=progress)
+        cache = place_of_features(place.settings, run)
+        features = FeatureSettings(cache=cache, threads=workers, engine=engine, progress=progress)
     return gather_details(
         classifier,
         collector.details(),
-        found.samples,
+        evaluation.samples,
         evaluated,
         settings=place.settings,
         features=features,
-        box=found.result.box,
-        source=found.result.data,
+        box=evaluation.result.box,
+        source=evaluation.result.data,
         threads=workers,
         run=run,
     )

@@ -78,7 +78,7 @@ class ExportResult:
     plain_left_out: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON can hold it."""
+        """The result as JSON data."""
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -87,7 +87,7 @@ class ExportResult:
             "data": None if self.data is None else str(self.data),
             "limit": LIMIT,
             "tiny": TINY,
-            "differences": [asdict(one) for one in self.differences],
+            "differences": [asdict(difference) for difference in self.differences],
         }
 
 

@@ -56,7 +56,7 @@ class GraphCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphView:
-    """What there is to see of a graph.
+    """The summary of a graph, and its picture.
 
     Attributes:
         file: the place, as it was given, without a password.

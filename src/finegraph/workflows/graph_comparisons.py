@@ -1,4 +1,4 @@
-"""Comparisons of people as numbers of a graph: read, fit, say what does not fit together, and write the graph.
+"""From comparisons to numbers of a graph: reads and fits them, reports contradictions, and writes the graph.
 
 Each kind that the file compares becomes a kind of numbers; the rest of the graph stays. A kind of numbers that the
 graph has keeps its values, and what was compared and has none gets one, in the same unit. Nothing is printed here.
@@ -67,20 +67,20 @@ def compare_labels(
         GraphFileError: all faults of the comparisons or of the graph; among them kinds that the graph has as labels.
         InputError: nothing tells labels apart.
     """
-    read = read_graph_of(graph)
+    label_graph = read_graph_of(graph)
     labels = {} if photos is None else _labels_of_photos(photos)
-    refused = dict.fromkeys(read.kinds, _REFUSED)
-    found = between_labels(read_comparisons(comparisons, Comparable(read.fine, labels, refused)), labels)
-    if not found:
+    refused = dict.fromkeys(label_graph.kinds, _REFUSED)
+    between = between_labels(read_comparisons(comparisons, Comparable(label_graph.fine, labels, refused)), labels)
+    if not between:
         raise InputError(f"{os.fspath(comparisons)}: no two photos of different fine labels are compared")
     result = []
-    for name in dict.fromkeys(one.kind for one in found):
-        known = read.number(name) if name in read.numbers else None
-        fit = fit_comparisons(name, read.fine, found, known=known)
-        read = read.with_number(fit.number)
-        result.append(_compared(fit, read.fine, found))
+    for name in dict.fromkeys(comparison.kind for comparison in between):
+        known = label_graph.number(name) if name in label_graph.numbers else None
+        fit = fit_comparisons(name, label_graph.fine, between, known=known)
+        label_graph = label_graph.with_number(fit.number)
+        result.append(_compared(fit, label_graph.fine, between))
     if output is not None:
-        read.write(output)
+        label_graph.write(output)
     return tuple(result)
 
 
@@ -100,18 +100,18 @@ def _labels_of_photos(source: str | os.PathLike[str]) -> dict[str, str | None]:
     return labels
 
 
-def _compared(fit: ComparisonFit, fine: tuple[str, ...], found: list[Comparison]) -> ComparedKind:
-    """What there is to say of one kind."""
+def _compared(fit: ComparisonFit, fine: tuple[str, ...], comparisons: list[Comparison]) -> ComparedKind:
+    """The result for one kind."""
     number = fit.number
     items = sorted(fit.items.tolist(), key=lambda index: -float(number.values[index]))
     return ComparedKind(
         name=number.name,
         unit=number.unit,
-        comparisons=sum(one.kind == number.name for one in found),
+        comparisons=sum(comparison.kind == number.name for comparison in comparisons),
         order=tuple(
             RankedLabel(label=fine[index], value=float(number.values[index]), spread=float(number.spreads[index]))
             for index in items
         ),
         unknown=int((~number.known).sum()),
-        conflicts=find_conflicts(number.name, found),
+        conflicts=find_conflicts(number.name, comparisons),
     )

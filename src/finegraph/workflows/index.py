@@ -38,7 +38,7 @@ from finegraph.training.distributed import joined_ranks
 from finegraph.workflows.indexing.index_photos import identity_of, read_photos, roots_of, stored_features
 
 PART, FIRST_PART = 2048, 256
-"""How many photos are stored at a time at most, and at first."""
+"""The largest number of photos that are stored at a time, and the number at first."""
 PART_SECONDS = 30.0
 """About how long a part takes, in seconds; an interruption loses at most this much work."""
 Progress = Callable[[int, int], None]
@@ -47,7 +47,7 @@ OnBadFile = Literal["error", "skip"]
 
 @dataclass(frozen=True, kw_only=True)
 class IndexReport:
-    """What was done to an index.
+    """The changes to an index.
 
     Attributes:
         folder: where it is.

@@ -53,7 +53,7 @@ class GraphLearning:
     trust: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON can hold it."""
+        """The result as JSON data."""
         return {
             "empty": [cell_entry(cell) for cell in self.empty],
             "doubtful": [cell_entry(cell) for cell in self.doubtful],
@@ -184,7 +184,7 @@ def read_cells(path: str | os.PathLike[str], graph: LabelGraph) -> dict[tuple[st
         raise DataError(f"{place}: expected odds or a file of cells, and no such file can be read: {reason}") from error
     if rows and not {"accept", "fine", "kind", "label"} <= rows[0].keys():
         raise DataError(f"{place}: expected the columns accept, fine, kind and label, got {', '.join(rows[0])}")
-    found, faults = {}, []
+    marked, faults = {}, []
     for line, row in enumerate(rows, start=2):
         if (row["accept"] or "").strip().casefold() not in _YES:
             continue
@@ -194,7 +194,7 @@ def read_cells(path: str | os.PathLike[str], graph: LabelGraph) -> dict[tuple[st
         elif label not in graph.labels(kind):
             faults.append(f"line {line}: {kind!r} has no label {label!r}")
         else:
-            found[fine, kind] = label
+            marked[fine, kind] = label
     if faults:
         raise DataError(f"{place}: " + "; ".join(faults[:20]))
-    return found
+    return marked

@@ -152,12 +152,12 @@ def _claim(out: Path, menu: Menu, numbers: bool) -> None:
             out.mkdir(parents=True, exist_ok=True)
             write_text(str(out / _MARK), json.dumps(mark) + "\n")
             return
-        found = _read_mark(out / _MARK)
+        existing = _read_mark(out / _MARK)
     except OSError as error:
         raise DataError(f"{out}: cannot be written: {reason_of(error)}") from error
-    if found != mark:
+    if existing != mark:
         raise DataError(
-            f"{out}: expected the menu {_named(mark)}, found {_named(found)}; "
+            f"{out}: expected the menu {_named(mark)}, found {_named(existing)}; "
             "choose another folder, or ask for that menu"
         )
 
@@ -165,12 +165,12 @@ def _claim(out: Path, menu: Menu, numbers: bool) -> None:
 def _read_mark(path: Path) -> dict[str, object]:
     """Which menu a folder holds."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        mark = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not {"menu", "seed", "drawings"} <= found.keys():
+        mark = None
+    if not isinstance(mark, dict) or not {"menu", "seed", "drawings"} <= mark.keys():
         raise DataError(f"{path}: expected the mark of a drawn menu, got something else; choose another folder")
-    return found
+    return mark
 
 
 def _named(mark: dict[str, object]) -> str:

@@ -42,7 +42,7 @@ class PredictionResult:
     bad: tuple[PhotoFileError, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON can hold it."""
+        """The result as JSON data."""
         return {
             "model": self.model,
             "given": {kind: list(labels) for kind, labels in self.given.items()},
@@ -122,7 +122,7 @@ def photos_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
             visible = [entry for entry in entries if not entry.name.startswith(".")]
         names = sorted(entry.name for entry in visible if is_photo(entry))
         if not names:
-            others = "".join(f"; {note}" for note in passed_over(one.name for one in visible if not one.is_dir()))
+            others = "".join(f"; {note}" for note in passed_over(entry.name for entry in visible if not entry.is_dir()))
             raise DataError(
                 f"{os.fspath(path)}: expected a photo or a folder of photos, got a folder without photos{others}"
             )
@@ -143,12 +143,12 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
         InputError: a text that is not of this form, or can be read in two ways.
         UnknownNameError: a kind or a label that the graph does not have.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    labels_by_kind: dict[str, tuple[str, ...]] = {}
     for text in texts:
         limit = name_and_condition(graph, text)
         if limit is not None and limit[0] in graph.numbers:
             name, condition = limit
-            if found.setdefault(name, (condition,)) != (condition,):
+            if labels_by_kind.setdefault(name, (condition,)) != (condition,):
                 raise InputError(f"given {text!r}: {name} is given twice; give both ends at once, as in {name}=10..15")
             known_values(graph.number(name), condition, 1)  # raises for what is no value
             continue
@@ -157,8 +157,11 @@ def parse_given(graph: LabelGraph, texts: Sequence[str]) -> dict[str, tuple[str,
             labels: tuple[str, ...] = (label,)
         else:
             kind, labels = limit[0], labels_of_range(graph, *limit)
-        found[kind] = (*found.get(kind, ()), *(label for label in labels if label not in found.get(kind, ())))
-    return found
+        labels_by_kind[kind] = (
+            *labels_by_kind.get(kind, ()),
+            *(label for label in labels if label not in labels_by_kind.get(kind, ())),
+        )
+    return labels_by_kind
 
 
 def evidence_of(graph: LabelGraph, given: Mapping[str, Sequence[str]]) -> dict[str, object]:

@@ -84,11 +84,11 @@ def write_report(
         raise InputError("expected different runs to compare, got the same one twice")
     studies = [read_study(each) for each in runs if is_study(each)]
     folders = [Path(each) for each in runs if not is_study(each)]
-    found = [read_run(folder, name, evaluation) for folder, name in zip(folders, _names(folders), strict=True)]
-    together = compared(found) if found else None
-    page = report_page(found, studies, title).encode("utf-8", "backslashreplace")
+    runs_read = [read_run(folder, name, evaluation) for folder, name in zip(folders, _names(folders), strict=True)]
+    together = compared(runs_read) if runs_read else None
+    page = report_page(runs_read, studies, title).encode("utf-8", "backslashreplace")
     path = Path(runs[0]) / DEFAULT_NAME if out is None else Path(out)
-    drawn, notes = _plots(found, studies, Path(plots)) if plots is not None else ([], [])
+    drawn, notes = _plots(runs_read, studies, Path(plots)) if plots is not None else ([], [])
     try:
         make_folder(path.absolute().parent)
         write_over(path, page)
@@ -97,7 +97,7 @@ def write_report(
     return Report(
         path=str(path),
         size=len(page),
-        runs=tuple(run.name for run in found),
+        runs=tuple(run.name for run in runs_read),
         studies=tuple(study.name for study in studies),
         photos=len(together.runs[0].photos) if together else 0,
         summary=() if together is None else _sentences(together),
@@ -106,9 +106,11 @@ def write_report(
     )
 
 
-def _sentences(found: Compared) -> tuple[str, ...]:
+def _sentences(compared_runs: Compared) -> tuple[str, ...]:
     """The summary as plain text."""
-    return tuple(without_marks(one.text) for one in summary_of(found.runs, found.baseline, found.other))
+    return tuple(
+        without_marks(one.text) for one in summary_of(compared_runs.runs, compared_runs.baseline, compared_runs.other)
+    )
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -153,7 +153,7 @@ def search_photos(
     if same or other:
         parts = [condition_factors(posterior, same=same, other=other) for posterior in queries.posteriors]
         factors = np.concatenate([np.zeros((0, len(index.graph)), np.float32), *parts])
-    found = index.search(
+    hits_by_photo = index.search(
         queries.features,
         count,
         where=where,
@@ -163,7 +163,7 @@ def search_photos(
         factors=factors,
         without=without,
     )
-    return [PhotoHits(photo=name, hits=tuple(hits)) for name, hits in zip(queries.names, found, strict=True)]
+    return [PhotoHits(photo=name, hits=tuple(hits)) for name, hits in zip(queries.names, hits_by_photo, strict=True)]
 
 
 def search_index(
@@ -226,8 +226,11 @@ def search_index(
         known = evidence_of(index.graph, evidence)
         conditions: dict[str, Any] = {"same": same, "other": other, "given": known}
         without = keys if others_only else None
-        found = search_photos(index, classifier, files, count=count, without=without, **conditions, **options)
-        queries += [replace(query, in_index=tuple(index.copies(own))) for query, own in zip(found, keys, strict=True)]
+        results = search_photos(index, classifier, files, count=count, without=without, **conditions, **options)
+        queries += [
+            replace(query, in_index=tuple(index.copies(photo_keys)))
+            for query, photo_keys in zip(results, keys, strict=True)
+        ]
     for label in labels:
         factors = label_factors(index.graph, label, same=same, other=other) if same or other else None
         hits = index.search_label(label, count, factors=factors, **options)
@@ -293,21 +296,21 @@ def parse_where(index: Index, texts: Sequence[str]) -> tuple[dict[str, tuple[str
         InputError: a text that is not of this form, or can be read in two ways.
         UnknownNameError: a kind or a label that is not there.
     """
-    found: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
+    conditions: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
     for text in texts:
         kind, names, negative = _parsed(index, text)
-        own = found[negative]
-        own[kind] = (*own.get(kind, ()), *names)
-    return found
+        chosen = conditions[negative]
+        chosen[kind] = (*chosen.get(kind, ()), *names)
+    return conditions
 
 
 def parse_labels(index: Index, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Labels from texts like `restaurant=B`; like `parse_where`, for callers with a separate list of refused labels."""
-    found: dict[str, tuple[str, ...]] = {}
+    labels_by_kind: dict[str, tuple[str, ...]] = {}
     for text in texts:
         kind, names, _ = _parsed(index, text, negatives=False)
-        found[kind] = (*found.get(kind, ()), *names)
-    return found
+        labels_by_kind[kind] = (*labels_by_kind.get(kind, ()), *names)
+    return labels_by_kind
 
 
 def _parsed(index: Index, text: str, *, negatives: bool = True) -> tuple[str, tuple[str, ...], bool]:

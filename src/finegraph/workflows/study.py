@@ -109,7 +109,7 @@ def run_study(study: Study, out: str | os.PathLike[str], watcher: StudyWatcher) 
                     folder=folder.path, finished=False, cells=len(results), total=len(cells), summary=None, about=about
                 )
             estimate.add(cell, results[cell].seconds)
-            done = [results[one] for one in cells if one in results]
+            done = [results[planned] for planned in cells if planned in results]
             folder.write_results(done, with_bad_photos(about, done))
         watcher.cell("summary", len(cells), len(cells), 0.0)
         return _finish(study, data, folder, [results[cell] for cell in cells], about, watcher.note)
@@ -188,8 +188,8 @@ class _Runner:
                 self.watcher.note(f"{cell.text}: the fit did not come to its minimum")
             step = fitted.model.step(part)
             measured = {
-                (split, views): measure(fitted.model, own, self.data.graph, views)
-                for (split, views), own in features.splits.items()
+                (split, views): measure(fitted.model, split_features, self.data.graph, views)
+                for (split, views), split_features in features.splits.items()
             }
         result = CellResult(
             cell=cell,
@@ -210,12 +210,12 @@ class _Runner:
         """The features for a choice of box."""
         if self._features is None or self._features[0] != box:
             self._features = None  # the old ones go before the new ones come
-            found = study_features(self.study, self.data, box, self.watcher.stage)
-            for note in found.notes:
+            features = study_features(self.study, self.data, box, self.watcher.stage)
+            for note in features.notes:
                 self.watcher.note(note)
-            if found.bad:
-                self.watcher.note(bad_photos_text(found.bad))
-            self._features = box, found
+            if features.bad:
+                self.watcher.note(bad_photos_text(features.bad))
+            self._features = box, features
         return self._features[1]
 
 
@@ -238,7 +238,11 @@ def _rows(
 
 def _per_photo(measured: Mapping[tuple[str, int], PerPhoto]) -> dict[tuple[str, int, str], Any]:
     """The values of each photo, by split, views and metric."""
-    return {(split, views, name): own for (split, views), values in measured.items() for name, own in values.items()}
+    return {
+        (split, views, name): photo_values
+        for (split, views), values in measured.items()
+        for name, photo_values in values.items()
+    }
 
 
 def about_study(study: Study, data: StudyData) -> dict[str, Any]:
@@ -270,7 +274,7 @@ def about_study(study: Study, data: StudyData) -> dict[str, Any]:
 
 def with_bad_photos(about: dict[str, Any], results: Sequence[CellResult]) -> dict[str, Any]:
     """What was compared, and the photos that could not be read in some cell."""
-    bad = {path: reason for one in results for path, reason in one.bad.items()}
+    bad = {path: reason for result in results for path, reason in result.bad.items()}
     return {**about, "bad_photos": [{"path": path, "reason": reason} for path, reason in sorted(bad.items())]}
 
 
@@ -282,10 +286,10 @@ def budget_text(study: Study) -> str:
             "sees the same draws."
         )
     layers = [head for head in ("independent", "ensemble") if head in study.heads]
-    own = f" Layers that are fitted on their own ({', '.join(layers)}) each keep the best of the same settings."
+    layers_text = f" Layers that are fitted on their own ({', '.join(layers)}) each keep the best of the same settings."
     return (
         f"Every head tries {study.settings} settings on the same validation photos and keeps the one under which their "
         "fine labels are most likely; every head sees the same draws."
-        + own * bool(layers)
+        + layers_text * bool(layers)
         + " `auto` looks at none of these photos." * ("auto" in study.heads)
     )

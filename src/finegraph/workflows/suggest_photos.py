@@ -43,7 +43,7 @@ class SuggestedPhoto:
     alike: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The suggestion as JSON can hold it."""
+        """The suggestion as JSON data."""
         return dict(vars(self))
 
 
@@ -126,7 +126,7 @@ def read_photo_list(path: str | os.PathLike[str]) -> list[Path]:
         raise DataError(f"{place}: expected a CSV file: {error}") from error
     if not named:
         raise DataError(f"{place}: expected a photo in each line, got none")
-    return [one if one.exists() else place.parent / one for one in named]
+    return [path if path.exists() else place.parent / path for path in named]
 
 
 def write_suggestions(path: Path, suggestions: Sequence[SuggestedPhoto]) -> None:
@@ -138,9 +138,9 @@ def write_suggestions(path: Path, suggestions: Sequence[SuggestedPhoto]) -> None
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["path", "label", "guess", "probability", "gain", "alike"])
-    for one in suggestions:
-        names = [text_only(name) for name in (one.path, one.guess, one.alike or "")]
-        table.writerow([names[0], "", names[1], f"{one.probability:.4f}", f"{one.gain:.6f}", names[2]])
+    for suggestion in suggestions:
+        names = [text_only(name) for name in (suggestion.path, suggestion.guess, suggestion.alike or "")]
+        table.writerow([names[0], "", names[1], f"{suggestion.probability:.4f}", f"{suggestion.gain:.6f}", names[2]])
     try:
         write_over(path, text.getvalue().encode("utf-8", "surrogateescape"))
     except OSError as error:

@@ -32,11 +32,11 @@ class TeachResult:
     changes: tuple[AnswerChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON can hold it."""
+        """The result as JSON data."""
         return {
             "lesson": self.lesson.to_dict(),
             "new_labels": {kind: list(labels) for kind, labels in self.new_labels.items()},
-            "changes": [one.to_dict() for one in self.changes],
+            "changes": [change.to_dict() for change in self.changes],
         }
 
 
@@ -107,7 +107,7 @@ def taught(classifier: PhotoClassifier, lesson: Lesson, before: Any, graph: Labe
     fine = tuple(label for label in now.fine[len(graph) :] if label not in graph.fine) if now != graph else ()
     new = {"fine": fine} if fine else {}
     for kind in now.kinds if now != graph else ():
-        if labels := tuple(one for one in now.labels(kind) if one not in graph.labels(kind)):
+        if labels := tuple(new_label for new_label in now.labels(kind) if new_label not in graph.labels(kind)):
             new[kind] = labels
     changes = answer_changes(lesson, before, classifier.network.head, classifier.temperature)
     return TeachResult(lesson=lesson, new_labels=new, changes=tuple(changes))
@@ -124,7 +124,7 @@ def parse_parents(graph: LabelGraph, texts: Sequence[str]) -> dict[str, object]:
         UnknownNameError: a kind that the graph does not have.
     """
     groups = {name.partition(GROUP_SEPARATOR)[0] for name in graph.kinds if GROUP_SEPARATOR in name} - set(graph.kinds)
-    found: dict[str, list[str]] = {}
+    parents: dict[str, list[str]] = {}
     for text in texts:
         places = [place for place, sign in enumerate(text) if sign == "="]
         parts = [(text[:place], text[place + 1 :]) for place in places]
@@ -133,10 +133,10 @@ def parse_parents(graph: LabelGraph, texts: Sequence[str]) -> dict[str, object]:
             raise InputError(f"{text!r}: expected kind=label")
         if named is None:
             raise _unknown_kind(parts[0][0], (*graph.kinds, *sorted(groups)))
-        found.setdefault(named[0], []).append(named[1])
+        parents.setdefault(named[0], []).append(named[1])
     return {
         kind: labels if kind in groups else labels[0] if len(labels) == 1 else set(labels)
-        for kind, labels in found.items()
+        for kind, labels in parents.items()
     }
 
 

@@ -232,8 +232,8 @@ def _train(
             if trained.fitted is not None:
                 result["strengths"], statistics = trained.fitted.strengths, trained.fitted.statistics
     if statistics is not None:
-        own = statistics.variances
-        result["worth"] = kind_worth(network.graph, own.kinds, own.own, own.numbers)
+        variances = statistics.variances
+        result["worth"] = kind_worth(network.graph, variances.kinds, variances.own, variances.numbers)
     result["model"] = str(folder.model) if result["finished"] else None
     if result["finished"] and ranks.first and not (resume and (folder.model / CONFIG).exists()):
         # A model that is there already may have been calibrated since.
@@ -363,7 +363,7 @@ def _about(
     settings: TrainSettings, data: TrainingData, result: dict[str, Any], bad: Mapping[str, str]
 ) -> dict[str, Any]:
     """The facts for the model card."""
-    unread = {path: bad[path] for path in dict.fromkeys(os.fspath(one.path) for one in data.train) if path in bad}
+    unread = {path: bad[path] for path in dict.fromkeys(os.fspath(sample.path) for sample in data.train) if path in bad}
     return {
         "finegraph": __version__,
         "data": settings.data,

@@ -1,4 +1,4 @@
-"""What is known beside the photos: the same for all, or one thing per photo, to be cut into batches.
+"""Evidence on a list of photos: the same for all, or one value per photo; it can be cut into batches.
 
 Evidence takes every form that `Posterior.given` takes. All of it is checked before the first photo is opened: names,
 shapes, and whether any fine label agrees with it. Cost: one row of scores per photo that has evidence of its own.
@@ -72,14 +72,14 @@ class Given:
             self._check(self.same, "")
 
     def apply(self, posterior: Posterior, numbers: Sequence[int]) -> Posterior:
-        """The posterior of some of the photos, by number, after learning what is known of them."""
+        """The posterior of some of the photos, by number, given their evidence."""
         if not self.same and not self.each:
             return posterior
         chosen = {kind: [rows[number] for number in numbers] for kind, rows in self.each.items()}
         return posterior.given({**self.same, **chosen})
 
     def surprise(self, posterior: Posterior, numbers: Sequence[int]) -> list[Surprise | None]:
-        """How probable what is known was by the photos alone; None for photos of which nothing is known.
+        """How probable the evidence was by the photos alone; None for photos without evidence.
 
         Args:
             posterior: that of some of the photos, before they are given what is known.
@@ -99,8 +99,8 @@ class Given:
         # shows in the fine labels.
         for kind in (kind for kind in kinds if kind not in self.graph.numbers):
             best = (fine if kind == FINE else posterior.kind_log_probs(kind, fine)).amax(dim=1).exp()
-            own = together if len(kinds) == 1 else posterior.log_prob_of({kind: values[kind]}).exp()
-            contradicted |= own < CONTRADICTED * best
+            kind_probability = together if len(kinds) == 1 else posterior.log_prob_of({kind: values[kind]}).exp()
+            contradicted |= kind_probability < CONTRADICTED * best
         pairs = zip(together.tolist(), contradicted.tolist(), strict=True)
         return [Surprise(*pair) if each else None for each, pair in zip(known, pairs, strict=True)]
 

@@ -28,7 +28,7 @@ from finegraph.nn import Network
 
 _MAX_ROWS = 256
 _MAX_SCORES = 2**22
-"""How many scores are in a posterior at the most, so that graphs of any size can be asked."""
+"""The largest number of scores in a posterior, so that memory suffices for graphs of any size."""
 
 
 class PhotoPosterior(NamedTuple):
@@ -48,7 +48,7 @@ class PhotoPosterior(NamedTuple):
 
 
 class PhotoPipeline:
-    """A network, how photos are cut for it, and what computes.
+    """A network, how photos are cut for it, and the engine that computes its features.
 
     It keeps the backbones as they are when it first computes; scaling and head are those of the network at any time.
 
@@ -77,7 +77,7 @@ class PhotoPipeline:
             engine: what computes features; see `make_engine`.
             cache: where features are stored and looked for.
             threads: how many photos are worked on at the same time; by default as many as torch has threads.
-            batch_size: how many photos are in the network at a time at the most, on a GPU.
+            batch_size: how many photos are in the network at a time at most, on a GPU.
         """
         self.network = network
         self.extractor = FeatureExtractor(
@@ -120,14 +120,14 @@ class PhotoPipeline:
 
 
 def max_photos(network: Network, views: int = 1) -> int:
-    """How many photos go into one posterior at the most."""
+    """The largest number of photos in one posterior."""
     graph = network.graph
     labels = len(graph) + sum(len(graph.labels(kind)) for kind in graph.kinds)
     return max(1, min(_MAX_ROWS, _MAX_SCORES // labels) // views)
 
 
 def known_posteriors(network: Network, features: Features) -> Iterator[PhotoPosterior]:
-    """The posteriors of photos whose features are there, batch after batch; no file is read.
+    """The posteriors of photos whose features are already computed, batch after batch; no file is read.
 
     Args:
         network: the network whose features they are.
@@ -137,9 +137,9 @@ def known_posteriors(network: Network, features: Features) -> Iterator[PhotoPost
     coarse = None if features.coarse is None else features.coarse.reshape(len(fine), fine.shape[1], -1)
     size = max_photos(network, fine.shape[1])
     for start in range(0, len(fine), size):
-        own = slice(start, start + size)
-        some = posterior_of(network, fine[own], None if coarse is None else coarse[own])
-        yield PhotoPosterior(list(features.numbers[own]), fine[own], some, {})
+        rows = slice(start, start + size)
+        some = posterior_of(network, fine[rows], None if coarse is None else coarse[rows])
+        yield PhotoPosterior(list(features.numbers[rows]), fine[rows], some, {})
 
 
 def posterior_of(

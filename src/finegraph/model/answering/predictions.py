@@ -1,4 +1,4 @@
-"""What a classifier says of a photo, as plain values for people and programs.
+"""The prediction for a photo, as plain values for people and programs.
 
 A `Prediction` holds everything at once, all of one posterior: the most probable fine labels, the labels of every kind,
 the most specific statement that is sure enough, why the first answer rather than the second, and whether the photo
@@ -21,7 +21,7 @@ from finegraph.inference import Answer, Explanation, Posterior, Question, Statem
 from finegraph.model.answering.given import Surprise
 
 _WORTH_ASKING = 0.01
-"""A question with a smaller expected gain, in bits, is not offered."""
+"""The smallest expected gain, in bits, of a question that is offered."""
 _SUREST = 0.999
 """The largest probability of an interval of a number; an interval of all that is possible would say nothing."""
 
@@ -42,7 +42,7 @@ class UnknownFlag(NamedTuple):
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is said of one photo.
+    """The prediction for one photo.
 
     Attributes:
         photo: the name of the file, or `photo 1` and so on for photos without one.
@@ -74,7 +74,7 @@ class Prediction:
     numbers: dict[str, NumberAnswer] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The prediction as JSON can hold it, with a name for every value."""
+        """The prediction as JSON data, with a name for every value."""
         explanation = None
         if self.explanation is not None:
             explanation = {
@@ -117,7 +117,7 @@ def chance_words(probability: float) -> str:
 
 
 class NumberAnswer(NamedTuple):
-    """What is said of a number, such as a price, in the user's unit.
+    """The prediction of a number, such as a price, in the user's unit.
 
     Attributes:
         mean: the expected value.
@@ -144,7 +144,7 @@ class NumberAnswer(NamedTuple):
 
 
 def in_digits(value: float) -> str:
-    """A value with as many digits as people read: three, and all of whole numbers such as years."""
+    """A value with three digits, or all digits of a whole number such as a year."""
     if value == round(value) and abs(value) < 1e6:
         return f"{value:.0f}"
     return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
@@ -152,16 +152,16 @@ def in_digits(value: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionSettings:
-    """What a prediction is to hold."""
+    """The settings of a prediction."""
 
     top: int = 5
-    """How many labels are listed at the most, of the fine labels and of each kind."""
+    """How many labels are listed at most, of the fine labels and of each kind."""
     risk: float = 0.05
     """How often the sure answer may be wrong."""
     explain: bool = True
     """Whether the first answer is explained against the second."""
     questions: int = 3
-    """How many questions are offered at the most; 0 for none."""
+    """How many questions are offered at most; 0 for none."""
 
     def __post_init__(self) -> None:
         if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 1:
@@ -184,7 +184,7 @@ def describe(
     unknown: Sequence[UnknownFlag] | None = None,
     surprise: Sequence[Surprise | None] | None = None,
 ) -> list[Prediction]:
-    """What a posterior says of each of its samples.
+    """The predictions from a posterior, one for each of its samples.
 
     Args:
         posterior: one sample per photo, with the evidence if there is any.
@@ -216,17 +216,17 @@ def describe(
             sure=sure[row],
             explanation=explanations.get(row),
             unknown=None if unknown is None else unknown[row],
-            evidence_probability=None if found is None else found.probability,
-            contradicts_photo=found is not None and found.contradicts,
+            evidence_probability=None if surprising is None else surprising.probability,
+            contradicts_photo=surprising is not None and surprising.contradicts,
             questions=questions[row],
             numbers={number: answers[row] for number, answers in numbers.items()},
         )
-        for row, (photo, found) in enumerate(zip(photos, surprise, strict=True))
+        for row, (photo, surprising) in enumerate(zip(photos, surprise, strict=True))
     ]
 
 
 def _number_answers(value: ValueDistribution, risk: float) -> list[NumberAnswer]:
-    """What is said of one number, for each sample."""
+    """The predictions of one number, for each sample."""
     probability = min(1.0 - risk, _SUREST)
     interval = value.interval(probability)
     columns = (value.mean, value.spread, interval.low, interval.high)
@@ -240,9 +240,12 @@ def _questions(posterior: Posterior, settings: PredictionSettings) -> list[tuple
     """What to ask next about each photo; nothing if the first fine label is sure enough."""
     if not settings.questions or not (posterior.graph.kinds or posterior.graph.numbers):
         return [()] * len(posterior)
-    found = posterior.questions(settings.questions, float(settings.risk))
+    questions = posterior.questions(settings.questions, float(settings.risk))
     return [
-        tuple(one for one in asked if one.gain >= _WORTH_ASKING and one.before < 1.0 - settings.risk) for asked in found
+        tuple(
+            question for question in asked if question.gain >= _WORTH_ASKING and question.before < 1.0 - settings.risk
+        )
+        for asked in questions
     ]
 
 
@@ -252,11 +255,11 @@ def _best_of_kinds(posterior: Posterior, log_probs: Tensor, count: int) -> dict[
     by_size: dict[int, list[str]] = {}
     for kind in graph.kinds:
         by_size.setdefault(len(graph.labels(kind)), []).append(kind)
-    found: dict[str, list[tuple[Answer, ...]]] = {}
+    by_kind: dict[str, list[tuple[Answer, ...]]] = {}
     for kinds in by_size.values():
         together = torch.stack([log_probs[:, columns[kind]] for kind in kinds], dim=1)
-        found.update(zip(kinds, _best(together, [graph.labels(kind) for kind in kinds], count), strict=True))
-    return {kind: found[kind] for kind in graph.kinds}
+        by_kind.update(zip(kinds, _best(together, [graph.labels(kind) for kind in kinds], count), strict=True))
+    return {kind: by_kind[kind] for kind in graph.kinds}
 
 
 def _best(log_probs: Tensor, labels: Sequence[Sequence[str]], count: int) -> list[list[tuple[Answer, ...]]]:
@@ -265,7 +268,7 @@ def _best(log_probs: Tensor, labels: Sequence[Sequence[str]], count: int) -> lis
     Args:
         log_probs: (batch, kind, label).
         labels: those of each kind.
-        count: how many are listed at the most.
+        count: how many are listed at most.
     """
     values, index = log_probs.topk(min(count, log_probs.shape[2]), dim=2)
     rows = zip(probabilities(values).tolist(), values.isneginf().tolist(), index.tolist(), strict=True)
@@ -289,5 +292,5 @@ def _explanations(posterior: Posterior, best: Sequence[tuple[Answer, ...]]) -> d
     if not rows:
         return {}
     chosen = posterior if len(rows) == len(posterior) else posterior.some(rows)
-    found = chosen.explain([best[row][0].label for row in rows], [best[row][1].label for row in rows])
-    return dict(zip(rows, found, strict=True))
+    explanations = chosen.explain([best[row][0].label for row in rows], [best[row][1].label for row in rows])
+    return dict(zip(rows, explanations, strict=True))

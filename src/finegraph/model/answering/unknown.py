@@ -1,7 +1,7 @@
 """Photos of none of the classes: a score that says how little a photo looks like the known ones, and a threshold on it.
 
-A posterior always sums to 1, so it names some fine label for any photo at all. What can be had is a score, higher where
-the network recognises less, and a rule "unknown above this threshold". The threshold is chosen on photos of known
+A posterior always sums to 1, so it names some fine label for any photo. A score that is higher where the network
+recognises less, and a threshold on it, tell which photos are unknown. The threshold is chosen on photos of known
 classes so that a stated share of them is kept; what share of foreign photos it finds is a matter of the photos, and is
 measured in `finegraph.evaluation`. Every score costs at most one more pass over the posterior.
 
@@ -78,7 +78,7 @@ class UnknownRule:
         return scores > self.threshold
 
     def to_dict(self) -> dict[str, object]:
-        """The rule as JSON can hold it."""
+        """The rule as JSON data."""
         views = {} if self.views is None else {"views": self.views}
         return {"score": self.score, "threshold": self.threshold, "kept": self.kept, **views}
 
@@ -138,7 +138,7 @@ def _max_score(posterior: Posterior) -> Tensor:
 def _largest(posterior: Posterior) -> tuple[Tensor, Tensor]:
     """The largest joint score of each sample and the log probability of its fine label.
 
-    The posterior's own joint scores will not do: they are centred, which changes no probability.
+    The posterior's own joint scores are centred, which leaves probabilities alone but would change this score.
     """
     log_prob, best = posterior.log_probs().max(dim=1)
     total = posterior.fine_scores.double().gather(1, best.unsqueeze(1)).squeeze(1)

@@ -1,4 +1,4 @@
-"""Features that were computed before, and those that will not have to be again.
+"""The cache of computed features.
 
     FOLDER/features/NETWORK-KEY/*.safetensors     one folder per network and way to cut photos; see keys.py, shards.py
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def default_cache_folder() -> Path:
-    """Where things are kept that can be computed again: what `FINEGRAPH_CACHE` says, else the user's cache folder."""
+    """The folder for data that can be computed again: `FINEGRAPH_CACHE`, or else the user's cache folder."""
     chosen = os.environ.get("FINEGRAPH_CACHE")
     if chosen:
         return Path(chosen)
@@ -85,7 +85,7 @@ class FeatureCache:
             self.notes.append(f"{folder}: stored features cannot be read ({reason_of(error)})")
 
     def _checked(self, path: Path, read: Callable[[Path], T]) -> T | None:
-        """What is read from a shard; None, and a note, if it is no good."""
+        """The content of a shard; None, and a note, if it is damaged."""
         try:
             return read(path)
         except DamagedShardError as error:
@@ -129,7 +129,7 @@ class FeatureCache:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that are not on the disk yet. A disk that does not take them is noted, and not asked again."""
+        """Write the rows that are not on the disk yet. If writing fails, that is noted and not tried again."""
         if not self._new or self.folder is None:
             return
         keys = list(self._new)

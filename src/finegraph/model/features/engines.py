@@ -1,4 +1,4 @@
-"""What computes features: ONNX Runtime or torch, in either case one thread per call.
+"""The engines that compute features: ONNX Runtime or torch, both with one thread per call.
 
 Threads do not help each other here, they work side by side: each takes a few photos from the file to the features. That
 keeps every core busy with no waiting between layers, and on two cores computes a fifth more photos per second than two
@@ -45,8 +45,8 @@ class TorchEngine:
 
     def __init__(self, backbone: Backbone) -> None:
         self._device = device_of(backbone)
-        own = copy.deepcopy(backbone).requires_grad_(False).eval().float()
-        self._backbone = own.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network = copy.deepcopy(backbone).requires_grad_(False).eval().float()
+        self._backbone = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._turn = threading.Lock()
 
     def __call__(
@@ -102,20 +102,20 @@ class OnnxEngine:
         return features
 
     def _compare(self, backbone: Backbone, size: int) -> None:
-        """Raise if the answers are not those of torch."""
+        """Raise if the features differ from those of torch."""
         chance = torch.Generator().manual_seed(1)
         pixels = torch.randint(256, (2, 3, size, size), dtype=torch.uint8, generator=chance)
         with torch.inference_mode():
             expected = backbone(backbone.preprocessing.normalise(pixels)).numpy()
-        found = self(pixels)
+        features = self(pixels)
         # A network that training has broken gives NaN; it has to do so in both.
         close = _CLOSE * float(np.nan_to_num(np.abs(expected), posinf=0.0).max(initial=0.0))
-        if found.shape != expected.shape or not np.allclose(found, expected, rtol=0, atol=close, equal_nan=True):
+        if features.shape != expected.shape or not np.allclose(features, expected, rtol=0, atol=close, equal_nan=True):
             raise InputError(f"{_cannot(backbone)} its answers there differ from torch's; compute with torch")
 
 
 def check_engine(name: str, backbone: Backbone) -> None:
-    """Raise if an engine that is asked for by name cannot be had."""
+    """Raise if an engine requested by name is not available."""
     if name not in ENGINES:
         raise InputError(f"engine: expected 'auto', 'onnx' or 'torch', got {name!r}")
     if name == "onnx":
@@ -132,7 +132,7 @@ def check_engine(name: str, backbone: Backbone) -> None:
 
 
 def make_engine(name: str, backbone: Backbone, size: int) -> tuple[Engine, str | None]:
-    """An engine by name, and what is to be said about the choice.
+    """An engine by name, and a note about the choice.
 
     Args:
         name: `onnx`, `torch`, or `auto` for ONNX Runtime if it is installed and can run the network.

@@ -88,9 +88,9 @@ class FeatureBatch(NamedTuple):
 
 
 class FeatureExtractor:
-    """What the backbones of a network, in evaluation mode, make of photos.
+    """Computes the features of photos with the backbones of a network, in evaluation mode.
 
-    It keeps the weights as they are when it first computes; a network that goes on training needs another one.
+    It keeps the weights as they are when it first computes; a network that goes on training needs another extractor.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class FeatureExtractor:
             coarse: whether the backbone of the coarse labels is asked too, if there is one.
             cache: the folder where features are stored and looked for.
             threads: how many photos are worked on at the same time; by default as many as torch has threads.
-            batch_size: how many photos are in the network at a time at the most, on a GPU.
+            batch_size: how many photos are in the network at a time at most, on a GPU.
             engine: "onnx", "torch", or "auto"; see `make_engine`.
         """
         self.settings, self.views = settings, views
@@ -126,11 +126,13 @@ class FeatureExtractor:
         for backbone in self._backbones:
             check_engine(engine, backbone)
         root = None if cache is False else Path(default_cache_folder() if cache is None else cache)
-        made = [[Source(part, settings, views, root, engine) for part in own.parts] for own in self._backbones]
-        unique = {source.key: source for own in made for source in own}
+        made = [
+            [Source(part, settings, views, root, engine) for part in backbone.parts] for backbone in self._backbones
+        ]
+        unique = {source.key: source for backbone in made for source in backbone}
         self.sources = tuple(unique.values())
         places = {key: place for place, key in enumerate(unique)}
-        self._places = [[places[source.key] for source in own] for own in made]
+        self._places = [[places[source.key] for source in backbone] for backbone in made]
         on_cpu = all(device_of(backbone).type == "cpu" for backbone in self._backbones)
         self._share = 1 if on_cpu else batch_size
 
@@ -193,16 +195,16 @@ class FeatureExtractor:
     ) -> Features:
         """The features of all photos of a data set; see `batches`."""
         photos = sample_inputs(samples, box=self.settings.box)
-        matrices = [torch.empty(len(photos), self.views, own.feature_size) for own in self._backbones]
+        matrices = [torch.empty(len(photos), self.views, backbone.feature_size) for backbone in self._backbones]
         numbers: list[int] = []
         keys: list[bytes] = []
         bad: dict[str, PhotoFileError] = {}
         cached = 0
         for batch in self.batches(photos, _BATCH, on_bad_file=on_bad_file, progress=progress):
             start, end = len(numbers), len(numbers) + len(batch.numbers)
-            for matrix, own in zip(matrices, (batch.fine, batch.coarse), strict=False):
-                assert own is not None
-                matrix[start:end] = own
+            for matrix, backbone in zip(matrices, (batch.fine, batch.coarse), strict=False):
+                assert backbone is not None
+                matrix[start:end] = backbone
             numbers += batch.numbers
             keys += batch.keys
             bad |= {error.path: error for error in batch.bad.values() if error.path not in bad}
@@ -288,7 +290,7 @@ def extract_features(
         cache: the folder where features are stored and looked for; by default that of the user, see
             `default_cache_folder`. False for none.
         threads: how many photos are worked on at the same time; by default as many as torch has threads.
-        batch_size: how many photos are in the network at a time at the most, on a GPU. On the CPU each thread takes
+        batch_size: how many photos are in the network at a time at most, on a GPU. On the CPU each thread takes
             one at a time.
         on_bad_file: "error" raises on the first photo that cannot be read, "skip" goes on without it.
         engine: "onnx", "torch", or "auto" for ONNX Runtime if it is installed and can run the network. Their

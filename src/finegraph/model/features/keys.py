@@ -1,4 +1,4 @@
-"""By what features are known again: the content of the photo, and all that decides what is made of it.
+"""The keys of stored features: of the content of the photo, and of everything else that its features depend on.
 
 Names and times of files are not part of it. A copy, a renamed photo, or the same photo in another layout has the same
 features; a photo that was changed in place has others, even if its size and time stayed. Trusting size and time would
@@ -75,7 +75,7 @@ def features_key(backbone: Backbone, views: ViewSettings, view: View) -> str:
 
 
 def _layers(backbone: Backbone) -> list[str]:
-    """What the network consists of beside its weights: each module's name, type and settings."""
+    """The structure of the network without its weights: each module's name, type and settings."""
     return [
         f"{name} {type(module).__module__}.{type(module).__qualname__} {module.extra_repr()}"
         for name, module in backbone.named_modules()

@@ -1,4 +1,4 @@
-"""A network as an ONNX model, from watching it work.
+"""A network as an ONNX model, by recording its operations.
 
 The network runs once on a few pixels, and every operation between the pixels and the features is written down with the
 weights it used: convolutions, normalisation, pooling and a dozen more, which is all that the networks here consist of.
@@ -61,7 +61,7 @@ def onnx_model(backbone: Backbone, size: int) -> bytes:
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down what is done to the pixels while it is active; what is done to weights alone is just done."""
+    """Records the operations on the pixels while it is active; operations on weights alone are not recorded."""
 
     def __init__(self, pixels: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -132,7 +132,7 @@ def _convolution(
 ) -> str:
     if transposed or len(stride) != 2:
         raise UnknownOperationError("a convolution that is transposed or not of two dimensions")
-    inputs = [to.name(one) for one in (x, weight, bias) if one is not None]
+    inputs = [to.name(tensor) for tensor in (x, weight, bias) if tensor is not None]
     return to.node("Conv", inputs, strides=stride, pads=padding * 2, dilations=dilation, group=groups)
 
 
@@ -150,7 +150,7 @@ def _batch_norm(
 ) -> str:
     if training or weight is None or bias is None:
         raise UnknownOperationError("normalisation by the batch itself, or without weights")
-    inputs = [to.name(one) for one in (x, weight, bias, mean, variance)]
+    inputs = [to.name(tensor) for tensor in (x, weight, bias, mean, variance)]
     return to.node("BatchNormalization", inputs, epsilon=epsilon)
 
 
@@ -228,7 +228,7 @@ def _reshape(to: _Recorder, out: Tensor, x: Tensor, size: list[int]) -> str:
 def _concatenate(to: _Recorder, out: Tensor, tensors: list[Tensor], axis: int = 0) -> str:
     if axis % out.ndim == 0:
         raise UnknownOperationError("joining photos to a longer batch")
-    return to.node("Concat", [to.name(one) for one in tensors], axis=axis % out.ndim)
+    return to.node("Concat", [to.name(tensor) for tensor in tensors], axis=axis % out.ndim)
 
 
 def _cast(to: _Recorder, out: Tensor, x: Tensor, *, dtype: torch.dtype | None = None, **_: Any) -> str:

@@ -1,4 +1,4 @@
-"""Photos as people have them, to views as networks take them.
+"""From photos, in any form that a caller has, to views for a network.
 
 A photo is a file, an open picture or an array of pixels. Each becomes one view or ten, as the classifier was trained.
 """
@@ -79,8 +79,8 @@ def read_views(
         InputError: it is no photo at all.
     """
     if isinstance(photo.photo, str | os.PathLike):
-        found = read_photo(photo.photo) if content is None else content
-        picture = decode_photo(found, photo.photo, photo.box, at_least=(settings.resize, settings.resize)).picture
+        source = read_photo(photo.photo) if content is None else content
+        picture = decode_photo(source, photo.photo, photo.box, at_least=(settings.resize, settings.resize)).picture
     elif isinstance(photo.photo, Image.Image):
         picture = convert_picture(photo.photo, photo.name, photo.box)
     else:

@@ -81,16 +81,16 @@ def _read(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
     try:
         with safe_open(path, framework="numpy") as file:
             about = file.metadata() or {}
-            found: list[NDArray[Any]] = [file.get_tensor(name) for name in names]
+            arrays: list[NDArray[Any]] = [file.get_tensor(name) for name in names]
     except OSError:
         raise
     except Exception as error:  # what a damaged file leads the reader to
         raise DamagedShardError(str(error)) from error
-    if about.get("format") != FORMAT or found[0].ndim != 2 or found[0].shape[1] != KEY_SIZE:
+    if about.get("format") != FORMAT or arrays[0].ndim != 2 or arrays[0].shape[1] != KEY_SIZE:
         raise DamagedShardError("it does not hold features")
-    if len(names) > 1 and about.get("digest") != _digest(dict(zip(names, found, strict=True))):
+    if len(names) > 1 and about.get("digest") != _digest(dict(zip(names, arrays, strict=True))):
         raise DamagedShardError("its checksum is wrong")
-    return found
+    return arrays
 
 
 def _digest(tensors: dict[str, NDArray[Any]]) -> str:

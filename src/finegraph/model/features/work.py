@@ -1,4 +1,4 @@
-r"""What a thread does: take some photos from the file to their features.
+r"""The work of a thread: from the files of some photos to their features.
 
     file -> bytes -> key -> stored row
                        \-> picture -> view -> network -> row
@@ -72,7 +72,7 @@ class Source:
 
 @dataclass
 class Outcome:
-    """What became of a photo.
+    """The outcome for a photo.
 
     Attributes:
         number: which photo, counted from 0.

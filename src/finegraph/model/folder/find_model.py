@@ -1,4 +1,4 @@
-"""From what a user names to the model folder that is meant.
+"""Finds the model folder for the path that a user names.
 
 A model folder is named as it is; a run folder has its model in `model`. Anything else is explained, with the models
 that are near. Cost: a few looks at names in one or two folders.

@@ -132,10 +132,10 @@ def _training(design: NetworkDesign, views: ViewSettings, about: Mapping[str, An
 
 
 def _taught(lessons: Sequence[Lesson]) -> str:
-    holding = [one for one in lessons if not one.forgotten]
-    photos = sum(len(one.photos) for one in holding)
-    named = list(dict.fromkeys(one.label for one in holding))
-    new = list(dict.fromkeys(one.label for one in holding if one.parents is not None))
+    holding = [lesson for lesson in lessons if not lesson.forgotten]
+    photos = sum(len(lesson.photos) for lesson in holding)
+    named = list(dict.fromkeys(lesson.label for lesson in holding))
+    new = list(dict.fromkeys(lesson.label for lesson in holding if lesson.parents is not None))
     lines = [
         f"Since it was fitted, {_count(len(holding), 'lesson')} with {_count(photos, 'photo')} of "
         f"{_count(len(named), 'label')}, when this card was written: {_names(named, _MAX_FINE)}.",

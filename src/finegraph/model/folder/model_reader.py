@@ -176,17 +176,17 @@ def preprocessing_entries(network: Network, views: ViewSettings) -> dict[str, ob
 
 def _entry(backbone: Backbone) -> dict[str, object]:
     """How a backbone, and each member of a joined one, turns pixels into numbers."""
-    own: dict[str, object] = asdict(backbone.preprocessing)
+    defaults: dict[str, object] = asdict(backbone.preprocessing)
     if isinstance(backbone, JoinedBackbone):
-        own[_MEMBERS] = [asdict(one.preprocessing) for one in backbone.parts]
-    return own
+        defaults[_MEMBERS] = [asdict(one.preprocessing) for one in backbone.parts]
+    return defaults
 
 
 def _set_entry(backbone: Backbone, entry: Mapping[str, Any]) -> None:
     """Give a backbone, and each member of a joined one, the preprocessing that it was trained with."""
     if isinstance(backbone, JoinedBackbone):
-        for one, own in zip(backbone.parts, entry[_MEMBERS], strict=True):
-            one.preprocessing = Preprocessing.from_dict(own)
+        for part, part_entry in zip(backbone.parts, entry[_MEMBERS], strict=True):
+            part.preprocessing = Preprocessing.from_dict(part_entry)
         entry = {name: value for name, value in entry.items() if name != _MEMBERS}
     backbone.preprocessing = Preprocessing.from_dict(entry)
 

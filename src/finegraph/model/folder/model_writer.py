@@ -123,9 +123,9 @@ def weights_of(network: Network) -> dict[str, Shaped[Tensor, " ..."]]:
     Raises:
         ModelFolderError: they are not those of the network's design, or not finite.
     """
-    own = network.state_dict()
+    tensors = network.state_dict()
     expected = empty_network(network.graph, network.design).state_dict()
-    weights = {name: _plain_tensor(own[name]) for name in expected if name in own}
+    weights = {name: _plain_tensor(tensors[name]) for name in expected if name in tensors}
     faults = mismatches(expected, weights)
     if faults:
         raise ModelFolderError(
@@ -171,8 +171,8 @@ def _own_memory(tensor: Tensor) -> Tensor:
 
 def _check_lessons(target: Path, lessons: Sequence[Lesson]) -> None:
     """Refuse to replace a model that was taught what the new one does not know."""
-    known = {one.id for one in lessons}
-    lost = [one for one in kept_lessons(target) if one not in known]
+    known = {lesson.id for lesson in lessons}
+    lost = [lesson for lesson in kept_lessons(target) if lesson not in known]
     if lost:
         raise LessonError(
             f"{target}: the model there was taught {len(lost)} lessons that this one does not know; load it again, or "

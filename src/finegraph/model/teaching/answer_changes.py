@@ -32,11 +32,11 @@ class AnswerChange:
     label_after: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The change as JSON can hold it."""
+        """The change as JSON data."""
         return {
             **asdict(self),
-            "before": [one._asdict() for one in self.before],
-            "after": [one._asdict() for one in self.after],
+            "before": [answer._asdict() for answer in self.before],
+            "after": [answer._asdict() for answer in self.after],
         }
 
 
@@ -64,8 +64,8 @@ def answer_changes(
         with torch.no_grad():
             posterior = head(features.to(head.fine.weight)).tempered(temperature)
         known = lesson.label in head.graph.fine
-        own = posterior.log_probs()[:, head.graph.fine_index(lesson.label)].exp().tolist() if known else None
-        sides.append((posterior.top(min(top, len(head.graph))), own or [0.0] * len(lesson.photos)))
+        label_probs = posterior.log_probs()[:, head.graph.fine_index(lesson.label)].exp().tolist() if known else None
+        sides.append((posterior.top(min(top, len(head.graph))), label_probs or [0.0] * len(lesson.photos)))
     (old, old_own), (new, new_own) = sides
     rows = zip(lesson.photos, old, new, old_own, new_own, strict=True)
     return [AnswerChange(photo.name, tuple(one), tuple(two), was, now) for photo, one, two, was, now in rows]

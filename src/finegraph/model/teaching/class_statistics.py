@@ -1,4 +1,4 @@
-"""What a closed-form fit leaves behind, and the head that follows from it.
+"""The statistics of a closed-form fit, and the head that follows from them.
 
 Counts and sums of scaled features per fine label, and the strengths that were chosen: everything that a fitted head
 follows from. More photos add to counts and sums; the scaling and the strengths stay.
@@ -73,9 +73,9 @@ class ClassStatistics:
         counts = torch.zeros(len(graph), dtype=torch.float64)
         sums = torch.zeros(len(graph), features.shape[1], dtype=torch.float64)
         for rows in torch.split((targets != NOT_OBSERVED).nonzero()[:, 0], _CHUNK):
-            own = weight[rows].double()
-            counts.index_add_(0, targets[rows], own)
-            sums.index_add_(0, targets[rows], fit.scaling(features[rows]).double() * own[:, None])
+            row_weights = weight[rows].double()
+            counts.index_add_(0, targets[rows], row_weights)
+            sums.index_add_(0, targets[rows], fit.scaling(features[rows]).double() * row_weights[:, None])
         return cls(
             counts=counts,
             sums=sums,
@@ -169,7 +169,7 @@ class ClassStatistics:
     # ---- as files hold them -----------------------------------------------------------------------------------------
 
     def to_parts(self) -> tuple[dict[str, Shaped[Tensor, " ..."]], dict[str, Any]]:
-        """The tensors, and the rest as JSON can hold it."""
+        """The tensors, and the rest as JSON data."""
         facts: dict[str, Any] = {
             "head": self.head,
             "strength": self.strength,
@@ -182,10 +182,12 @@ class ClassStatistics:
         if self.variances.numbers:
             facts["numbers"] = dict(self.variances.numbers)
             facts["scales"] = {name: list(scale) for name, scale in self.scales.items()}
-        for name, one in (("pulls", self.pulls), ("potentials", self.potentials)):
-            if one is not None:
-                facts[name] = list(one.names)
-                tensors |= {f"{name}.{own}": getattr(one, own) for own in _columns_of(type(one))}
+        for name, number_values in (("pulls", self.pulls), ("potentials", self.potentials)):
+            if number_values is not None:
+                facts[name] = list(number_values.names)
+                tensors |= {
+                    f"{name}.{column}": getattr(number_values, column) for column in _columns_of(type(number_values))
+                }
         return tensors, facts if self.pulls is None else {**facts, "share": self.share}
 
     @classmethod
@@ -262,10 +264,14 @@ def _values_from(
         return None
     known = (*graph.kinds, *graph.numbers)
     names = tuple(known[known.index(one)] for one in facts[name])
-    found = {own: tensors[f"{name}.{own}"] for own in _columns_of(of)}
-    for own, tensor in found.items():
-        if tensor.dtype != torch.float64 or tensor.ndim != (2 if own == "weight" else 1) or len(tensor) != len(names):
-            raise ValueError(f"{name}.{own} is of shape {tuple(tensor.shape)}")
+    columns = {column: tensors[f"{name}.{column}"] for column in _columns_of(of)}
+    for column, tensor in columns.items():
+        if (
+            tensor.dtype != torch.float64
+            or tensor.ndim != (2 if column == "weight" else 1)
+            or len(tensor) != len(names)
+        ):
+            raise ValueError(f"{name}.{column} is of shape {tuple(tensor.shape)}")
         if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"{name}.{own} is not finite")
-    return of(names=names, **found)
+            raise ValueError(f"{name}.{column} is not finite")
+    return of(names=names, **columns)

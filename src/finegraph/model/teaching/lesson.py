@@ -1,7 +1,7 @@
-"""A lesson: somebody said what some photos show, or that there is a fine label without any photo yet.
+"""A lesson: the fine label that some photos show, or a new fine label without photos.
 
-Of a photo its features are kept, the name of its file and a digest, never the photo. A lesson is forgotten by an entry
-of its own, so the log of lessons (files/sealed_log.py) tells who taught and took back what, and when.
+A lesson keeps the features of a photo, the name of its file and a digest, never the photo. A lesson is forgotten by an
+entry of its own, so the log of lessons (files/sealed_log.py) tells who taught and took back what, and when.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from finegraph.graph.names import name_fault
 MAX_PHOTOS = 1000
 MAX_NAME = 200
 MAX_PERSON = 100
-"""How many photos a lesson has, and how many characters a name and a person, at the most."""
+"""How many photos a lesson has, and how many characters a name and a person, at most."""
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

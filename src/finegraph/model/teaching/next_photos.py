@@ -1,4 +1,4 @@
-"""Which photo to label next: those that are expected to make the model better soonest.
+"""Which photos to label next: those that are expected to improve the model most.
 
 Class means are known up to a posterior covariance C over the fine labels (fitting/class_means.py). A photo of label i
 makes it smaller, also for the relatives of i:
@@ -66,7 +66,7 @@ def next_photos(
     directions = torch.nn.functional.normalize(features.float(), dim=1)
     left = torch.ones(len(features), dtype=torch.bool)
     alike = torch.full((len(features),), -1)
-    found: list[NextPhoto] = []
+    chosen_photos: list[NextPhoto] = []
     for _ in range(min(count, len(features))):
         falls = (doubt @ covariance.square()) / (noise + covariance.diagonal())
         gains = probs @ falls
@@ -74,7 +74,7 @@ def next_photos(
         gains[~(first if bool(first.any()) else left)] = -1.0
         chosen = int(gains.argmax())
         like = int(alike[chosen])
-        found.append(NextPhoto(chosen, float(gains[chosen]) / total, None if like < 0 else like))
+        chosen_photos.append(NextPhoto(chosen, float(gains[chosen]) / total, None if like < 0 else like))
         left[chosen] = False
         near = (directions @ directions[chosen] >= ALIKE) & left & (alike < 0)
         alike[near] = chosen
@@ -84,7 +84,7 @@ def next_photos(
             weight = float(probs[chosen, label])
             column = covariance[:, label].clone()
             covariance -= weight / (noise + weight * float(column[label])) * torch.outer(column, column)
-    return found
+    return chosen_photos
 
 
 def _posterior_covariance(graph: LabelGraph, statistics: ClassStatistics) -> Float[Tensor, "fine fine"]:

@@ -34,9 +34,9 @@ class SolvedEffects:
         """
         self.links, self.start, variances = links, start, start.variances
         self.seen: Int[Tensor, " seen"] = start.counts.nonzero()[:, 0]
-        own = links.own_variance(variances)
+        own_variance = links.own_variance(variances)
         self._rows = {name: _rows(links.designs[name], self.seen) for name in links.names}
-        covariance = torch.diag(own[self.seen] + variances.noise / start.counts[self.seen])
+        covariance = torch.diag(own_variance[self.seen] + variances.noise / start.counts[self.seen])
         for name, rows in self._rows.items():
             covariance += variances.of(name) * (rows @ rows.t())
         self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
@@ -62,7 +62,7 @@ class SolvedEffects:
             labels: the fine labels whose counts or sums are others than at the start, the new ones with photos among
                 them.
         """
-        variances, own = now.variances, links.own_variance(now.variances)
+        variances, own_variance = now.variances, links.own_variance(now.variances)
         place = torch.full((len(now.counts),), -1)
         place[self.seen] = torch.arange(len(self.seen))
         old, new = labels[place[labels] >= 0], labels[place[labels] < 0]
@@ -76,7 +76,7 @@ class SolvedEffects:
         # W: what each change does to all labels that were there.
         rows = {name: _rows(links.designs[name], new) for name in links.names}
         between = torch.zeros(len(self.seen), len(new), dtype=torch.float64)
-        among = torch.diag(own[new] + variances.noise / now.counts[new])
+        among = torch.diag(own_variance[new] + variances.noise / now.counts[new])
         for name, own_rows in rows.items():
             known = own_rows[:, : self._rows[name].shape[1]]
             between += variances.of(name) * (self._rows[name] @ known.t())
@@ -93,21 +93,23 @@ class SolvedEffects:
         top = top + less[:, None] * ways[at]
         bottom = -between.t() @ ways
         bottom[:, len(old) :] += among
-        found = torch.linalg.solve(torch.cat([top, bottom]), torch.cat([less[:, None] * first, added - centre - moved]))
-        weights = torch.cat([shift - found[: len(old)], -found[len(old) :], (self._centre - centre)[None]])
+        solution = torch.linalg.solve(
+            torch.cat([top, bottom]), torch.cat([less[:, None] * first, added - centre - moved])
+        )
+        weights = torch.cat([shift - solution[: len(old)], -solution[len(old) :], (self._centre - centre)[None]])
         ways = torch.cat([ways, one], dim=1)
 
-        fine = torch.addmm(self._force, ways, weights).mul_(own[self.seen, None])
+        fine = torch.addmm(self._force, ways, weights).mul_(own_variance[self.seen, None])
         if len(fine) < len(now.counts):
             known, fine = fine, torch.zeros_like(now.sums)
             fine[self.seen] = known
-            fine[new] = own[new, None] * found[len(old) :]
+            fine[new] = own_variance[new, None] * solution[len(old) :]
         coarse = {}
         for name, own_rows in rows.items():
             before, strength = self._coarse[name], variances.of(name)
             after = torch.zeros(own_rows.shape[1], before.shape[1], dtype=torch.float64)
             after[: len(before)] = torch.addmm(before, strength * (self._rows[name].t() @ ways), weights)
-            coarse[name] = after.addmm_(strength * own_rows.t(), found[len(old) :])
+            coarse[name] = after.addmm_(strength * own_rows.t(), solution[len(old) :])
         return Effects(centre=centre, fine=fine, coarse=coarse)
 
 

@@ -1,4 +1,4 @@
-"""Photos to what a lesson keeps of them: a name, a digest, and scaled features.
+"""From photos to what a lesson keeps: a name, a digest, and scaled features.
 
 These are of the middle of the photo, or of the mean over several views of it if the model was fitted to such.
 """
@@ -25,13 +25,13 @@ from finegraph.model.features.photos import Photo, PhotoInput, photo_inputs
 from finegraph.model.teaching.lesson import MAX_NAME, TaughtPhoto
 from finegraph.nn.network import Network
 
-_AT_ONCE = 32
+_BATCH_SIZE = 32
 _SMALL = (8, 8)
 """Pixels that are decoded of a large JPEG to learn its size."""
 
 
 def taught_photos(pipeline: PhotoPipeline, photos: Sequence[Photo], views: int = 1) -> list[TaughtPhoto]:
-    """What lessons keep of photos.
+    """The photos as lessons keep them.
 
     Args:
         pipeline: of a network with a scaling.
@@ -56,15 +56,15 @@ def taught_photos(pipeline: PhotoPipeline, photos: Sequence[Photo], views: int =
 
 def _features(pipeline: PhotoPipeline, items: Sequence[PhotoInput]) -> Float[torch.Tensor, "batch feature"]:
     """The features of photos, or of the boxes in them."""
-    found = [batch.fine[:, 0] for batch in pipeline.extractor.batches(items, _AT_ONCE)]
-    return torch.cat(found) if found else torch.zeros(0, pipeline.network.head.features)
+    batches = [batch.fine[:, 0] for batch in pipeline.extractor.batches(items, _BATCH_SIZE)]
+    return torch.cat(batches) if batches else torch.zeros(0, pipeline.network.head.features)
 
 
 def mean_view(views: Sequence[Float[torch.Tensor, "batch feature"]]) -> Float[torch.Tensor, "batch feature"]:
     """The features of photos from those of their views."""
     total = views[0]
-    for one in views[1:]:
-        total = total + one
+    for view in views[1:]:
+        total = total + view
     return total / len(views) if len(views) > 1 else total
 
 

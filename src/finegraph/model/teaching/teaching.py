@@ -60,7 +60,7 @@ class _Start:
 
 
 class Teaching:
-    """What a fitted model was taught.
+    """The lessons of a fitted model.
 
     Attributes:
         lessons: all lessons in their order, those that were forgotten among them.
@@ -110,8 +110,8 @@ class Teaching:
 
     def current_statistics(self) -> ClassStatistics:
         """The statistics of the fit with the lessons that hold."""
-        holding = [one for one in self.lessons if not one.forgotten]
-        targets = [self.graph.fine_index(one.label) for one in holding]
+        holding = [lesson for lesson in self.lessons if not lesson.forgotten]
+        targets = [self.graph.fine_index(lesson.label) for lesson in holding]
         return self._with_photos(self.graph, _counted_photos(holding, targets))
 
     def files(self) -> dict[str, bytes]:
@@ -151,9 +151,9 @@ class Teaching:
         """
         with _kept(self._folder), self._log.writing():
             self._update()
-            known = next((one for one in self.lessons if one.id == lesson_id), None)
+            known = next((item for item in self.lessons if item.id == lesson_id), None)
             if known is not None:
-                if known.label != label or [one.sha256 for one in known.photos] != [one.sha256 for one in photos]:
+                if known.label != label or [item.sha256 for item in known.photos] != [item.sha256 for item in photos]:
                     raise InputError(f"lesson id {lesson_id!r}: it is that of another lesson, on {known.label!r}")
                 return known
             row = self.check(label, parents, with_photos=bool(photos))
@@ -171,7 +171,7 @@ class Teaching:
         """
         with _kept(self._folder), self._log.writing():
             self._update()
-            known = next((one for one in self.lessons if one.id == lesson_id), None)
+            known = next((lesson for lesson in self.lessons if lesson.id == lesson_id), None)
             if known is None:
                 raise InputError(f"lesson {lesson_id[:100]!r}: there is none of this id")
             if not known.forgotten:
@@ -193,18 +193,18 @@ class Teaching:
         for name in _names(cells):
             check_name("label", name)
         if label in self.graph.fine:
-            own = _row(self.graph, label)
+            known_row = _row(self.graph, label)
             for name, value in values.items():
                 number = self.graph.number(name)
-                told = number_cell(value, number.scale, f"label {label!r}, number {name!r}", number.unit)
-                if told is not None and _value_text(*told) != own.get(name):
-                    known_as = own.get(name, "which is unknown")
+                parsed = number_cell(value, number.scale, f"label {label!r}, number {name!r}", number.unit)
+                if parsed is not None and _value_text(*parsed) != known_row.get(name):
+                    known_as = known_row.get(name, "which is unknown")
                     raise InputError(
                         f"label {label!r}: the model knows it with another {name}, {known_as}; give no values, or take "
                         "another name"
                     )
             for kind, cell in rows_by_kind(self.graph, label, cells).items():
-                known = own.get(kind, {})
+                known = known_row.get(kind, {})
                 if ({known} if isinstance(known, str) else set(known)) != set(cell.labels):
                     raise InputError(
                         f"label {label!r}: the model knows it with another {kind}, {known!r}; give no coarse labels, "
@@ -212,7 +212,7 @@ class Teaching:
                     )
             if not with_photos:
                 raise InputError(f"label {label!r}: the model knows it already; give photos of it")
-            return None if label in self._fitted_graph.fine else own
+            return None if label in self._fitted_graph.fine else known_row
         if parents is None:
             twin = next((known for known in self.graph.fine if fold(known) == fold(label)), None)
             hint = f"did you mean {twin!r}?" if twin else "to add it, say which coarse labels it has"
@@ -222,25 +222,25 @@ class Teaching:
     # ---- inside -----------------------------------------------------------------------------------------------------
 
     def _update(self) -> None:
-        """Let graph and head follow the log."""
+        """Update graph and head from the log."""
         if self._entries == len(self._log.entries):
             return
         fresh = self._log.entries[self._entries :]
         forgotten = {entry.get("lesson") for entry in fresh if entry.get("action") == "forget"}
-        known = tuple(replace(one, forgotten=True) if one.id in forgotten else one for one in self.lessons)
+        known = tuple(replace(lesson, forgotten=True) if lesson.id in forgotten else lesson for lesson in self.lessons)
         added = lessons_of(fresh, self._fitted.sums.shape[1])
-        holding = [one for one in (*known, *added) if not one.forgotten]
+        holding = [lesson for lesson in (*known, *added) if not lesson.forgotten]
         rows = _new_rows(holding)
         try:
             same = tuple(rows) == self.graph.fine[len(self._fitted_graph) :] and all(
                 _row(self.graph, label) == row for label, row in rows.items()
             )
             graph = self.graph if same else self._fitted_graph.with_fine(rows)
-            targets = [graph.fine_index(one.label) for one in holding]
+            targets = [graph.fine_index(lesson.label) for lesson in holding]
         except (GraphError, InputError) as error:
             raise ValueError(f"{self._folder}: a lesson does not fit the graph of the model: {error}") from error
         head = self._solve(graph, rows, holding, targets) if holding else self._fitted_head
-        digest = hashlib.sha256(json.dumps([one.id for one in holding]).encode()).hexdigest()[:32]
+        digest = hashlib.sha256(json.dumps([lesson.id for lesson in holding]).encode()).hexdigest()[:32]
         self.graph, self.head, self.revision = graph, head, digest if holding else ""
         self.lessons, self._entries = (*known, *added), len(self._log.entries)
 
@@ -287,7 +287,7 @@ class Teaching:
         return changed
 
     def prepare(self) -> None:
-        """Solve for a start to go on from now, so that the first lesson need not."""
+        """Solve for the start now, so that the first lesson need not wait for it."""
         if self._start is None and len(self._fitted_graph) <= MAX_DENSE:
             self._start = _Start((), {}, SolvedEffects(self._fitted.links(self._fitted_graph), self._fitted))
 
@@ -323,15 +323,15 @@ def taught_graph(folder: Path, graph: LabelGraph, owner: str) -> LabelGraph:
     log = SealedLog(folder, LOG, owner)
     with _kept(folder):
         log.read()
-        return graph.with_fine(_new_rows([one for one in lessons_of(log.entries, None) if not one.forgotten]))
+        return graph.with_fine(_new_rows([lesson for lesson in lessons_of(log.entries, None) if not lesson.forgotten]))
 
 
 def _new_rows(holding: Sequence[Lesson]) -> dict[str, Row]:
     """The rows of the labels that a model was fitted without, in the order of their first lessons."""
     rows: dict[str, Row] = {}
-    for one in holding:
-        if one.parents is not None:
-            rows.setdefault(one.label, one.parents)
+    for lesson in holding:
+        if lesson.parents is not None:
+            rows.setdefault(lesson.label, lesson.parents)
     return rows
 
 
@@ -348,27 +348,27 @@ def _counted_photos(holding: Sequence[Lesson], targets: Sequence[int]) -> dict[i
 
 def kept_lessons(folder: Path) -> list[str]:
     """The ids of the lessons in a folder, forgotten or not; none if nothing can be told of them."""
-    found = []
+    lessons = []
     with contextlib.suppress(OSError, ValueError):
         for line in (folder / f"{LOG}.jsonl").read_bytes().splitlines(keepends=True):
             entry = unseal(line)
             if entry.get("action") == "teach":
-                found.append(str(entry.get("id")))
-    return found
+                lessons.append(str(entry.get("id")))
+    return lessons
 
 
 def _row(graph: LabelGraph, label: str) -> Row:
-    """The parents and values of a fine label, as JSON can hold them."""
+    """The parents and values of a fine label, as JSON data."""
     number = graph.fine_index(label)
     row: Row = {}
     for name in graph.kinds:
         kind = graph.kind(name)
-        own = slice(kind.starts[number], kind.starts[number + 1])
-        parents = [kind.labels[one] for one in kind.coarse[own]]
+        edges = slice(kind.starts[number], kind.starts[number + 1])
+        parents = [kind.labels[one] for one in kind.coarse[edges]]
         if len(parents) == 1:
             row[name] = parents[0]
         elif parents:
-            row[name] = dict(zip(parents, kind.weight[own].tolist(), strict=True))
+            row[name] = dict(zip(parents, kind.weight[edges].tolist(), strict=True))
     for name in graph.numbers:
         one = graph.number(name)
         if one.known[number]:

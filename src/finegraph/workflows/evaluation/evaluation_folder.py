@@ -60,7 +60,7 @@ def write_evaluation(
     evaluations: Path,
     name: str | None,
     stem: str,
-    found: Evaluation,
+    evaluation: Evaluation,
     samples: Samples,
     classifier: PhotoClassifier,
     fit: CalibrationFit | None,
@@ -72,7 +72,7 @@ def write_evaluation(
         evaluations: the folder of all evaluations of a run; made if it is not there.
         name: what the evaluation is called; None for `stem`, with a number if that is taken.
         stem: the default name.
-        found: what it found.
+        evaluation: the metrics and the results of single photos.
         samples: the photos.
         classifier: what was evaluated.
         fit: what was fitted, if something was.
@@ -87,14 +87,14 @@ def write_evaluation(
     temporary = temporary_in(evaluations)
     try:
         temporary.mkdir(parents=True)
-        result = found.result
+        result = evaluation.result
         write_samples(
             temporary / "samples.csv",
-            found.samples,
+            evaluation.samples,
             samples,
             classifier.graph,
             score=DEFAULT_SCORE if classifier.unknown is None else classifier.unknown.score,
-            bad={one.path: one.reason for one in result.bad_photos},
+            bad={bad_photo.path: bad_photo.reason for bad_photo in result.bad_photos},
         )
         if fit is not None:
             content = {"split": result.calibrated_on, **asdict(fit)}

@@ -33,7 +33,7 @@ from finegraph.evaluation.sample_results import SampleResults
 from finegraph.graph import LabelGraph
 
 MAX_PICTURES = 10_000
-"""Of more photos than this only some are kept as small pictures: those answered wrongly first."""
+"""The largest number of photos that are kept as small pictures; wrong answers come first."""
 MAX_PER_LABEL = 4
 """How many training photos of a class are kept."""
 

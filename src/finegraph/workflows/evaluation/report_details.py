@@ -59,7 +59,7 @@ PHOTOS_DIGEST = "photos_digest"
 
 @dataclass(frozen=True, kw_only=True)
 class FoundDetails:
-    """All that is written beside the metrics: JSON values, arrays, and sets of pictures by name."""
+    """The details that are written beside the metrics: JSON values, arrays, and sets of pictures by name."""
 
     about: dict[str, Any]
     arrays: dict[str, Shaped[NDArray[Any], " ..."]]
@@ -159,11 +159,11 @@ def _variances(classifier: PhotoClassifier) -> dict[str, Any]:
     """By how much class means differ along each kind, and by themselves; nothing of heads that have no class means."""
     if classifier.statistics is None:
         return {}
-    found = classifier.statistics.variances
-    return {"variances": {"kinds": dict(found.kinds), "own": found.own}}
+    variances = classifier.statistics.variances
+    return {"variances": {"kinds": dict(variances.kinds), "own": variances.own}}
 
 
-def write_details(folder: Path, found: FoundDetails, graph: LabelGraph) -> None:
+def write_details(folder: Path, details: FoundDetails, graph: LabelGraph) -> None:
     """Write all of it into the folder of an evaluation.
 
     Raises:
@@ -173,10 +173,10 @@ def write_details(folder: Path, found: FoundDetails, graph: LabelGraph) -> None:
     from safetensors.numpy import save
 
     graph.write(folder / "graph.json")
-    text = json.dumps(found.about, allow_nan=False, ensure_ascii=False) + "\n"
+    text = json.dumps(details.about, allow_nan=False, ensure_ascii=False) + "\n"
     write_text(str(folder / "details.json"), text.encode("utf-8", "backslashreplace").decode("utf-8"))
-    pictures = {f"{name}.{part}": array for name, parts in found.pictures.items() for part, array in parts.items()}
-    for name, arrays in (("details.safetensors", found.arrays), ("thumbnails.safetensors", pictures)):
+    pictures = {f"{name}.{part}": array for name, parts in details.pictures.items() for part, array in parts.items()}
+    for name, arrays in (("details.safetensors", details.arrays), ("thumbnails.safetensors", pictures)):
         with synced_file(folder / name) as handle:
             write_all(handle, save({key: np.ascontiguousarray(array) for key, array in arrays.items()}))
 
@@ -257,14 +257,14 @@ def _training_counts(train: Samples, graph: LabelGraph, notes: list[str]) -> dic
     counts = np.bincount(numbers[numbers != MISSING], minlength=len(graph))
     kinds: dict[str, list[float]] = {}
     for name in graph.kinds:
-        found = np.zeros(len(graph.labels(name)))
-        own = counts
+        label_counts = np.zeros(len(graph.labels(name)))
+        class_counts = counts
         if name in seen:  # what is seen on a photo comes before what holds for its class
             labels = seen[name].numpy()
-            np.add.at(found, labels[labels != MISSING], 1.0)
+            np.add.at(label_counts, labels[labels != MISSING], 1.0)
             rest = numbers[(labels == MISSING) & (numbers != MISSING)]
-            own = np.bincount(rest, minlength=len(graph))
+            class_counts = np.bincount(rest, minlength=len(graph))
         index, coarse, weight = graph.edges(name)
-        np.add.at(found, coarse, own[index] * weight)
-        kinds[name] = np.round(found, 3).tolist()
+        np.add.at(label_counts, coarse, class_counts[index] * weight)
+        kinds[name] = np.round(label_counts, 3).tolist()
     return {"photos": len(train), "fine": counts.tolist(), "kinds": kinds}

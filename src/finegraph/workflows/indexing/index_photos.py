@@ -39,27 +39,29 @@ def read_photos(sources: Sequence[str | os.PathLike[str]], *, split: str | None 
     """
     if not sources:
         raise DataError("expected photos to index: files, folders or a source of data; got none")
-    found: dict[Identity, Sample] = {}
+    photos: dict[Identity, Sample] = {}
     for source in sources:
         for sample in _of_source(os.fspath(source)):
             if split is None or sample.split == split:
-                _put(found, sample, boxes)
+                _put(photos, sample, boxes)
     named = ", ".join(os.fspath(source) for source in sources)
-    if not found:
-        splits = sorted({one.split for source in sources for one in _of_source(os.fspath(source)) if one.split})
+    if not photos:
+        splits = sorted(
+            {sample.split for source in sources for sample in _of_source(os.fspath(source)) if sample.split}
+        )
         raise unknown_name("split", split, splits, f"in {named}")
-    return Samples(found.values(), named)
+    return Samples(photos.values(), named)
 
 
 def roots_of(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The folder of each source, absolute: that which is named, or that of the file which is named."""
-    found = []
+    folders = []
     for named in sources:
         source = os.fspath(named)
         layout, mark, place = source.partition(":")
         path = Path(place if mark and layout in LAYOUTS and not os.path.exists(source) else source)
-        found.append(os.path.abspath(path if path.is_dir() else path.parent))
-    return found
+        folders.append(os.path.abspath(path if path.is_dir() else path.parent))
+    return folders
 
 
 def identity_of(sample: Sample, boxes: bool) -> Identity:
@@ -67,15 +69,15 @@ def identity_of(sample: Sample, boxes: bool) -> Identity:
     return os.path.abspath(sample.path), sample.box if boxes else None
 
 
-def _put(found: dict[Identity, Sample], sample: Sample, boxes: bool) -> None:
+def _put(photos: dict[Identity, Sample], sample: Sample, boxes: bool) -> None:
     """Add a photo; if it was named before, a known label replaces an unknown one."""
     identity = identity_of(sample, boxes)
-    before = found.get(identity)
-    if before is None or before.label is None:
-        found[identity] = sample
-    elif sample.label is not None and sample.label != before.label:
+    named = photos.get(identity)
+    if named is None or named.label is None:
+        photos[identity] = sample
+    elif sample.label is not None and sample.label != named.label:
         raise DataError(
-            f"{sample.path}: this photo is named twice, as {before.label!r} and as {sample.label!r}; name it once"
+            f"{sample.path}: this photo is named twice, as {named.label!r} and as {sample.label!r}; name it once"
         )
 
 

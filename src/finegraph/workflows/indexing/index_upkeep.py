@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class IndexFacts:
-    """What an index is.
+    """The facts about an index.
 
     Attributes:
         folder: where it is.
@@ -126,16 +126,18 @@ def remove_photos(
         named = set(labels)
         wanted = {identity for identity, place in places.items() if writer.segment(place).label(place.row) in named}
         if missing:
-            gone = [identity for identity in places if not os.path.exists(identity[0])]
-            if 2 * len(gone) > len(places) and not force:
-                raise InputError(_most_are_missing(os.fspath(folder), gone[0][0], len(gone), len(places)))
-            wanted.update(gone)
+            missing_photos = [identity for identity in places if not os.path.exists(identity[0])]
+            if 2 * len(missing_photos) > len(places) and not force:
+                raise InputError(
+                    _mostly_missing_text(os.fspath(folder), missing_photos[0][0], len(missing_photos), len(places))
+                )
+            wanted.update(missing_photos)
         for photo in photos:
             path = os.path.abspath(photo)
-            found = [one for one in places if one[0] == path or one[0].startswith(path + os.sep)]
-            if not found:
+            below = [identity for identity in places if identity[0] == path or identity[0].startswith(path + os.sep)]
+            if not below:
                 raise InputError(f"{os.fspath(photo)}: no such photo is in the index, nor any in a folder of that name")
-            wanted.update(found)
+            wanted.update(below)
         writer.remove([places[identity] for identity in wanted])
         return len(wanted)
 
@@ -239,10 +241,10 @@ def _check_photos(
                 progress(done, total)
 
 
-def _most_are_missing(folder: str, photo: str, gone: int, total: int) -> str:
+def _mostly_missing_text(folder: str, photo: str, missing: int, total: int) -> str:
     return (
-        f"{folder}: expected most photos of the index to be there, got {gone} of {total} whose file is missing, such "
-        f"as {photo}; see whether the disk with the photos is there, or say that they are to be removed even so"
+        f"{folder}: expected most photos of the index to be there, got {missing} of {total} whose file is missing, "
+        f"such as {photo}; see whether the disk with the photos is there, or say that they are to be removed even so"
     )
 
 

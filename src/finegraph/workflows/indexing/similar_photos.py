@@ -121,7 +121,7 @@ def similar_of_photos(
     total = len(gallery) + len(train)
 
     def features(photos: Samples, views: ViewSettings, start: int) -> tuple[NDArray[np.int32], Matrix]:
-        found = extract_features(
+        extracted = extract_features(
             classifier.network,
             photos,
             views,
@@ -132,17 +132,17 @@ def similar_of_photos(
             on_bad_file="skip",
             progress=JoinedProgress(settings.progress, total).part(start),
         )
-        return np.array(found.numbers, dtype=np.int32), found.fine.numpy()
+        return np.array(extracted.numbers, dtype=np.int32), extracted.fine.numpy()
 
     chosen = Samples([samples[number] for number in sorted(gallery)], samples.source)  # which is in this order anyway
-    read, own = features(chosen, replace(classifier.views, box=box), 0)
+    read, query_features = features(chosen, replace(classifier.views, box=box), 0)
     asked = np.argsort(gallery, kind="stable")[read]
     best, which = _none(len(asked))
     seen = 0
     for start in range(0, len(train), _ROWS):
         numbers, others = features(train[start : start + _ROWS], classifier.views, len(gallery) + start)
         seen += len(numbers)
-        best, which = _nearest(best, which, own, others, numbers + np.int32(start))
+        best, which = _nearest(best, which, query_features, others, numbers + np.int32(start))
     if not len(asked) or not seen:
         what = "training photos" if len(asked) else "evaluated photos"
         notes.append(f"Similar training photos are left out: the {what} cannot be read any more.")

@@ -86,8 +86,8 @@ class StoredLabels:
         folder = source_folder(source)
         labelled = []
         for sample in samples:
-            own = self.photos.get(photo_key(sample.path, folder))
-            labelled.append(replace(sample, kinds={**sample.kinds, **own}) if own else sample)
+            photo_labels = self.photos.get(photo_key(sample.path, folder))
+            labelled.append(replace(sample, kinds={**sample.kinds, **photo_labels}) if photo_labels else sample)
         return Samples(labelled, samples.source, samples.notes)
 
     def graph_for(self, graph: LabelGraph, train: Samples) -> LabelGraph:
@@ -104,7 +104,7 @@ class StoredLabels:
         seen = {kind: [sample.kinds.get(kind) for sample in train] for kind in graph.kinds}
         seen = {kind: labels for kind, labels in seen.items() if any(labels)}
         counts = count_photo_labels(graph, fine, seen)
-        against = {found.kind for found in graph.contradictions(counts)}
+        against = {contradiction.kind for contradiction in graph.contradictions(counts)}
         return graph.with_photo_labels({kind: counts[kind] for kind in graph.kinds if kind in against})
 
 
@@ -174,7 +174,7 @@ def with_present_names(samples: Samples, renamed: Mapping[str, str]) -> Samples:
     if not renamed:
         return samples
     return Samples(
-        (replace(one, label=renamed.get(one.label or "", one.label)) for one in samples),
+        (replace(sample, label=renamed.get(sample.label or "", sample.label)) for sample in samples),
         samples.source,
         samples.notes,
     )

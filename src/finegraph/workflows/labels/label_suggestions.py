@@ -91,8 +91,8 @@ def make_suggestions(
     from finegraph.model.features import extract_features
 
     classifier = PhotoClassifier.load(model)
-    found = extract_features(classifier.network, known, classifier.views, on_bad_file="skip", progress=progress)
-    rows = np.array([place[sample.label or ""] for sample in found.samples], dtype=np.int64)
+    features = extract_features(classifier.network, known, classifier.views, on_bad_file="skip", progress=progress)
+    rows = np.array([place[sample.label or ""] for sample in features.samples], dtype=np.int64)
     photos = np.bincount(rows, minlength=len(fine))
     similar = store.put_suggestions("similar", from_similar(fine, columns, _means(found.fine.numpy(), rows, photos)))
     learnt = _learnt(classifier, fine, columns, found, rows)
@@ -176,9 +176,9 @@ def _marginals(classifier: PhotoClassifier, features: Features) -> dict[str, NDA
     parts: dict[str, list[NDArray[np.floating]]] = {kind: [] for kind in classifier.graph.kinds}
     for batch in known_posteriors(classifier.network, features):
         posterior = classifier.of_photos(batch.posterior)
-        for kind, found in parts.items():
-            found.append(posterior.probs(kind).float().cpu().numpy())
-    return {kind: np.concatenate(found) for kind, found in parts.items()}
+        for kind, batches in parts.items():
+            batches.append(posterior.probs(kind).float().cpu().numpy())
+    return {kind: np.concatenate(batches) for kind, batches in parts.items()}
 
 
 def _beliefs(

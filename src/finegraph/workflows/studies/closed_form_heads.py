@@ -48,9 +48,9 @@ def fit_closed_form(head: str, graph: LabelGraph, own_graph: LabelGraph, train: 
     best, likelihood = base, -math.inf
     for shrinkage in shrinkages(count):
         tried = replace(base, shrinkage=shrinkage)
-        found = log_likelihood(_prototypes(own_graph, train, tried), val)
-        if found > likelihood:
-            best, likelihood = tried, found
+        candidate = log_likelihood(_prototypes(own_graph, train, tried), val)
+        if candidate > likelihood:
+            best, likelihood = tried, candidate
     began = perf_counter()
     fit = _prototypes(own_graph, train, best)
     fitted = Fitted(JointAnswers(graph, fit.head, scaling=fit.scaling, trained=False), count)

@@ -41,7 +41,7 @@ class StoppedError(Exception):
 def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str) -> TrainSettings:
     """The settings of the run of a cell."""
     softmax = cell.head.startswith("softmax")
-    own: dict[str, object] = {
+    settings: dict[str, object] = {
         "data": source,
         "graph": study.graph,
         "network": study.network,
@@ -57,10 +57,10 @@ def train_settings(study: Study, cell: Cell, kinds: tuple[str, ...], source: str
         "val_share": 0.0,  # the study has split the photos itself
     }
     if cell.head == "softmax-marginal" and "kind_weight" not in study.training:
-        own["kind_weight"] = 1.0 / max(len(kinds), 1)
+        settings["kind_weight"] = 1.0 / max(len(kinds), 1)
     elif cell.head == "softmax":
-        own["kind_weight"] = 0.0
-    return TrainSettings.from_dict({**study.training, **own}).resolve()
+        settings["kind_weight"] = 0.0
+    return TrainSettings.from_dict({**study.training, **settings}).resolve()
 
 
 def fine_tune(
@@ -137,12 +137,12 @@ def _measure(
     )
     unread: list[BadPhoto] = []
     target, _ = targets_of(samples, data.graph)
-    found = []
+    measured = []
     for batch in photo_batches(
         classifier, samples, options, unread, lambda done, total: stage(f"photos of {split}", done, total)
     ):
         with torch.inference_mode():
             answer = answer_of(data.graph, batch.posterior, views)
-        found.append(judged(answer, target[batch.numbers], data.graph))
-    bad.update((one.path, one.reason) for one in unread)
-    return joined(found)
+        measured.append(judged(answer, target[batch.numbers], data.graph))
+    bad.update((photo.path, photo.reason) for photo in unread)
+    return joined(measured)

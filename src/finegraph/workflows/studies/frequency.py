@@ -33,15 +33,17 @@ def by_frequency(results: Sequence[CellResult], data: StudyData) -> list[Row]:
     A split whose photos could not all be read is left out, and so is a draw that has as many photos of each class.
     """
     rows = []
-    for one in results:
-        cell = one.cell
-        counts = Counter(sample.label for sample in data.draw(cell.amount, cell.seed)) if one.per_photo else Counter()
+    for result in results:
+        cell = result.cell
+        counts = (
+            Counter(sample.label for sample in data.draw(cell.amount, cell.seed)) if result.per_photo else Counter()
+        )
         if len({_band(number)[0] for number in counts.values()}) < 2:
             continue
-        for (split, views, metric), values in one.per_photo.items():
+        for (split, views, metric), values in result.per_photo.items():
             if metric == "top1" and len(values) == len(data.splits[split]):
                 place = {"head": cell.head, "kinds": cell.kinds, "amount": cell.amount, "split": split, "views": views}
-                rows += [{**place, "box": cell.box, **own} for own in _bands(values, data.splits[split], counts)]
+                rows += [{**place, "box": cell.box, **band} for band in _bands(values, data.splits[split], counts)]
     return rows
 
 
@@ -57,10 +59,10 @@ def _bands(values: np.ndarray[Any, Any], samples: Samples, counts: Counter[str |
     """The bands that have photos of a split."""
     bands = np.array([_band(counts[sample.label])[0] for sample in samples])
     for low in sorted(set(bands.tolist())):
-        own = values[bands == low]
+        band_values = values[bands == low]
         classes = {sample.label for sample, band in zip(samples, bands, strict=True) if band == low}
-        yield {"photos_from": low, "photos_to": _band(low)[1], "classes": len(classes), "photos": len(own),
-               "top1": float(own.mean())}  # fmt: skip
+        yield {"photos_from": low, "photos_to": _band(low)[1], "classes": len(classes), "photos": len(band_values),
+               "top1": float(band_values.mean())}  # fmt: skip
 
 
 def _band(number: int) -> tuple[int, int | None]:

@@ -68,8 +68,8 @@ def plan(study: Study) -> list[Cell]:
 
 def _fits(cell: Cell, table: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether a cell is in all lists of a table."""
-    own = {"heads": cell.head, "kinds": cell.kinds, "amounts": cell.amount}
-    return all(own[name] in listed for name, listed in table.items())
+    chosen = {"heads": cell.head, "kinds": cell.kinds, "amounts": cell.amount}
+    return all(chosen[name] in listed for name, listed in table.items())
 
 
 def seeds_of(study: Study, amount: str) -> tuple[int, ...]:
@@ -111,9 +111,9 @@ class Estimate:
     def add(self, cell: Cell, seconds: float) -> None:
         """Note that a cell is done, now or in an earlier run."""
         del self._left[cell]
-        own = self._done.setdefault((cell.head, cell.kinds), [0.0, 0.0])
-        own[0] += seconds
-        own[1] += self._work[cell]
+        totals = self._done.setdefault((cell.head, cell.kinds), [0.0, 0.0])
+        totals[0] += seconds
+        totals[1] += self._work[cell]
 
     @property
     def seconds_left(self) -> float | None:
@@ -126,5 +126,5 @@ class Estimate:
 
     def _rate(self, cell: Cell, usual: float) -> float:
         """The seconds of a unit of work of a head with its kinds."""
-        found = self._done.get((cell.head, cell.kinds))
-        return found[0] / found[1] if found else usual * _COST.get(cell.head, 2.0)
+        totals = self._done.get((cell.head, cell.kinds))
+        return totals[0] / totals[1] if totals else usual * _COST.get(cell.head, 2.0)

@@ -56,8 +56,8 @@ def fit_study_head(head: str, graph: LabelGraph, kinds: Sequence[str], train: Pa
         assert val.coarse is not None
         fitted = Fitted(_Mean(graph), settings)
         pairs = ((train.fine, val.fine), (train.coarse, val.coarse))
-        for number, (own, held) in enumerate(pairs):
-            layer = _layer(fitted, f"network {number + 1}", graph, own, train.target, held, val.target, settings)
+        for number, (part, held) in enumerate(pairs):
+            layer = _layer(fitted, f"network {number + 1}", graph, part, train.target, held, val.target, settings)
             fitted.model.heads.append(layer)  # type: ignore[attr-defined]
         return fitted
     if head == "independent":
@@ -183,7 +183,8 @@ class _Mean:
     def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
         assert coarse is not None
         each = [
-            head(own).mean_views(views).log_probs() for head, own in zip(self.heads, (features, coarse), strict=True)
+            head(inputs).mean_views(views).log_probs()
+            for head, inputs in zip(self.heads, (features, coarse), strict=True)
         ]
         mean = torch.logsumexp(torch.stack(each), dim=0) - np.log(len(each))
         return mean, likeliest_labels(Posterior(self.graph, mean), mean, self.graph.kinds)
@@ -194,7 +195,7 @@ class _Mean:
         pairs = list(zip(self.heads, (batch.fine, batch.coarse), strict=True))
         return step_milliseconds(
             self.heads,
-            lambda: torch.stack([softmax_loss(head, own, batch.target) for head, own in pairs]).sum(),
+            lambda: torch.stack([softmax_loss(head, inputs, batch.target) for head, inputs in pairs]).sum(),
         )
 
 

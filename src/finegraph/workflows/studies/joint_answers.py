@@ -65,8 +65,8 @@ def answer_of(graph: LabelGraph, posterior: Posterior, views: int) -> Answer:
     """The answer of a posterior, also about kinds of a larger graph that it does not have."""
     posterior = posterior if views == 1 else posterior.mean_views(views)
     log_probs = posterior.log_probs()
-    own = [name for name in graph.kinds if name in posterior.graph.kinds]
-    labels = likeliest_labels(posterior, log_probs, own)
+    shared_kinds = [name for name in graph.kinds if name in posterior.graph.kinds]
+    labels = likeliest_labels(posterior, log_probs, shared_kinds)
     others = [name for name in graph.kinds if name not in labels]
     return log_probs, {**labels, **likeliest_labels(Posterior(graph, log_probs), log_probs, others)}
 

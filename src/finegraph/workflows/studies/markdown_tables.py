@@ -42,9 +42,11 @@ def tables_text(study: Study, about: dict[str, Any], summary: Summary, frequency
     places = [(split, views, box) for split in study.splits for views in study.views for box in study.box]
     first = [(split, study.views[0], study.box[0]) for split in study.splits]
     for place in first:
-        own = _at(summary.rows, place)
-        parts.append(_section(f"Top-1 accuracy on {place_text(*place)}, by photos to train on", own, "top1", study))
-        parts.append(_differences(f"Difference to softmax on {place_text(*place)}, in points", own, "top1", study))
+        at_place = _at(summary.rows, place)
+        parts.append(
+            _section(f"Top-1 accuracy on {place_text(*place)}, by photos to train on", at_place, "top1", study)
+        )
+        parts.append(_differences(f"Difference to softmax on {place_text(*place)}, in points", at_place, "top1", study))
     if len(places) > len(first):
         parts.append(_protocols(summary.rows, places, study))
     for place in first:
@@ -105,10 +107,10 @@ def _judged_text(row: Row | None) -> str:
 
 def by_method(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Rows by head and set of kinds, in their order."""
-    found: dict[str, list[Row]] = {}
+    by_name: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(method(row), []).append(row)
-    return found
+        by_name.setdefault(method(row), []).append(row)
+    return by_name
 
 
 def _form(metric: str) -> tuple[float, int]:
@@ -138,8 +140,8 @@ def _differences(title: str, rows: Sequence[Row], metric: str, study: Study) -> 
 def _by_amount(title: str, rows: Sequence[Row], metric: str, study: Study, text: Callable[[Row | None], str]) -> str:
     """A table with a column per amount."""
     lines = []
-    for name, own in by_method(row for row in rows if row["metric"] == metric).items():
-        cells = {row["amount"]: row for row in own}
+    for name, method_rows in by_method(row for row in rows if row["metric"] == metric).items():
+        cells = {row["amount"]: row for row in method_rows}
         lines.append([name, *(text(cells.get(amount)) for amount in study.amounts)])
     return _table(title, ["head (kinds)", *(amount_text(amount) for amount in study.amounts)], lines)
 
@@ -149,8 +151,8 @@ def _protocols(rows: Sequence[Row], places: Sequence[tuple[str, int, bool]], stu
     amount = largest(study.amounts)
     wanted = [row for row in rows if row["metric"] == "top1" and row["amount"] == amount and row["split"] != "train"]
     lines = []
-    for name, own in by_method(wanted).items():
-        cells = {(row["split"], row["views"], row["box"]): row for row in own}
+    for name, method_rows in by_method(wanted).items():
+        cells = {(row["split"], row["views"], row["box"]): row for row in method_rows}
         lines.append([name, *(_judged_text(cells.get(place)) for place in places)])
     return _table(f"Top-1 accuracy, {amount_text(amount)}", ["head (kinds)", *(place_text(*p) for p in places)], lines)
 
@@ -160,11 +162,13 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
     groups = about["data"]["groups"]
     single = [kind for kind in about["data"]["kinds"] if not any(kind.startswith(f"{name}: ") for name in groups)]
     sets = about["data"]["sets"].values()
-    single.sort(key=lambda kind: min(len(own) for own in sets if kind in own))  # those that the study is about first
+    single.sort(
+        key=lambda kind: min(len(method_rows) for method_rows in sets if kind in method_rows)
+    )  # those that the study is about first
     shown = [*single, *groups][:MAX_COLUMNS]
     lines = []
-    for name, own in by_method(row for row in rows if row["amount"] == amount).items():
-        cells = {row["metric"]: row for row in own}
+    for name, method_rows in by_method(row for row in rows if row["amount"] == amount).items():
+        cells = {row["metric"]: row for row in method_rows}
         lines.append([name, *(value_text(cells.get(KIND + kind)) for kind in shown)])
     left = len(single) + len(groups) - len(shown)
     note = f"\n\n{left} more kinds are in summary.csv." if left > 0 else ""
@@ -175,10 +179,10 @@ def _coarse(rows: Sequence[Row], place: tuple[str, int, bool], amount: str, abou
 
 def _frequency(rows: Sequence[Row], place: tuple[str, int, bool], amount: str) -> str:
     """Top-1 by how many training photos a class has."""
-    own = [row for row in rows if row["amount"] == amount]
-    bands = {row["photos_from"]: row for row in own}
+    at_amount = [row for row in rows if row["amount"] == amount]
+    bands = {row["photos_from"]: row for row in at_amount}
     lines = []
-    for name, listed in by_method(own).items():
+    for name, listed in by_method(at_amount).items():
         cells = {row["photos_from"]: row for row in listed}
         lines.append([name, *(f"{100 * cells[low]['top1']:.1f}" for low in bands)])
     headings = [f"{band_text(row)}: {row['photos']:,} of {row['classes']:,}" for row in bands.values()]
@@ -190,8 +194,8 @@ def _frequency(rows: Sequence[Row], place: tuple[str, int, bool], amount: str) -
 def _rivals(rivals: Sequence[Row], place: tuple[str, int, bool], study: Study) -> str:
     """Differences to the rivals that matter, in points of top-1."""
     lines = []
-    own = [row for row in _at(rivals, place) if row["metric"] == "top1"]
-    for name, rows in by_method(own).items():
+    at_place = [row for row in _at(rivals, place) if row["metric"] == "top1"]
+    for name, rows in by_method(at_place).items():
         cells = {row["amount"]: row for row in rows}
         lines.append([name, rows[0]["against"], *(difference_text(cells.get(amount)) for amount in study.amounts)])
     headings = ["head (kinds)", "against", *(amount_text(amount) for amount in study.amounts)]
@@ -217,7 +221,7 @@ def _opening(study: Study, about: dict[str, Any], summary: Summary) -> str:
         f"- draws: {len(study.seeds)} of each amount"
         + (", one of all photos" if "all" in study.amounts and study.tune == "head" else ""),
         f"- {about['budget']}",
-        *([f"- {bad_photos_text({one['path']: one['reason'] for one in bad})}"] if bad else []),
+        *([f"- {bad_photos_text({photo['path']: photo['reason'] for photo in bad})}"] if bad else []),
         f"- intervals: 95 %, {' and '.join(methods) or 'none'}; **better** and **worse** where that of the paired "
         f"difference to {BASELINE} leaves 0 out, cannot tell where it holds 0",
         f"- finegraph {machine['finegraph']}, torch {machine['torch']}, {machine['threads']} threads, "
@@ -244,7 +248,7 @@ def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) 
     return "\n".join([
         f"## {title}",
         "",
-        "| " + " | ".join(_safe(one) for one in headings) + " |",
+        "| " + " | ".join(_safe(heading) for heading in headings) + " |",
         f"|{rule}|",
         *("| " + " | ".join(_safe(cell) for cell in line) + " |" for line in lines),
     ])  # fmt: skip

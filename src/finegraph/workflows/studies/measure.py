@@ -34,15 +34,15 @@ PerPhoto = dict[str, Float[NDArray[np.float64], " _"]]
 
 def measure(model: Model, part: Part, graph: LabelGraph, views: int) -> PerPhoto:
     """The metrics of a model on each photo."""
-    found = []
+    parts = []
     step = max(1, _ROWS // views)
     with torch.inference_mode():
         for start in range(0, len(part), step):
-            own = slice(start, start + step)
-            features, coarse = (None if one is None else _rows(one[own], views) for one in (part.fine, part.coarse))
+            rows = slice(start, start + step)
+            features, coarse = (None if one is None else _rows(one[rows], views) for one in (part.fine, part.coarse))
             assert features is not None
-            found.append(judged(model.answer(features, coarse, views), part.target[own], graph))
-    return joined(found)
+            parts.append(judged(model.answer(features, coarse, views), part.target[rows], graph))
+    return joined(parts)
 
 
 def judged(answer: Answer, target: Int[Tensor, " batch"], graph: LabelGraph) -> PerPhoto:
@@ -62,13 +62,13 @@ def judged(answer: Answer, target: Int[Tensor, " batch"], graph: LabelGraph) -> 
 def joined(parts: Iterable[PerPhoto]) -> PerPhoto:
     """The values of several batches one after the other."""
     listed = list(parts)
-    return {name: np.concatenate([one[name] for one in listed]) for name in (listed[0] if listed else {})}
+    return {name: np.concatenate([part[name] for part in listed]) for name in (listed[0] if listed else {})}
 
 
 def means(values: Mapping[str, Float[NDArray[np.float64], " photo"]]) -> dict[str, float]:
     """The mean of each metric over the photos that can be judged; metrics of no photo are left out."""
-    known = {name: own[~np.isnan(own)] for name, own in values.items()}
-    return {name: float(own.mean()) for name, own in known.items() if len(own)}
+    known = {name: values_of_metric[~np.isnan(values_of_metric)] for name, values_of_metric in values.items()}
+    return {name: float(values_of_metric.mean()) for name, values_of_metric in known.items() if len(values_of_metric)}
 
 
 def _rows(features: Tensor, views: int) -> Tensor:

@@ -113,8 +113,8 @@ class StudyData:
             by_label.setdefault(sample.label, []).append(sample)
         share = float(amount[:-1]) / 100
         kept: list[Sample] = []
-        for own in by_label.values():  # at least one photo of each class: none would make it another task
-            kept += draw_per_label(Samples(own), max(1, int(share * len(own) + 0.5)), seed)
+        for label_photos in by_label.values():  # at least one photo of each class: none would make it another task
+            kept += draw_per_label(Samples(label_photos), max(1, int(share * len(label_photos) + 0.5)), seed)
         return Samples(kept, self.train.source, self.train.notes)
 
 
@@ -166,18 +166,18 @@ def _members(name: str, wanted: tuple[str, ...], graph: LabelGraph) -> tuple[str
     if not graph.kinds:
         raise SettingsError(f"kinds.{name}: the graph has no kinds; name a graph file as graph")
     groups = kind_groups(graph)
-    found: set[str] = set()
-    for one in wanted:
-        if one == EVERY_KIND:
-            found.update(graph.kinds)
-        elif one in graph.kinds:
-            found.add(one)
-        elif one in groups:
-            found.update(groups[one])
+    members: set[str] = set()
+    for kind_name in wanted:
+        if kind_name == EVERY_KIND:
+            members.update(graph.kinds)
+        elif kind_name in graph.kinds:
+            members.add(kind_name)
+        elif kind_name in groups:
+            members.update(groups[kind_name])
         else:
-            single = [kind for kind in graph.kinds if not any(kind in own for own in groups.values())]
-            raise unknown_name("kind", one, (*single, *groups, *graph.kinds), f"in kinds.{name}")
-    return tuple(kind for kind in graph.kinds if kind in found)
+            single = [kind for kind in graph.kinds if not any(kind in group for group in groups.values())]
+            raise unknown_name("kind", kind_name, (*single, *groups, *graph.kinds), f"in kinds.{name}")
+    return tuple(kind for kind in graph.kinds if kind in members)
 
 
 def _check_networks(study: Study) -> None:
@@ -281,7 +281,7 @@ def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> St
     bad: dict[str, str] = {}
 
     def part(samples: Samples, count: int, what: str) -> tuple[Part, Samples]:
-        found = extract_features(
+        extracted = extract_features(
             network,
             samples,
             views,
@@ -289,10 +289,10 @@ def study_features(study: Study, data: StudyData, box: bool, stage: Stage) -> St
             on_bad_file=cast(Literal["error", "skip"], study.on_bad_file),
             progress=lambda done, total: stage(f"features of {what}", done, total),
         )
-        notes.extend(found.notes)
-        bad.update((error.path, error.reason) for error in found.bad)
-        target, _ = targets_of(found.samples, data.graph)
-        return Part(found.fine, found.coarse, target, network.backbone.block_sizes), found.samples
+        notes.extend(extracted.notes)
+        bad.update((error.path, error.reason) for error in extracted.bad)
+        target, _ = targets_of(extracted.samples, data.graph)
+        return Part(extracted.fine, extracted.coarse, target, network.backbone.block_sizes), extracted.samples
 
     train, read = part(data.train, 1, "training photos")
     scales = FeatureScales.of(train.fine, train.coarse)

@@ -77,9 +77,9 @@ def fit_logistic(graph: LabelGraph, train: Part, val: Part, strengths: Sequence[
     best, likelihood = strengths[0], -np.inf
     for l2 in strengths:
         path.C = 1.0 / (l2 * len(train))
-        found = _likelihood(_Classes(graph, path.fit(*_arrays(train))), val)
-        if found > likelihood:
-            best, likelihood = l2, found
+        candidate = _likelihood(_Classes(graph, path.fit(*_arrays(train))), val)
+        if candidate > likelihood:
+            best, likelihood = l2, candidate
     began = perf_counter()
     fit = made(best).fit(*_arrays(train))
     fitted = Fitted(_Classes(graph, fit), len(strengths))
@@ -122,10 +122,12 @@ class _Classes:
 
     def log_probs(self, features: Tensor) -> Float[Tensor, "batch fine"]:
         scores = _scores(self.estimator.decision_function(features.numpy()))
-        own = torch.log_softmax(torch.from_numpy(scores) / self.temperature, dim=1).clamp_min(LEAST_LOG_PROB)
-        found = torch.full((len(own), len(self.graph)), LEAST_LOG_PROB, dtype=torch.float64)
-        found[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = own
-        return torch.log_softmax(found, dim=1)
+        class_log_probs = torch.log_softmax(torch.from_numpy(scores) / self.temperature, dim=1).clamp_min(
+            LEAST_LOG_PROB
+        )
+        log_probs = torch.full((len(class_log_probs), len(self.graph)), LEAST_LOG_PROB, dtype=torch.float64)
+        log_probs[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = class_log_probs
+        return torch.log_softmax(log_probs, dim=1)
 
     def answer(self, features: Tensor, coarse: Tensor | None, views: int) -> Answer:
         log_probs = Posterior(self.graph, self.log_probs(features)).mean_views(views).log_probs()
@@ -135,9 +137,9 @@ class _Classes:
         return None  # not ours to time
 
 
-def _scores(found: NDArray[np.floating[Any]]) -> Float[NDArray[np.float64], "batch fine"]:
+def _scores(decision: NDArray[np.floating[Any]]) -> Float[NDArray[np.float64], "batch fine"]:
     """A column of scores per class; scikit-learn gives two classes one column, the difference of their scores."""
-    scores = found if found.ndim == 2 else np.stack([np.zeros_like(found), found], axis=1)
+    scores = decision if decision.ndim == 2 else np.stack([np.zeros_like(decision), decision], axis=1)
     return scores.astype(np.float64)
 
 

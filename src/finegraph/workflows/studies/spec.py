@@ -107,16 +107,18 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Everything that is set, in the types of TOML and JSON."""
         values: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name == "skip":
-                value = [{name: list(own) for name, own in each.items()} for each in value]
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.name == "skip":
+                value = [{name: list(content) for name, content in each.items()} for each in value]
             elif isinstance(value, tuple):
                 value = list(value)
             elif isinstance(value, Mapping):
-                value = {name: list(own) if isinstance(own, tuple) else own for name, own in value.items()}
+                value = {
+                    name: list(content) if isinstance(content, tuple) else content for name, content in value.items()
+                }
             if value is not None:
-                values[one.name] = value
+                values[setting.name] = value
         return values
 
     @property
@@ -157,7 +159,7 @@ def study_of(values: Mapping[str, Any], where: str = "study") -> Study:
     """
     faults: list[str] = []
     read: dict[str, Any] = {}
-    known = [one.name for one in fields(Study)]
+    known = [setting.name for setting in fields(Study)]
     for name, value in values.items():
         if name not in known:
             faults.append(str(unknown_name("setting", name, known)))
@@ -231,17 +233,17 @@ def _text(name: str, value: Any) -> str:
 
 def _list(name: str, value: Any) -> list[Any]:
     """A list without doubles; one value stands for a list of one."""
-    found = value if isinstance(value, list | tuple) else [value]
-    if not found:
+    items = value if isinstance(value, list | tuple) else [value]
+    if not items:
         raise SettingsError(f"{name}: expected at least one, got an empty list")
-    for number, one in enumerate(found):
-        if one in found[:number]:
+    for number, one in enumerate(items):
+        if one in items[:number]:
             raise SettingsError(f"{name}: {one!r} is given twice")
-    return list(found)
+    return list(items)
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(_text(name, one) for one in _list(name, value))
+    return tuple(_text(name, text) for text in _list(name, value))
 
 
 def _heads(name: str, value: Any) -> tuple[str, ...]:
@@ -268,7 +270,7 @@ def _kinds(name: str, value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _amounts(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(_amount(name, one) for one in _list(name, value))
+    return tuple(_amount(name, amount) for amount in _list(name, value))
 
 
 def _amount(name: str, value: Any) -> str:
@@ -291,10 +293,10 @@ def _seeds(name: str, value: Any) -> tuple[int, ...]:
         if value < 1:
             raise SettingsError(f"{name}: expected at least 1, or a list of seeds, got {value}")
         return tuple(range(value))
-    found = _list(name, value)
-    if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 2**32 for one in found):
+    seeds = _list(name, value)
+    if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in seeds):
         raise SettingsError(f"{name}: expected how many draws, or a list of whole numbers, got {value!r}")
-    return tuple(found)
+    return tuple(seeds)
 
 
 def _choice(*choices: str) -> Any:
@@ -322,30 +324,30 @@ def _share(name: str, value: Any) -> float:
 
 
 def _views(name: str, value: Any) -> tuple[int, ...]:
-    found = _list(name, value)
-    if not all(type(one) is int and one in (1, 10) for one in found):
+    numbers = _list(name, value)
+    if not all(type(number) is int and number in (1, 10) for number in numbers):
         raise SettingsError(f"{name}: expected 1, 10 or [1, 10], got {value!r}")
-    return tuple(found)
+    return tuple(numbers)
 
 
 def _box(name: str, value: Any) -> tuple[bool, ...]:
-    found = _list(name, value)
-    if not all(isinstance(one, bool) for one in found):
+    choices = _list(name, value)
+    if not all(isinstance(choice, bool) for choice in choices):
         raise SettingsError(f"{name}: expected true, false or [false, true], got {value!r}")
-    return tuple(found)
+    return tuple(choices)
 
 
 def _skip(name: str, value: Any) -> tuple[dict[str, tuple[str, ...]], ...]:
     readers = {"heads": _texts, "kinds": _texts, "amounts": _amounts}
-    found = []
+    tables = []
     for table in _list(name, value) if value != [] else []:
         if not isinstance(table, Mapping) or not table:
             raise SettingsError(f"{name}: expected tables with heads, kinds or amounts, got {table!r}")
         for key in table:
             if key not in readers:
                 raise SettingsError(f"{name}: {unknown_name('name', key, tuple(readers))}")
-        found.append({key: readers[key](f"{name}.{key}", own) for key, own in table.items()})
-    return tuple(found)
+        tables.append({key: readers[key](f"{name}.{key}", content) for key, content in table.items()})
+    return tuple(tables)
 
 
 def _table(name: str, value: Any) -> dict[str, Any]:

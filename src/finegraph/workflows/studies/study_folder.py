@@ -225,7 +225,9 @@ class StudyFolder:
             chosen=content["chosen"],
             photos=content["photos"],
             seconds=content["seconds"],
-            per_photo={(split, views, metric): _unpacked(own) for split, views, metric, own in content["per_photo"]},
+            per_photo={
+                (split, views, metric): _unpacked(packed) for split, views, metric, packed in content["per_photo"]
+            },
             bad=content.get("bad", {}),
         )
 
@@ -243,9 +245,9 @@ class StudyFolder:
         rows = result_rows(results)
         self.write_table("results.csv", COLUMNS, rows)
         cells = [
-            {**one.cell.to_dict(), "photos": one.photos, "tried": one.tried, "chosen": one.chosen,
-             "seconds": one.seconds}
-            for one in results
+            {**result.cell.to_dict(), "photos": result.photos, "tried": result.tried, "chosen": result.chosen,
+             "seconds": result.seconds}
+            for result in results
         ]  # fmt: skip
         self.write_json("results.json", {"format": "finegraph.study", "version": 1, **about, "cells": cells,
                                          "rows": rows})  # fmt: skip
@@ -263,10 +265,10 @@ class StudyFolder:
 def result_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
     """All results, one row per value."""
     return [
-        {"head": one.cell.head, "kinds": one.cell.kinds, "amount": one.cell.amount, "seed": one.cell.seed,
-         "split": split, "views": views, "box": one.cell.box, "metric": metric, "value": value}
-        for one in results
-        for split, views, metric, value in one.rows
+        {"head": result.cell.head, "kinds": result.cell.kinds, "amount": result.cell.amount, "seed": result.cell.seed,
+         "split": split, "views": views, "box": result.cell.box, "metric": metric, "value": value}
+        for result in results
+        for split, views, metric, value in result.rows
     ]  # fmt: skip
 
 

@@ -74,26 +74,26 @@ class _Values:
 def summarise(results: Sequence[CellResult]) -> Summary:
     """The summary of cells, in their order."""
     values: dict[Key, _Values] = {}
-    for one in results:
-        cell = one.cell
-        for split, views, metric, value in one.rows:
-            own = values.setdefault((cell.head, cell.kinds, cell.amount, split, views, cell.box, metric), _Values())
-            own.by_seed[cell.seed] = value
-            own.photos = one.per_photo.get((split, views, metric))
-    rows = [_row(key, own, values.get((BASELINE, "", *key[2:]))) for key, own in values.items()]
+    for result in results:
+        cell = result.cell
+        for split, views, metric, value in result.rows:
+            draws = values.setdefault((cell.head, cell.kinds, cell.amount, split, views, cell.box, metric), _Values())
+            draws.by_seed[cell.seed] = value
+            draws.photos = result.per_photo.get((split, views, metric))
+    rows = [_row(key, draws, values.get((BASELINE, "", *key[2:]))) for key, draws in values.items()]
     rivals = []
-    for key, own in values.items():
+    for key, draws in values.items():
         against = RIVALS.get(key[0])
         other = None if against is None else values.get((against, "" if against in WITHOUT_KINDS else key[1], *key[2:]))
         if other is not None:
-            rivals.append({**dict(zip(_KEY, key, strict=True)), "against": against, **_difference(key, own, other)})
+            rivals.append({**dict(zip(_KEY, key, strict=True)), "against": against, **_difference(key, draws, other)})
     return Summary(rows, rivals)
 
 
-def _row(key: Key, own: _Values, base: _Values | None) -> dict[str, Any]:
+def _row(key: Key, values: _Values, base: _Values | None) -> dict[str, Any]:
     """A row of the summary."""
-    draws = np.array(list(own.by_seed.values()))
-    mean = _mean(own)
+    draws = np.array(list(values.by_seed.values()))
+    mean = _mean(values)
     row: dict[str, Any] = {
         **dict(zip(_KEY, key, strict=True)),
         "mean": float(draws.mean()),
@@ -104,39 +104,39 @@ def _row(key: Key, own: _Values, base: _Values | None) -> dict[str, Any]:
         "interval": None if mean is None else mean.method,
     }
     own_base = key[0] == BASELINE or base is None
-    return {**row, **(dict.fromkeys(_DIFFERENCE) if own_base or base is None else _difference(key, own, base))}
+    return {**row, **(dict.fromkeys(_DIFFERENCE) if own_base or base is None else _difference(key, values, base))}
 
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "verdict")
 
 
-def _difference(key: Key, own: _Values, other: _Values) -> dict[str, Any]:
+def _difference(key: Key, draws: _Values, other: _Values) -> dict[str, Any]:
     """The paired difference of two heads; without an interval if nothing says how sure it is."""
-    seeds = [seed for seed in own.by_seed if seed in other.by_seed]
+    seeds = [seed for seed in draws.by_seed if seed in other.by_seed]
     if not seeds:
         return dict.fromkeys(_DIFFERENCE)
-    found: Interval | None = None
-    one, two = ([values.by_seed[seed] for seed in seeds] for values in (own, other))
+    interval: Interval | None = None
+    one, two = ([values.by_seed[seed] for seed in seeds] for values in (draws, other))
     if len(seeds) > 1:
-        found = paired_interval(one, two)
-        if found.high - found.low < _SAME < abs(found.mean):
-            found = None
-    elif own.photos is not None and other.photos is not None:
-        known = ~(np.isnan(own.photos) | np.isnan(other.photos))
-        found = paired_bootstrap_interval(own.photos[known], other.photos[known])
+        interval = paired_interval(one, two)
+        if interval.high - interval.low < _SAME < abs(interval.mean):
+            interval = None
+    elif draws.photos is not None and other.photos is not None:
+        known = ~(np.isnan(draws.photos) | np.isnan(other.photos))
+        interval = paired_bootstrap_interval(draws.photos[known], other.photos[known])
     return {
         "difference": float(np.mean(np.array(one) - np.array(two))),
-        "difference_low": None if found is None else found.low,
-        "difference_high": None if found is None else found.high,
-        "verdict": None if found is None else verdict(found, more_is_better=key[-1] not in LESS_IS_BETTER),
+        "difference_low": None if interval is None else interval.low,
+        "difference_high": None if interval is None else interval.high,
+        "verdict": None if interval is None else verdict(interval, more_is_better=key[-1] not in LESS_IS_BETTER),
     }
 
 
-def _mean(own: _Values) -> Interval | None:
+def _mean(draws: _Values) -> Interval | None:
     """The interval of a mean."""
-    if len(own.by_seed) > 1:
-        found = mean_interval(list(own.by_seed.values()))
-        return found if found.high - found.low >= _SAME else None
-    if own.photos is None or np.isnan(own.photos).all():
+    if len(draws.by_seed) > 1:
+        interval = mean_interval(list(draws.by_seed.values()))
+        return interval if interval.high - interval.low >= _SAME else None
+    if draws.photos is None or np.isnan(draws.photos).all():
         return None
-    return bootstrap_interval(own.photos[~np.isnan(own.photos)])
+    return bootstrap_interval(draws.photos[~np.isnan(draws.photos)])

@@ -113,8 +113,8 @@ def keep_parts(run: RunFolder, source: str, train: Samples, held_out: Samples) -
     """
     folder = source_folder(source)
     lists = {
-        name: list(dict.fromkeys(photo_key(sample.path, folder) for sample in own))
-        for name, own in (("train", train), ("held_out", held_out))
+        name: list(dict.fromkeys(photo_key(sample.path, folder) for sample in part))
+        for name, part in (("train", train), ("held_out", held_out))
     }
     write_kept(run.photos_file, _FORMAT, lists)
 

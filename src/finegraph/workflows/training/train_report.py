@@ -80,7 +80,7 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
     classifier = trained.classifier or PhotoClassifier.load(trained.folder.model)
     classifier.network.to(device).eval()
     collector = DetailCollector(classifier.graph, draw_order(samples), _GALLERY)
-    found = evaluate_photos(
+    evaluation = evaluate_photos(
         classifier,
         samples,
         details=collector,
@@ -91,22 +91,22 @@ def report_trained(trained: Trained, device: torch.device, stage: Stage) -> str 
         on_bad_file=trained.settings.on_bad_file,
     )
     about = {"model": str(trained.folder.path), "data": trained.settings.data, "split": trained.split}
-    found = found._replace(result=replace(found.result, **about))  # type: ignore[arg-type]
+    evaluation = evaluation._replace(result=replace(evaluation.result, **about))  # type: ignore[arg-type]
     details = gather_details(
         classifier,
         collector.details(),
-        found.samples,
+        evaluation.samples,
         samples,
         settings=trained.settings,
         features=None if known is not None else _features(trained, stage("training photos")),
-        box=found.result.box,
+        box=evaluation.result.box,
         source=trained.settings.data,
         threads=trained.settings.workers,
         data=trained.data,
         known=known,
     )
     stem = default_name(trained.split, 1, None, False)
-    folder = write_evaluation(trained.folder.evaluations, None, stem, found, samples, classifier, None, details)
+    folder = write_evaluation(trained.folder.evaluations, None, stem, evaluation, samples, classifier, None, details)
     return write_report([trained.folder.path], page, evaluation=folder.name).path
 
 

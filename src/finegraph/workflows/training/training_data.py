@@ -74,12 +74,12 @@ def read_training_data(
     if not len(train):
         which = f" with a label in {settings.data}" if settings.photos_per_label else f" in {settings.data}"
         raise DataError(f"expected photos to train on, found none{which}")
-    own = stored.graph_for(graph, train)
-    counted = tuple(name for name in graph.kinds if own.kind(name) != graph.kind(name))
+    store_graph = stored.graph_for(graph, train)
+    counted = tuple(name for name in graph.kinds if store_graph.kind(name) != graph.kind(name))
     return TrainingData(
         train=train,
         val=parts.val,
-        graph=own,
+        graph=store_graph,
         held_out=parts.held_out,
         splits=samples.splits,
         counted=counted,

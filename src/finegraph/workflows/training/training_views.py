@@ -32,9 +32,9 @@ def parts_of(samples: Samples, views: int, *, box: bool) -> list[dict[Sample, in
     """
     if views == 1:
         return []
-    frames = [_frame(one, box) for one in samples]
+    frames = [_frame(sample, box) for sample in samples]
     return [
-        {replace(one, box=part_of(frames[number], view)): number for number, one in enumerate(samples)}
+        {replace(sample, box=part_of(frames[number], view)): number for number, sample in enumerate(samples)}
         for view in range(2, views + 1)
     ]
 
@@ -51,14 +51,14 @@ def mean_of_views(first: Features, parts: Sequence[tuple[dict[Sample, int], Feat
     fine, coarse = first.fine.clone(), None if first.coarse is None else first.coarse.clone()
     views = fine[:, None].repeat(1, len(parts) + 1, 1)  # the photo itself stands for a part that could not be read
     seen = torch.ones(len(fine), 1, dtype=fine.dtype)
-    for number, (number_of, found) in enumerate(parts, start=1):
-        rows = torch.tensor([number_of[sample] for sample in found.samples], dtype=torch.int64)
-        views[rows, number] = found.fine
-        fine.index_add_(0, rows, found.fine)
+    for number, (number_of, part_features) in enumerate(parts, start=1):
+        rows = torch.tensor([number_of[sample] for sample in part_features.samples], dtype=torch.int64)
+        views[rows, number] = part_features.fine
+        fine.index_add_(0, rows, part_features.fine)
         seen.index_add_(0, rows, torch.ones(len(rows), 1, dtype=seen.dtype))
-        if coarse is not None and found.coarse is not None:
-            coarse.index_add_(0, rows, found.coarse)
-    notes = (note for one in (first, *(found for _, found in parts)) for note in one.notes)
+        if coarse is not None and part_features.coarse is not None:
+            coarse.index_add_(0, rows, part_features.coarse)
+    notes = (note for one in (first, *(part_features for _, part_features in parts)) for note in one.notes)
     return replace(
         first,
         fine=fine / seen,
@@ -74,7 +74,10 @@ def _frame(sample: Sample, box: bool) -> Box:
         photo = decode_photo(file, sample.path, at_least=_SMALL)
     if not box or sample.box is None:
         return whole((photo.width, photo.height))
-    own = sample.box
-    left, top = max(0.0, own.x), max(0.0, own.y)
-    right, bottom = min(photo.width, own.x + own.width), min(photo.height, own.y + own.height)
+    sample_box = sample.box
+    left, top = max(0.0, sample_box.x), max(0.0, sample_box.y)
+    right, bottom = (
+        min(photo.width, sample_box.x + sample_box.width),
+        min(photo.height, sample_box.y + sample_box.height),
+    )
     return Box(left, top, right - left, bottom - top)

@@ -284,8 +284,8 @@ def _fit_again(
     may be of others. So its tensors keep their form, too.
     """
     network.eval()
-    own = Samples([data.train[number] for number in ranks.share(range(len(data.train)))])
-    parts = ranks.gather(training_features(network, own, views, settings, False, _silent))
+    local_samples = Samples([data.train[number] for number in ranks.share(range(len(data.train)))])
+    parts = ranks.gather(training_features(network, local_samples, views, settings, False, _silent))
     head, scaling = network.head, network.scaling
     fitted: FittedHead | None = None
     notes: Sequence[str] = ()

@@ -98,9 +98,9 @@ def tune_head(
 
     if ranks.size > 1:
         for part, compute in ((data.train, features_of_training), (data.val, features_of)):
-            own = None if part is None else Samples([part[number] for number in ranks.share(range(len(part)))])
-            if own:
-                compute(own)
+            local_part = None if part is None else Samples([part[number] for number in ranks.share(range(len(part)))])
+            if local_part:
+                compute(local_part)
         ranks.wait()
         if not ranks.first:
             return None
@@ -168,8 +168,8 @@ def training_features(
     count = settings.train_views
     for number, part in enumerate(parts_of(first.samples, count, box=views.box), start=2):
         stage = progress(f"features of view {number} of {count}")
-        own = Samples(part, samples.source)
-        parts.append((part, _features(network, own, of_parts, settings, cache, stage)))
+        part_samples = Samples(part, samples.source)
+        parts.append((part, _features(network, part_samples, of_parts, settings, cache, stage)))
     return mean_of_views(first, parts)
 
 
@@ -235,15 +235,21 @@ def _fit_automatically(network: Network, train: Features, val: Features | None, 
     reason = _needs_descent(network, train, settings)
     if reason is not None:
         return _fit_by_descent(network, train, val, settings).because(reason)
-    found = _prototypes(network, train, settings)
+    prototypes = _prototypes(network, train, settings)
     fine, _ = training_targets(train.samples, network.graph)
     sizes = network.backbone.block_sizes
     choice = choose_solver(
-        train.fine, fine, network.graph, found.strengths, fit_settings(settings), block_sizes=sizes, views=train.views
+        train.fine,
+        fine,
+        network.graph,
+        prototypes.strengths,
+        fit_settings(settings),
+        block_sizes=sizes,
+        views=train.views,
     )
     if choice.solver == "descent":
         return _fit_by_descent(network, train, val, settings, choice.settings).because(choice.reason)
-    return _put_prototypes(network, train, found).because(choice.reason)
+    return _put_prototypes(network, train, prototypes).because(choice.reason)
 
 
 def _needs_descent(network: Network, train: Features, settings: TrainSettings) -> str | None:
@@ -377,11 +383,11 @@ def choose_strengths(network: Network, train: Features, val: Features | None, se
     if not grid:
         return base
     fine, kinds = _targets(train.samples, base, graph)
-    own = LabelledFeatures(train.fine, fine, train.coarse, kinds)
+    features = LabelledFeatures(train.fine, fine, train.coarse, kinds)
     held_out = None
     if val is not None and len(val.samples):
         held_out = LabelledFeatures(val.fine, targets_of(val.samples, graph)[0], val.coarse)
-    return choose_settings(grid_settings(base, grid), graph, own, held_out) or base
+    return choose_settings(grid_settings(base, grid), graph, features, held_out) or base
 
 
 def _targets(samples: Samples, fit: FitSettings, graph: LabelGraph) -> tuple[Tensor, dict[str, Tensor]]:
@@ -397,7 +403,7 @@ def metrics_of(network: Network, features: Features) -> dict[str, float]:
     fine, kinds = targets_of(features.samples, network.graph)
     start = 0
     for batch in known_posteriors(network, features):
-        own = slice(start, start + len(batch.numbers))
-        tally.add(batch.posterior, fine[own], {name: labels[own] for name, labels in kinds.items()})
-        start = own.stop
+        rows = slice(start, start + len(batch.numbers))
+        tally.add(batch.posterior, fine[rows], {name: labels[rows] for name, labels in kinds.items()})
+        start = rows.stop
     return tally.metrics(Ranks())

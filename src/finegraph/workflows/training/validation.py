@@ -94,20 +94,20 @@ def validate(
     bad: list[PhotoFileError] = []
     odd: tuple[str | None, list[str]] | None = None
     for start in range(0, len(samples), _BATCH):  # as many turns in all processes, or some would wait for ever
-        own = ranks.share(range(start, min(start + _BATCH, len(samples))))
-        for batch in pipeline.posteriors([inputs[number] for number in own], on_bad_file=on_bad_file):
+        numbers = ranks.share(range(start, min(start + _BATCH, len(samples))))
+        for batch in pipeline.posteriors([inputs[number] for number in numbers], on_bad_file=on_bad_file):
             bad.extend(batch.bad.values())
-            read = [own[number] for number in batch.numbers]
+            read = [numbers[number] for number in batch.numbers]
             tally.add(batch.posterior, fine[read], {name: labels[read] for name, labels in kinds.items()})
             if odd is None and not bool(tally.numbers.isfinite().all()):
                 odd = _odd_layer(network, views, [inputs[number] for number in read])
         if stop():
             return None
-    found = ranks.gather((bad, odd))
-    errors = tuple(error for part, _ in found for error in part)
+    gathered = ranks.gather((bad, odd))
+    errors = tuple(error for part, _ in gathered for error in part)
     if len(errors) == len(samples):
         raise DataError(f"none of the {len(samples):,} validation photos can be read; the first: {errors[0]}")
-    layer, photos = next((one for _, one in found if one is not None), (None, []))
+    layer, photos = next((one for _, one in gathered if one is not None), (None, []))
     return Judgement(tally.metrics(ranks), errors, layer, tuple(photos))
 
 
