@@ -105,7 +105,7 @@ def evaluate(
             progress=advance,
             **options,
         )
-    if found is None:  # one of several processes, of which the first speaks
+    if evaluation is None:  # one of several processes, of which the first speaks
         return
     if as_json:
         print_json(
