@@ -176,3 +176,42 @@ def test_texts_of_documents(path):
     text = path.read_text(encoding="utf-8")
     if path.name != "glossary.md":
         assert not phrases_in(text)
+
+
+UNTIDY = ("graph/", "inference/", "nn/", "model/fitting/", "model/structure/", "model/export/", "data/menu/")
+"""Packages whose formulas and drawings have names of their own; the test of private names leaves them out."""
+NOT_A_NOUN = {"said", "told", "mine", "patient", "turned", "hindered", "now_is", "in_the_way"}
+"""Names of variables that say nothing of what they hold; a vote is `vote`, an answer `answer`."""
+SUPERLATIVES = {"most", "longest", "largest", "least", "shortest", "smallest", "fewest"}
+"""How the names of limits must not begin: they begin with MAX and MIN."""
+
+
+def private_names(tree):
+    """All names that a module binds: variables, parameters and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+def is_riddle(name):
+    """Whether a name needs its comment: no noun, a limit called by a superlative, or `_most_bytes`."""
+    words = name.strip("_").lower().split("_")
+    is_limit = name.isupper() and words[0] in SUPERLATIVES
+    return name in NOT_A_NOUN or is_limit or (name.startswith("_") and words[0] == "most")
+
+
+def test_riddles_are_recognised():
+    assert all(map(is_riddle, ("said", "_most", "_most_bytes", "_LONGEST_PAUSE", "LARGEST_WRITE")))
+    assert not any(map(is_riddle, ("largest", "most_frequent", "MAX_PAUSE", "votes", "at_least")))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if not path.relative_to(PACKAGE).as_posix().startswith(UNTIDY)],
+    ids=lambda path: path.relative_to(PACKAGE).as_posix(),
+)
+def test_private_names_are_nouns(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not sorted({name for name in private_names(tree) if is_riddle(name)})

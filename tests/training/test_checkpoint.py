@@ -83,8 +83,8 @@ def test_saving_makes_no_copy_of_contiguous_tensors(tmp_path, monkeypatch):
 
 
 def test_large_tensors_are_written_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("finegraph.training.checkpoints.tensor_file.LARGEST_WRITE", 1000)
-    monkeypatch.setattr("finegraph.files.durable.LARGEST_WRITE", 300)
+    monkeypatch.setattr("finegraph.training.checkpoints.tensor_file.MAX_WRITE", 1000)
+    monkeypatch.setattr("finegraph.files.durable.MAX_WRITE", 300)
     monkeypatch.setattr(
         os, "write", lambda handle, data: drills.REAL_WRITE(handle, data[:77])
     )  # the system may do less

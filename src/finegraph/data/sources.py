@@ -39,7 +39,7 @@ LAYOUTS: dict[str, tuple[Callable[[Path], Samples], Callable[[Path], LabelGraph]
 """Each layout with what reads its samples and what reads its graph."""
 
 
-_LONGEST_HEADER = 1 << 20
+_MAX_HEADER = 1 << 20
 
 
 def read_samples(source: str | os.PathLike[str]) -> Samples:
@@ -79,7 +79,7 @@ def is_manifest(path: str | os.PathLike[str]) -> bool:
         return False
     try:
         with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-            header = {cell.strip().strip('"') for cell in file.readline(_LONGEST_HEADER).split(",")}
+            header = {cell.strip().strip('"') for cell in file.readline(_MAX_HEADER).split(",")}
     except OSError:
         return False
     return {"path", "label"} <= header and "fine" not in header

@@ -15,7 +15,7 @@ from finegraph.data.samples import Sample, Samples
 from finegraph.errors import DataError
 
 DEFAULT_VAL = "val"
-_FEWEST = 3
+_MIN_PHOTOS = 3
 """Classes with fewer photos keep them all, unless a share is named."""
 _SMALL = 100
 """The number of photos of a class of which a fifth is held out by default; of the others a tenth."""
@@ -102,7 +102,7 @@ def _held_count(photos: int, share: float | None) -> int:
     """How many photos of a class are held out."""
     if share is not None:
         return min(int(share * photos + 0.5), photos - 1)
-    if photos < _FEWEST:
+    if photos < _MIN_PHOTOS:
         return 0
     return max(1, int(min(photos, _SMALL) / 5 + max(0, photos - _SMALL) / 10 + 0.5))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from finegraph.evaluation.judgements import UNJUDGED, Judgements
 
 MAX_BINS = 15
-FEWEST_IN_A_BIN = 20
+MIN_IN_A_BIN = 20
 """The smallest number of photos in a bin: the error of a smaller one would be mostly chance, and never below 0."""
 
 
@@ -81,7 +81,7 @@ def calibration(
             low=float(sure[start]),
             high=float(sure[end - 1]),
         )
-        for start, end in _cuts(sure, max(1, min(max_bins, count // FEWEST_IN_A_BIN)))
+        for start, end in _cuts(sure, max(1, min(max_bins, count // MIN_IN_A_BIN)))
     ]
     error = sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in bins) / count
     return Calibration(error=error, overconfidence=float(sure.mean() - hits.mean()), count=count, bins=tuple(bins))

@@ -39,7 +39,7 @@ GALLERY = 200
 NOT_KNOWN = -1
 _MAX_EXPLAINED = 2**22
 """The largest number of scores that are explained at a time."""
-MANY_KINDS, FEWEST = 16, 24
+MANY_KINDS, MIN_EXPLAINED = 16, 24
 """Explaining takes longer the more kinds overlap, up to a fifth of a second per photo with 312 of them. Above this
 number of kinds fewer photos are explained, in proportion, but at least this number."""
 
@@ -194,7 +194,7 @@ class DetailCollector:
 
     def _max_explained(self) -> int:
         """How many photos are explained."""
-        return max(FEWEST, 2 * self.size * MANY_KINDS // max(MANY_KINDS, len(self.graph.kinds)))
+        return max(MIN_EXPLAINED, 2 * self.size * MANY_KINDS // max(MANY_KINDS, len(self.graph.kinds)))
 
     def _explained(self, kept: list[_Kept]) -> NDArray[np.float32]:
         """The parts of the log odds of some photos."""

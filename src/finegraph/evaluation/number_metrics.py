@@ -84,7 +84,7 @@ class _Column:
     """What is kept of the photos for one number or ordered kind."""
 
     true: list[Floats]
-    told: list[Floats]
+    predicted: list[Floats]
     best: list[Floats]
     low: list[Floats]
     high: list[Floats]
@@ -146,7 +146,7 @@ class NumberCollector:
         if not known.any():
             return
         column.true.append(true[known])
-        column.told.append(value.mean.cpu().numpy()[known])
+        column.predicted.append(value.mean.cpu().numpy()[known])
         column.best.append(number.values[best][known])
         ends = [value.interval(level) for level in LEVELS]
         column.low.append(np.stack([end.low.cpu().numpy()[known] for end in ends], axis=1))
@@ -160,7 +160,7 @@ class NumberCollector:
         median = (probs.cumsum(axis=1) < 0.5 - 1e-9).sum(axis=1).clip(max=len(kind.labels) - 1)
         parents = kind.parents[best].astype(np.float64)
         column.true.append(labels[known].astype(np.float64))
-        column.told.append(median[known].astype(np.float64))
+        column.predicted.append(median[known].astype(np.float64))
         column.best.append(np.where(parents < 0, np.nan, parents)[known])
 
     def numbers(self) -> dict[str, NumberMetrics]:
@@ -172,7 +172,7 @@ class NumberCollector:
         return {name: self._order(self._columns[name]) for name in self.ordered}
 
     def _number(self, number: Number, column: _Column) -> NumberMetrics:
-        true, predicted, best = (_joined(parts) for parts in (column.true, column.told, column.best))
+        true, predicted, best = (_joined(parts) for parts in (column.true, column.predicted, column.best))
         if not len(true):
             return NumberMetrics(
                 photos=0,
@@ -201,7 +201,7 @@ class NumberCollector:
         )
 
     def _order(self, column: _Column) -> OrderMetrics:
-        true, predicted, best = (_joined(parts) for parts in (column.true, column.told, column.best))
+        true, predicted, best = (_joined(parts) for parts in (column.true, column.predicted, column.best))
         if not len(true):
             return OrderMetrics(photos=0, steps=None, best_label_steps=None, within_one=None, spearman=None)
         steps = np.abs(predicted - true)

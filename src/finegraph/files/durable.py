@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-LARGEST_WRITE = 2**23
+MAX_WRITE = 2**23
 """The largest number of bytes per write; all systems accept it, and it fits the cache for a checksum."""
 _TEMPORARY = re.compile(r"\.finegraph-[0-9a-f]{16}\.tmp")
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
@@ -77,7 +77,7 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
     """Write all of the data; the system may take only a part of it at a time."""
     rest = memoryview(data)
     while rest:
-        rest = rest[os.write(handle, rest[:LARGEST_WRITE]) :]
+        rest = rest[os.write(handle, rest[:MAX_WRITE]) :]
 
 
 def sync_folder(folder: Path) -> None:

@@ -441,8 +441,8 @@ class PhotoClassifier:
         for batch in self.current_pipeline(views, engine).posteriors(items, size=size, on_bad_file=on_bad_file):
             names = [items[number].name for number in batch.numbers]
             answers: dict[int, Prediction | PhotoFileError] = {**batch.bad}
-            said = self.describe(batch.posterior, names, evidence, batch.numbers, settings, views)
-            answers.update(zip(batch.numbers, said, strict=True))
+            predictions = self.describe(batch.posterior, names, evidence, batch.numbers, settings, views)
+            answers.update(zip(batch.numbers, predictions, strict=True))
             found.extend(answers[number] for number in sorted(answers))
             if progress is not None:
                 progress(len(found), len(items))

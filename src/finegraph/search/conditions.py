@@ -25,7 +25,7 @@ from finegraph.errors import InputError
 from finegraph.graph import Kind, LabelGraph
 from finegraph.inference import Posterior
 
-_LEAST = 1e-6
+_MIN_PROBABILITY = 1e-6
 _MAX_LABELS = 256
 Factors = NDArray[np.float32]
 
@@ -54,7 +54,7 @@ def condition_factors(
     rows: dict[int, NDArray[np.float64]] = {}
     for query, row in enumerate(probs):
         likely = np.argsort(-row)[:_MAX_LABELS]
-        for fine in likely[row[likely] > _LEAST].tolist():
+        for fine in likely[row[likely] > _MIN_PROBABILITY].tolist():
             if fine not in rows:
                 rows[fine] = _related(graph, fine, same, other)
             factors[query] += row[fine] * rows[fine]

@@ -24,7 +24,7 @@ from finegraph.search.nearest import Mask, Nearest, Vectors, widened
 from finegraph.search.photo_table import Table
 from finegraph.search.segments import NONE
 
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Photos whose probability is a smaller share of the largest one are not considered."""
 MAX_WEIGHED = 50_000
 """Of more photos than this that may meet a condition, the nearest are weighed."""
@@ -115,12 +115,12 @@ def rank(
     )
     fine = table.fine(guessed=True) if per_label is not None else None
     kept: list[int] = []
-    found = None
-    for found in orders:
-        kept = _diverse(found.photos, count, fine, per_label)
+    ranked = None
+    for ranked in orders:
+        kept = _diverse(ranked.photos, count, fine, per_label)
         if len(kept) == count:
             break
-    return [] if found is None else [_hit(table, found, place) for place in kept]
+    return [] if ranked is None else [_hit(table, ranked, place) for place in kept]
 
 
 def _by_similarity(
@@ -144,7 +144,7 @@ def _by_condition(table: Table, nearest: Nearest, query: Vectors, only: Mask | N
     if only is not None:
         probability = np.where(only, probability, 0.0)
     largest = float(probability.max(initial=0.0))
-    possible = (probability >= LEAST_SHARE * largest) & (probability > 0)
+    possible = (probability >= MIN_SHARE * largest) & (probability > 0)
     photos = np.flatnonzero(possible)
     if len(photos) > MAX_WEIGHED:
         photos = np.sort(nearest.search(query, MAX_WEIGHED, possible)[1][0])

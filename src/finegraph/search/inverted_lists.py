@@ -27,7 +27,7 @@ _ROUNDS = 10
 _SAMPLE = 64
 """The number of vectors per centre in the sample for k-means."""
 _QUERIES = 128
-_LEAST_PROBES = 8
+_MIN_PROBES = 8
 """Fewer lists are not looked through: it would save nothing, and queries may be less like the photos than they are
 like each other."""
 _AT_ONCE = 65536
@@ -92,14 +92,14 @@ def _choose(nearest: Nearest, queries: Vectors) -> tuple[int, float]:
     truth = nearest.search(queries, count, probes=nearest.lists)[0][:, 1:]
     probes, recall = 0, 0.0
     while recall < WANTED_RECALL and probes < nearest.lists:
-        probes = min(max(_LEAST_PROBES, probes * 3 // 2), nearest.lists)
+        probes = min(max(_MIN_PROBES, probes * 3 // 2), nearest.lists)
         recall = recall_of(truth, nearest.search(queries, count, probes=probes)[0][:, 1:])
     return probes, recall
 
 
-def recall_of(truth: Float[Vectors, "sample place"], found: Float[Vectors, "sample _"]) -> float:
+def recall_of(truth: Float[Vectors, "sample place"], found_cosines: Float[Vectors, "sample _"]) -> float:
     """The share of the nearest photos that were found, judged by their cosines, so that equal photos are equal."""
     if not truth.size:
         return 1.0
-    reached = found >= truth[:, -1:] - 1e-6
-    return float(reached.mean()) if found.shape == truth.shape else float(reached.sum() / truth.size)
+    reached = found_cosines >= truth[:, -1:] - 1e-6
+    return float(reached.mean()) if found_cosines.shape == truth.shape else float(reached.sum() / truth.size)

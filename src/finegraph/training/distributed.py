@@ -88,11 +88,11 @@ class Ranks(Exchange):
                 dist.broadcast(flat, 0)
             _spread(flat, tensors)
 
-    def any(self, said: bool) -> bool:
+    def any(self, flag: bool) -> bool:
         """Whether any process says yes."""
         if self.size == 1:
-            return said
-        count = torch.tensor([int(said)])
+            return flag
+        count = torch.tensor([int(flag)])
         self.sum([count])
         return bool(count)
 

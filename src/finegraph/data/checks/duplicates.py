@@ -27,7 +27,7 @@ MAX_DIFFERENCE = 2.5
 """By how many levels of 255 their thumbnails may differ, on average."""
 _BANDS = 4
 _BAND_BITS = 64 // _BANDS
-_LEAST_SPREAD = 4.0
+_MIN_SPREAD = 4.0
 """Standard deviation of the thumbnail below which a photo has no structure."""
 _MAX_NEIGHBOURS = 200
 
@@ -90,7 +90,7 @@ def _alike(prints: list[Fingerprint]) -> list[list[int]]:
         return []
     looks = np.array([fingerprint.look for fingerprint in prints], dtype=np.uint64)
     thumbnails = np.stack([fingerprint.thumbnail for fingerprint in prints])
-    structured = np.flatnonzero(thumbnails.reshape(len(prints), -1).std(axis=1) >= _LEAST_SPREAD)
+    structured = np.flatnonzero(thumbnails.reshape(len(prints), -1).std(axis=1) >= _MIN_SPREAD)
     leader = list(range(len(prints)))
     for ones, others in _candidates(looks[structured]):
         left, right = structured[ones], structured[others]

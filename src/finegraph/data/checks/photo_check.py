@@ -26,7 +26,7 @@ from finegraph.errors import PhotoFileError
 from finegraph.graph.faults import first_few
 from finegraph.graph.label_graph import LabelGraph
 
-SMALLEST_SIDE = 32
+MIN_SIDE = 32
 """Photos with a shorter side are reported as very small."""
 _OUTSIDE = 1.5
 """By how many pixels a box may reach beyond the photo without a word: lists round and count in different ways."""
@@ -129,7 +129,7 @@ def check_samples(
 def _picture_findings(path: Path, samples: list[Sample], fingerprint: Fingerprint) -> Iterator[Finding]:
     """What is doubtful about a photo itself and the boxes on it."""
     files = (str(path),)
-    if min(fingerprint.width, fingerprint.height) < SMALLEST_SIDE:
+    if min(fingerprint.width, fingerprint.height) < MIN_SIDE:
         message = f"the photo has only {fingerprint.width} x {fingerprint.height} pixels"
         yield Finding(rule="small-photo", severity="warning", message=message, files=files)
     for box in (sample.box for sample in samples if sample.box is not None):

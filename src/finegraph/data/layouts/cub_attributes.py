@@ -30,7 +30,7 @@ _MAX_CERTAIN = 4
 
 
 def read_photo_attributes(
-    folder: Path, photos: Collection[str], certainty: int, found: SourceFaults
+    folder: Path, photos: Collection[str], certainty: int, source_faults: SourceFaults
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
     """The labels seen on each photo: number of the photo -> kind -> label; and notes on lines that were left out.
 
@@ -38,23 +38,23 @@ def read_photo_attributes(
         folder: the folder of the data set.
         photos: the numbers of the photos.
         certainty: how sure people must have been, 1 to 4.
-        found: where faults are noted.
+        source_faults: where faults are noted.
     """
     if not isinstance(certainty, int) or not 1 <= certainty <= _MAX_CERTAIN:
         raise InputError(f"certainty must be 1 (not visible) to {_MAX_CERTAIN} (definitely), got {certainty!r}")
     path = folder / _FILE
     if not path.is_file():
         return {}, []
-    place = attribute_file(folder, found.of(folder))
-    named = read_attributes(place, found.of(place)) if place else None
+    place = attribute_file(folder, source_faults.of(folder))
+    named = read_attributes(place, source_faults.of(place)) if place else None
     if not named:
         return {}, []
-    table, odd = _read_table(path, found.of(path))
+    table, odd = _read_table(path, source_faults.of(path))
     notes = []
     if odd:
         many = f"{len(odd)} lines do not have {_FIELDS} fields and were left out, the first is line {odd[0]}"
         notes.append(f"{path}: {many if len(odd) > 1 else f'line {odd[0]} has not {_FIELDS} fields and was left out'}")
-    faults = found.of(path)
+    faults = source_faults.of(path)
     known = np.isin(table[:, 0], np.array([int(number) for number in photos if number.isdecimal()], dtype=np.int64))
     if not known.all():
         number = table[np.flatnonzero(~known)[0], 0]

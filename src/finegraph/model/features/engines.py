@@ -82,9 +82,9 @@ class OnnxEngine:
         """
         from finegraph.model.features.onnx_graph import UnknownOperationError, onnx_model
 
-        own = copy.deepcopy(backbone).requires_grad_(False).eval().float()
+        network = copy.deepcopy(backbone).requires_grad_(False).eval().float()
         try:
-            content = onnx_model(own, size)
+            content = onnx_model(network, size)
         except UnknownOperationError as error:
             raise InputError(f"{_cannot(backbone)} it has {error}; compute with torch") from error
         onnxruntime = import_module("onnxruntime")
@@ -92,7 +92,7 @@ class OnnxEngine:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors
         self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        self._compare(own, size)
+        self._compare(network, size)
 
     def __call__(
         self, pixels: UInt8[Tensor, "batch channel height width"]

@@ -46,7 +46,7 @@ MAX_MATRIX = 1500
 """A matrix of more labels than this is summed up in blocks."""
 MAX_ACROSS, MAX_UPRIGHT = 8, 30
 """Up to these numbers of labels, each has its name below the axis: in lines, or upright."""
-LONGEST_UPRIGHT = 72.0
+MAX_NAME_POINTS = 72.0
 """How long an upright name may be, in points."""
 
 
@@ -120,7 +120,7 @@ def _label_ticks(axis: Any, names: Sequence[str], columns: int) -> None:
         words = [wrapped(name, max(6, columns // max(1, len(names)) - 1), 3) for name in names]
         axis.set_xticks(range(len(names)), words, fontsize=7)
     elif len(names) <= MAX_UPRIGHT:
-        words = [short(name, LONGEST_UPRIGHT, 6) for name in names]
+        words = [short(name, MAX_NAME_POINTS, 6) for name in names]
         axis.set_xticks(range(len(names)), words, rotation=90, fontsize=6)
     else:
         axis.set_xticks([])
@@ -201,7 +201,7 @@ def _confusion(run: RunResults) -> Any:
     figure, axes = new_figure(4.2, 4.0)
     axis = axes[0, 0]
     image = axis.imshow(np.sqrt(shares), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-    named = [short(run.graph.fine[i], LONGEST_UPRIGHT, 6) for i in order] if size <= MAX_UPRIGHT else []
+    named = [short(run.graph.fine[i], MAX_NAME_POINTS, 6) for i in order] if size <= MAX_UPRIGHT else []
     axis.set_xticks(range(len(named)), named, rotation=90, fontsize=6)
     axis.set_yticks(range(len(named)), named, fontsize=6)
     axis.set_xlabel("answered label")

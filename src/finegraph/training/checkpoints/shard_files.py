@@ -218,15 +218,15 @@ def _rows_of(data: Any, frame: Frame, name: str, rows: Any) -> Tensor:
     return torch.from_numpy(chosen).view(TYPES[entry.dtype]).view(len(chosen), *entry.shape[1:])
 
 
-def _local(graph: LabelGraph, shard: LabelShard, own: Any) -> Any:
+def _local(graph: LabelGraph, shard: LabelShard, coarse: Any) -> Any:
     """Which of the coarse labels of a process no other one holds."""
     start = 0
     for name in graph.kinds:
         count = len(graph.labels(name))
         if name == shard.kind:
-            return (own >= start) & (own < start + count)
+            return (coarse >= start) & (coarse < start + count)
         start += count
-    return np.zeros(len(own), bool)
+    return np.zeros(len(coarse), bool)
 
 
 def _made_anew(target: Path) -> str | None:

@@ -19,7 +19,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from finegraph.errors import InputError
-from finegraph.files.durable import LARGEST_WRITE, write_all
+from finegraph.files.durable import MAX_WRITE, write_all
 from finegraph.files.tensor_frame import RESERVED, TensorEntry, frame_bytes, read_frame
 
 TYPES = {
@@ -80,8 +80,8 @@ class TensorWriter:
         write_all(handle, self._header)
         for _, tensor in self._in_order:
             data = _bytes_of(tensor)
-            for start in range(0, len(data), LARGEST_WRITE):
-                part = data[start : start + LARGEST_WRITE]
+            for start in range(0, len(data), MAX_WRITE):
+                part = data[start : start + MAX_WRITE]
                 digest.update(part)
                 write_all(handle, part)
         return digest.hexdigest()

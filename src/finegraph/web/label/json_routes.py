@@ -54,15 +54,15 @@ def store_identity(store: LabelStore) -> str:
 
 def only_for(store: LabelStore) -> Callable[[str | None], Awaitable[None]]:
     """A check that a request is for this store; a request that names no store passes."""
-    own = store_identity(store)
+    identity = store_identity(store)
 
     async def check(finegraph_store: Annotated[str | None, Header()] = None) -> None:
-        if finegraph_store is not None and finegraph_store != own:
+        if finegraph_store is not None and finegraph_store != identity:
             raise ProblemError(
                 "conflict",
                 "another store is served here now than when the page was loaded; load the page again",
                 what_to_do="Load the page again.",
-                store=own,
+                store=identity,
             )
 
     return check

@@ -79,7 +79,7 @@ class LiveOrder:
             classes = self._refresh(name)
             fit, place = self._fitted(name, counted, wait=False).fit, classes.place
             repeat = self._rng.random() < _REPEATED_SHARE
-            mine, others = self._answered(person, place, counted, others=repeat)
+            answered, others = self._answered(person, place, counted, others=repeat)
             shown_pairs = {
                 _sorted(place[first], place[second]) for first, second in shown if first in place and second in place
             }
@@ -89,8 +89,8 @@ class LiveOrder:
                 set(range(len(classes.ids))) if only is None else {place[number] for number in only if number in place}
             )
             resting = {place for pair in shown_pairs for place in pair}
-            places = self._choose(fit, chosen - resting, mine, others) or self._choose(
-                fit, chosen, mine | shown_pairs, others
+            places = self._choose(fit, chosen - resting, answered, others) or self._choose(
+                fit, chosen, answered | shown_pairs, others
             )
             return None if places is None else (classes.ids[places[0]], classes.ids[places[1]])
 
@@ -105,10 +105,10 @@ class LiveOrder:
         self, person: str, place: Mapping[int, int], counted: Counted, *, others: bool
     ) -> tuple[set[Pair], set[Pair]]:
         """The pairs of classes that a person has answered, and those that one other person has, if these are wanted."""
-        mine: set[Pair] = set()
+        answered: set[Pair] = set()
         theirs: dict[Pair, int] = {}
         if counted == "photos":
-            return mine, set()
+            return answered, set()
         for answer in self._answers.kept.values():
             if answer.photos or not (others or answer.person == person):
                 continue
@@ -116,10 +116,10 @@ class LiveOrder:
             if first is not None and second is not None:
                 pair = _sorted(first, second)
                 if answer.person == person:
-                    mine.add(pair)
+                    answered.add(pair)
                 elif answer.outcome != "skip":
                     theirs[pair] = theirs.get(pair, 0) + 1
-        return mine, {pair for pair, count in theirs.items() if count == 1 and pair not in mine}
+        return answered, {pair for pair, count in theirs.items() if count == 1 and pair not in answered}
 
     def version_of(self, pair: str) -> int:
         """The version of an answer; 0 if there never was one."""

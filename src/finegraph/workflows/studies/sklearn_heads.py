@@ -33,7 +33,7 @@ from finegraph.workflows.studies.photo_sets import Part
 
 LOGISTIC, DISCRIMINANT = "sklearn-logistic", "sklearn-discriminant"
 TEMPERATURES = (1.0, 4.0, 16.0, 64.0)
-LEAST_LOG_PROB = -30.0
+MIN_LOG_PROB = -30.0
 """The log probability of fine labels without a photo, and of all that scikit-learn rounds to 0."""
 
 Estimator = Any
@@ -122,10 +122,8 @@ class _Classes:
 
     def log_probs(self, features: Tensor) -> Float[Tensor, "batch fine"]:
         scores = _scores(self.estimator.decision_function(features.numpy()))
-        class_log_probs = torch.log_softmax(torch.from_numpy(scores) / self.temperature, dim=1).clamp_min(
-            LEAST_LOG_PROB
-        )
-        log_probs = torch.full((len(class_log_probs), len(self.graph)), LEAST_LOG_PROB, dtype=torch.float64)
+        class_log_probs = torch.log_softmax(torch.from_numpy(scores) / self.temperature, dim=1).clamp_min(MIN_LOG_PROB)
+        log_probs = torch.full((len(class_log_probs), len(self.graph)), MIN_LOG_PROB, dtype=torch.float64)
         log_probs[:, torch.from_numpy(np.asarray(self.estimator.classes_))] = class_log_probs
         return torch.log_softmax(log_probs, dim=1)
 
