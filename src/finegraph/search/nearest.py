@@ -31,7 +31,7 @@ Vectors = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 _SMALL_FACTOR, _SMALL_LEAST = 20, 200
 """With small codes, how many times the vectors that are wanted are looked at closely, and how many at least."""
-_AT_ONCE = 65536
+_VECTORS_PER_BLOCK = 65536
 """How many vectors are widened to single precision at a time."""
 
 
@@ -152,7 +152,7 @@ class Nearest:
 
 def _some_rows(parts: Sequence[NDArray[np.float16]]) -> Vectors:
     """Vectors spread over all parts, to find the range of each dimension."""
-    step = max(1, sum(len(part) for part in parts) // _AT_ONCE)
+    step = max(1, sum(len(part) for part in parts) // _VECTORS_PER_BLOCK)
     return widened(np.concatenate([part[::step] for part in parts]))
 
 

@@ -94,12 +94,12 @@ def make_suggestions(
     features = extract_features(classifier.network, known, classifier.views, on_bad_file="skip", progress=progress)
     rows = np.array([place[sample.label or ""] for sample in features.samples], dtype=np.int64)
     photos = np.bincount(rows, minlength=len(fine))
-    similar = store.put_suggestions("similar", from_similar(fine, columns, _means(found.fine.numpy(), rows, photos)))
-    learnt = _learnt(classifier, fine, columns, found, rows)
+    similar = store.put_suggestions("similar", from_similar(fine, columns, _means(features.fine.numpy(), rows, photos)))
+    learnt = _learnt(classifier, fine, columns, features, rows)
     if learnt is not None:
         beliefs, alike = learnt
     else:
-        marginals, alike = _marginals(classifier, found), None
+        marginals, alike = _marginals(classifier, features), None
         beliefs = {
             column.name: table
             for column in columns
@@ -116,7 +116,7 @@ def make_suggestions(
         }
     )
     seeing = store.put_suggestions("model", from_model(fine, columns, beliefs, photos.tolist(), alike))
-    return SuggestionCounts(name=names, model=seeing, similar=similar, bad=found.bad, alike=alike or {})
+    return SuggestionCounts(name=names, model=seeing, similar=similar, bad=features.bad, alike=alike or {})
 
 
 def _learnt(
@@ -151,10 +151,10 @@ def _learnt(
             names = [column.name + GROUP_SEPARATOR + label for label in column.labels]
             beliefs[column.name] = np.stack([learnt.beliefs[name][:, _YES].numpy() for name in names], axis=1)
             column_of |= dict.fromkeys(names, column.name)
-    told = [cell for cell in learnt.cells() if cell.photos and (cell.table is None or cell.contradicts)]
-    told = [cell for cell in told if cell.kind not in column_of or cell.label == BINARY_LABELS[_YES]]
+    learnt_cells = [cell for cell in learnt.cells() if cell.photos and (cell.table is None or cell.contradicts)]
+    learnt_cells = [cell for cell in learnt_cells if cell.kind not in column_of or cell.label == BINARY_LABELS[_YES]]
     alike: dict[tuple[str, str], tuple[str, ...]] = {}
-    for cell, near in zip(told, alike_with_label(graph, statistics, told), strict=True):
+    for cell, near in zip(learnt_cells, alike_with_label(graph, statistics, learnt_cells), strict=True):
         if near:  # of a group the label with the most evidence
             alike.setdefault((cell.fine, column_of.get(cell.kind, cell.kind)), near)
     return beliefs, alike
