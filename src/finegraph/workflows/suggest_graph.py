@@ -182,19 +182,19 @@ def suggest_graph(
     now, effects = None, None
     present: list[PresentKind] = []
     if judge.words is not None:
-        told = stage("graphs judged")
+        report_stage = stage("graphs judged")
         columns = _columns(seen.graph)
         total = 1 + len(suggested) + len(columns)
         base = judge.answers(seen.graph)
         now, effects = base.summary(), []
         for number, one in enumerate(suggested, start=1):
-            told(number, total)
+            report_stage(number, total)
             effects.append(effect_of(judge.answers(one.on(seen.graph)), base))
         for number, (name, own_kinds) in enumerate(columns.items(), start=1 + len(suggested)):
-            told(number, total)
+            report_stage(number, total)
             rest = [kind for kind in (*seen.graph.kinds, *seen.graph.numbers) if kind not in own_kinds]
             present.append(PresentKind(name=name, effect=effect_of(base, judge.answers(seen.graph.only(rest)))))
-        told(total, total)
+        report_stage(total, total)
     result = GraphSuggestions(
         suggestions=_listed(suggested, seen.graph, seen.train, effects),
         present=tuple(sorted(present, key=lambda one: one.effect.log_likelihood.mean)),

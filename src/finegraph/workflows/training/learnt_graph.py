@@ -32,7 +32,7 @@ from finegraph.model.teaching.class_statistics import ClassStatistics
 from finegraph.nn import Network
 from finegraph.training.settings import TrainSettings
 
-LEAST_STABLE = 0.5
+MIN_STABILITY = 0.5
 """Groups of which less is found again when photos are drawn anew are not taken."""
 _FOLDS = 5
 _MAX_NOTED = 20
@@ -160,7 +160,7 @@ def _suggested(
         except InputError as error:
             groups = []
             notes.append(f"no groups by looks: {error}")
-        suggested += [one for one in groups if (one.stability or 0.0) >= LEAST_STABLE]
+        suggested += [one for one in groups if (one.stability or 0.0) >= MIN_STABILITY]
         if unstable := [one.name for one in groups if one not in suggested]:
             notes.append(f"left out, since other photos would give other groups: {', '.join(unstable)}")
     fine, _ = training_targets(train.samples, graph)
