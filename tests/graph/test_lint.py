@@ -60,6 +60,7 @@ def test_labels_that_nothing_links_to():
     told = warnings(text, "unused-label")[0].message
     assert told == "no fine label has any of 4 labels of the kind: 'q', 'r', 's' and 1 more"
     assert places("fine,k\na,no\nb,no\n", "unused-label") == []  # said by one-label
+    assert places("fine,heat [mild < medium < hot]\na,mild\nb,hot\n", "unused-label") == []  # a step of the order
 
 
 def test_kinds_that_are_mostly_unknown():

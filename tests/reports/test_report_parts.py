@@ -2,12 +2,14 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from finegraph.data.dataset import MISSING
 from finegraph.errors import InputError
+from finegraph.evaluation.number_metrics import NumberMetrics, OrderMetrics
 from finegraph.graph import LabelGraph
 from finegraph.graph.kind_worth import kind_worth
 from finegraph.reports.comparison import baseline_of, compare, in_order_of, on_common_photos
@@ -42,6 +44,7 @@ from finegraph.reports.sections import (
     explanation_section,
     facts_section,
     mistakes_section,
+    values_section,
 )
 from finegraph.training.records.starts import Commit, Start
 from reports.made_up_runs import made_up_graph, make_run
@@ -422,3 +425,29 @@ def test_what_each_kind_is_worth_is_shown_where_it_is_known(runs):
     assert "What each kind is worth" not in report_page([runs[0]])
     softmax = replace(runs[1], about={**runs[1].about, "variances": {"kinds": {}, "own": 1.0}})
     assert explanation_section([softmax])["worth"] == []
+
+
+def test_numbers_and_orders_of_a_report():
+    number = NumberMetrics(
+        photos=2,
+        unit="EUR",
+        error=0.5,
+        best_label_error=0.75,
+        relative_error=None,
+        coverage={"0.5": 0.5, "0.9": 1.0},
+        width=3.0,
+        spearman=None,
+        kendall=0.25,
+        pairs=[[9.0, 9.5], [12.0, 11.5]],
+    )
+    order = OrderMetrics(photos=2, steps=0.5, best_label_steps=1.0, within_one=1.0, spearman=0.5)
+    run = SimpleNamespace(name="menu", result=SimpleNamespace(numbers={"price": number}, orders={"heat": order}))
+    found = values_section([run])
+    assert [panel["name"] for panel in found["panels"]] == ["menu: price, EUR"]
+    assert found["panels"][0]["chart"].count("<circle") == 2
+    assert (
+        found["numbers"][0] | {"error": "0.5", "best": "0.75", "spearman": "–", "inside": "100.0 %"}
+        == found["numbers"][0]
+    )
+    assert found["orders"][0]["steps"] == "0.5"
+    assert values_section([SimpleNamespace(name="a", result=SimpleNamespace(numbers={}, orders={}))]) is None

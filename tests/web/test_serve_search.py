@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import tiny_classifier as tiny
+from finegraph import LabelGraph, Number
 from finegraph.errors import IndexFolderError
 from finegraph.model import PhotoClassifier
 from finegraph.search import Index
@@ -322,3 +323,27 @@ def test_the_page_shows_similar_photos(server, page):
     page.locator("#similar").scroll_into_view_if_needed()
     page.locator("#similar img").first.evaluate("image => image.decode()")
     assert "similarity" in page.locator("#similar figcaption").first.inner_text()
+
+
+def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, monkeypatch):
+    tiny.register(monkeypatch)
+    monkeypatch.setenv("FINEGRAPH_CACHE", str(tmp_path / "cache"))
+    graph = LabelGraph.from_table(tiny.TABLE)
+    graph = graph.with_number(Number.from_values("price", range(5, 5 + len(graph)), unit="EUR"))
+    tiny.classifier(graph).save(tmp_path / "model")
+    for number, label in enumerate(graph.fine):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        tiny.picture(number).save(tmp_path / "photos" / label / "0.png")
+    make_index(tmp_path / "model", [tmp_path / "photos"], tmp_path / "index", engine="torch")
+    model = PhotoClassifier.load(tmp_path / "model")
+    index = PhotoIndex.open_for(tmp_path / "index", ServedModel(model, "menu"))
+    with running(model, index=index) as server:
+        asked = {"label": graph.fine[0], "where": "price<=7", "sort": "-price"}
+        hits = server.client.get("/v1/search", params=asked).json()["hits"]
+        assert [one["values"] for one in hits] == [{"price": 7.0}, {"price": 6.0}, {"price": 5.0}]
+        found = server.client.post("/v1/search", files=files(photo_bytes(1)), data={"sort": "price", "count": "4"}).json()
+        prices = [one["values"]["price"] for one in found["photos"][0]["hits"]]
+        assert prices == sorted(prices)
+        refused = server.client.get("/v1/search", params={**asked, "sort": "dish"})
+        assert refused.status_code == 422
+        assert "expected a number or an ordered kind" in refused.text

@@ -1,5 +1,7 @@
 """Hits sorted by a number or an ordered kind."""
 
+from dataclasses import replace
+
 import pytest
 
 from finegraph import LabelGraph
@@ -39,3 +41,9 @@ def test_what_has_no_order(by):
         InputError, match="expected a number or an ordered kind, of which the index has 'price', 'heat'"
     ):
         sorted_hits(GRAPH, (), by)
+
+
+def test_values_are_in_json_if_there_are_any():
+    one = hit("1", "a")
+    assert "values" not in one.to_dict()
+    assert replace(one, values={"price": 12.0}).to_dict()["values"] == {"price": 12.0}

@@ -107,7 +107,9 @@ def _unused_label(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:
             what, them = (f"any of {len(unused)} labels", "them") if len(unused) > 1 else ("this label", "it")
             message = f"no fine label has {what} of the kind: {first_few(unused, len(unused))}"
             line = _LABELS_ROW if lines else None
-            yield _warn("unused-label", message, f"remove {them}", line=line, column=kind.name, value=unused[0])
+            # The labels of an order are steps, whether or not something stands on each.
+            if not kind.ordered:
+                yield _warn("unused-label", message, f"remove {them}", line=line, column=kind.name, value=unused[0])
 
 
 def _mostly_unknown(graph: LabelGraph, lines: Lines) -> Iterator[Fault]:

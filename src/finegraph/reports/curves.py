@@ -1,8 +1,9 @@
 """Curves and shares of a report that follow from the answers to single photos.
 
 The curve of the sure answers asks at many risks what was asked at one when the photos were evaluated. Below a risk of
-one half only the most probable label of each kind can be sure, and that is kept; so the curve is exact. Cost: photos x
-kinds x risks.
+one half only the most probable label of each kind can be sure, and that is kept; so the curve of single labels is
+exact. Ranges of ordered kinds and of numbers, which are sure answers too, are kept at one risk only and are not in the
+curve: where a graph has these, it shows how far labels alone reach. Cost: photos x kinds x risks.
 """
 
 from __future__ import annotations

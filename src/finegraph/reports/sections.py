@@ -14,6 +14,7 @@ import numpy as np
 from finegraph.data.dataset import MISSING
 from finegraph.evaluation.calibration_error import Calibration
 from finegraph.evaluation.intervals import Interval
+from finegraph.evaluation.number_metrics import NumberMetrics
 from finegraph.graph.kind_worth import kind_worth
 from finegraph.reports.comparison import Metric, compare, kind_shares, widest_graph
 from finegraph.reports.curves import RISKS, fine_curve, inside_shares, mean_parts, sure_curve
@@ -226,6 +227,68 @@ def _calibration_name(run: RunResults, calibration: Calibration) -> str:
     return f"{run.name}: error {error}"
 
 
+def values_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:
+    """How numbers and orders are told: true against told values, the coverage of intervals, and errors in tables."""
+    covered: list[Series] = []
+    panels, numbers, orders = [], [], []
+    for run in runs:
+        for name, one in run.result.numbers.items():
+            if not one.photos or one.error is None:
+                continue
+            unit = f", {one.unit}" if one.unit else ""
+            panels.append({"name": f"{run.name}: {name}{unit}", "chart": _scatter(name, one)})
+            points = [(float(level), share) for level, share in one.coverage.items()]
+            covered.append(Series(f"{run.name}: {name}", points, len(covered), marks=True))
+            numbers.append(
+                {
+                    "run": run.name,
+                    "name": f"{name}{unit}",
+                    "error": f"{one.error:.3g}",
+                    "best": _digits(one.best_label_error),
+                    "inside": _percent(one.coverage.get("0.9")),
+                    "width": _digits(one.width),
+                    "spearman": _digits(one.spearman),
+                    "kendall": _digits(one.kendall),
+                }
+            )
+        orders += [
+            {
+                "run": run.name,
+                "name": name,
+                "steps": _digits(order.steps),
+                "best": _digits(order.best_label_steps),
+                "near": _percent(order.within_one),
+                "spearman": _digits(order.spearman),
+            }
+            for name, order in run.result.orders.items()
+            if order.photos
+        ]
+    if not numbers and not orders:
+        return None
+    share = Axis(0, 1, "probability of the interval"), Axis(0, 1, "photos whose value is inside")
+    chart = line_chart(covered, *share, "Coverage of intervals", diagonal=True) if covered else ""
+    return {
+        "panels": panels[:MAX_PANELS],
+        "chart": chart,
+        "legend": legend(covered) if covered else "",
+        "numbers": numbers,
+        "orders": orders,
+    }
+
+
+def _scatter(name: str, one: NumberMetrics) -> str:
+    """True against told values of some photos."""
+    low = min(min(pair) for pair in one.pairs) if one.pairs else 0.0
+    high = max(max(pair) for pair in one.pairs) if one.pairs else 1.0
+    spots = [Series(name, [(true, told)], 0, marks=True) for true, told in one.pairs]
+    across, up = (Axis(low, high, words, "{:g}") for words in ("true", "told"))
+    return line_chart(spots, across, up, f"{name}: true against told, mean error {one.error:.3g}", diagonal=True)
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
 def sure_section(runs: Sequence[RunResults]) -> dict[str, Any]:
     """The risk-coverage curve of the sure answer, and its levels at some risks."""
     series, tables = [], []
@@ -261,8 +324,9 @@ def sure_section(runs: Sequence[RunResults]) -> dict[str, Any]:
     alt = f"Wrong answers against photos with an answer; at a risk of {runs[0].result.sure.risk:.0%} " + "; ".join(
         words
     )
+    ranges = any(run.result.numbers or run.result.orders for run in runs)
     chart = line_chart(series, Axis(0, 1, "photos with an answer"), Axis(0, top * 1.08, "wrong answers"), alt)
-    return {"chart": chart, "legend": legend(series), "tables": tables, "risks": len(RISKS)}
+    return {"chart": chart, "legend": legend(series), "tables": tables, "risks": len(RISKS), "ranges": ranges}
 
 
 def explanation_section(runs: Sequence[RunResults]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,16 +41,22 @@ class StoredPhoto:
         label: its fine label, None if it is not known.
         guess: if it has none, the fine label that the model takes it for.
         kinds: the labels of each kind: one, or several one of which it is; kinds that are not known are left out.
+        values: the value of each number of the graph, by its label or by what the model takes it for; unknown ones are
+            left out.
     """
 
     path: str
     label: str | None
     guess: str | None
     kinds: dict[str, tuple[str, ...]]
+    values: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {**asdict(self), "kinds": {kind: list(labels) for kind, labels in self.kinds.items()}}
+        """As JSON can hold it; without values if the graph has no numbers."""
+        content = {**asdict(self), "kinds": {kind: list(labels) for kind, labels in self.kinds.items()}}
+        if not self.values:
+            del content["values"]
+        return content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +82,7 @@ def stored_photo(table: Table, photo: int) -> StoredPhoto:
         label=None if label == NONE else table.names[label],
         guess=table.names[guess] if label == NONE and guess != NONE else None,
         kinds=table.kinds_of(photo, label),
+        values=table.values_of(label if label != NONE else guess),
     )
 
 
@@ -184,6 +191,7 @@ def _hit(table: Table, ranked: Ranked, place: int) -> Hit:
         label=photo.label,
         guess=photo.guess,
         kinds=photo.kinds,
+        values=photo.values,
         score=similarity if ranked.probabilities is None else min(float(ranked.scores[place]), 1.0),
         similarity=similarity,
         probability=None if ranked.probabilities is None else float(ranked.probabilities[place]),

@@ -94,6 +94,13 @@ class Table:
                     labels_by_kind[name] = tuple(kind.labels[parent] for parent in parents)
         return labels_by_kind
 
+    def values_of(self, fine: int) -> dict[str, float]:
+        """The value of each number for a fine label; unknown ones are left out."""
+        if not 0 <= fine < len(self.graph):
+            return {}
+        numbers = [self.graph.number(name) for name in self.graph.numbers]
+        return {one.name: float(one.values[fine]) for one in numbers if one.known[fine]}
+
 
 def _seen(segment: Segment, kind: str) -> NDArray[np.int32]:
     """The labels of a kind that were seen on the photos of a segment."""

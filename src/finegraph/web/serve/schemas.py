@@ -70,6 +70,7 @@ class StoredPhotoBody(BaseModel):
     label: str | None
     guess: str | None = Field(description="What the model takes it for, if it has no label.")
     kinds: dict[str, list[str]]
+    values: dict[str, float] = Field(default_factory=dict, description="Its numbers, such as a price, if known.")
     name: str = Field(description="The name of the file.")
     thumbnail: str = Field(description="Where a small picture of it is, for as long as the server runs.")
 

@@ -22,7 +22,11 @@ from finegraph.workflows.predict import evidence_of, parse_given
 _NAMES = {"type": "array", "items": {"type": "string"}}
 FIELDS: dict[str, dict[str, Any]] = {
     "count": {"type": "integer", "minimum": 1, "maximum": MAX_TOP, "default": 12, "description": "How many photos."},
-    "where": {**_NAMES, "description": "Only photos with this, as kind=label; the same kind again: one of these."},
+    "where": {
+        **_NAMES,
+        "description": "Only photos with this, as kind=label; the same kind again: one of these. Numbers and ordered "
+        "kinds take limits, such as price<=12 and heat>=medium.",
+    },
     "where_not": {**_NAMES, "description": "No photos with this, as kind=label."},
     "same": {**_NAMES, "description": "Kinds that should be the same as on the photo."},
     "other": {**_NAMES, "description": "Kinds that should differ from the photo."},
@@ -31,6 +35,11 @@ FIELDS: dict[str, dict[str, Any]] = {
         "description": "What is known of the photos, as kind=label: only such are found; or for same and other.",
     },
     "per_label": {"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": "Of each fine label at most."},
+    "sort": {
+        "type": "string",
+        "maxLength": 200,
+        "description": "A number or an ordered kind to sort what is found by, rising; with a minus sign, falling.",
+    },
     "guessed": {
         "type": "boolean",
         "default": False,
@@ -116,6 +125,7 @@ def _prepare(index: PhotoIndex, model: ServedModel, upload: Upload) -> tuple[Ope
         given=given or None,
         per_label=upload.whole("per_label", 1, 1, MAX_TOP) if "per_label" in upload.fields else None,
         guessed=upload.flag("guessed", False),
+        sort=opened.check_sort(next(iter(upload.fields.get("sort", ())), None)),
     )
 
 
@@ -146,6 +156,7 @@ def label_search_routes(state: ServerState) -> APIRouter:
         other: Annotated[Names, _named("other")] = [],  # noqa: B006
         per_label: Annotated[int | None, Query(ge=1, le=MAX_TOP, description="Of each fine label at most.")] = None,
         guessed: Annotated[bool, Query(description=FIELDS["guessed"]["description"])] = False,
+        sort: Annotated[str | None, Query(max_length=200, description=FIELDS["sort"]["description"])] = None,
     ) -> Response:
         """The photos of the index that are most similar to those of a fine label, filtered and re-ranked as asked."""
         index = _index_of(state)
@@ -160,6 +171,7 @@ def label_search_routes(state: ServerState) -> APIRouter:
                 other=tuple(other),
                 per_label=per_label,
                 guessed=guessed,
+                sort=opened.check_sort(sort),
             )
             hits = await asyncio.to_thread(opened.search_label, label, ask)
         return JSONResponse({"model": model.id, "label": label, "hits": stored_contents(state, opened, hits)})

@@ -44,6 +44,7 @@ class SearchAsk:
     given: Mapping[str, object] | None = None
     per_label: int | None = None
     guessed: bool = False
+    sort: str | None = None
 
 
 class PhotoIndex:
@@ -169,7 +170,7 @@ class OpenIndex:
             known = self._model.ask(ask.given).given.apply(self._model.tempered(scores), range(len(scores)))
             factors = condition_factors(known, same=ask.same, other=ask.other)
         vectors = np.stack([row.feature for row in scores if row.feature is not None])
-        return self._index.search(
+        found = self._index.search(
             vectors,
             count=ask.count,
             where=where,
@@ -178,6 +179,22 @@ class OpenIndex:
             guessed=ask.guessed,
             factors=factors,
         )
+        return [self._sorted(hits, ask.sort) for hits in found]
+
+    def _sorted(self, hits: Sequence[Hit], by: str | None) -> list[Hit]:
+        """Hits by a number or an ordered kind, if that is asked for."""
+        from finegraph.workflows.search import sorted_hits
+
+        return list(hits) if by is None else list(sorted_hits(self._index.graph, hits, by))
+
+    def check_sort(self, by: str | None) -> str | None:
+        """What hits are to be sorted by.
+
+        Raises:
+            InputError: the graph has no such number or ordered kind.
+        """
+        self._sorted((), by)
+        return by
 
     def copies(self, contents: Sequence[bytes]) -> list[list[StoredPhoto]]:
         """The photos of the index with the content of each of some files."""
@@ -191,7 +208,7 @@ class OpenIndex:
             InputError: no photo of the label is in the index.
         """
         reranked = ask.same or ask.other
-        return self._index.search_label(
+        hits = self._index.search_label(
             label,
             ask.count,
             where=ask.where,
@@ -200,6 +217,7 @@ class OpenIndex:
             guessed=ask.guessed,
             factors=label_factors(self._index.graph, label, same=ask.same, other=ask.other) if reranked else None,
         )
+        return self._sorted(hits, ask.sort)
 
 
 def _cannot_open() -> ProblemError:
