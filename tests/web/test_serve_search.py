@@ -341,7 +341,9 @@ def test_hits_are_sorted_by_a_number_and_have_its_values(tmp_path, monkeypatch):
         asked = {"label": graph.fine[0], "where": "price<=7", "sort": "-price"}
         hits = server.client.get("/v1/search", params=asked).json()["hits"]
         assert [one["values"] for one in hits] == [{"price": 7.0}, {"price": 6.0}, {"price": 5.0}]
-        found = server.client.post("/v1/search", files=files(photo_bytes(1)), data={"sort": "price", "count": "4"}).json()
+        found = server.client.post(
+            "/v1/search", files=files(photo_bytes(1)), data={"sort": "price", "count": "4"}
+        ).json()
         prices = [one["values"]["price"] for one in found["photos"][0]["hits"]]
         assert prices == sorted(prices)
         refused = server.client.get("/v1/search", params={**asked, "sort": "dish"})
