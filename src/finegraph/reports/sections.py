@@ -280,7 +280,7 @@ def _scatter(name: str, one: NumberMetrics) -> str:
     """True against told values of some photos."""
     low = min(min(pair) for pair in one.pairs) if one.pairs else 0.0
     high = max(max(pair) for pair in one.pairs) if one.pairs else 1.0
-    spots = [Series(name, [(true, told)], 0, marks=True) for true, told in one.pairs]
+    spots = [Series(name, [(true, predicted)], 0, marks=True) for true, predicted in one.pairs]
     across, up = (Axis(low, high, words, "{:g}") for words in ("true", "told"))
     return line_chart(spots, across, up, f"{name}: true against told, mean error {one.error:.3g}", diagonal=True)
 
