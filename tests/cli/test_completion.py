@@ -50,7 +50,7 @@ def words_of(*words):
 
 LINES = [
     ("finegraph tra", ["train"]),
-    ("finegraph graph ", ["check", "show", "compare", "learn"]),
+    ("finegraph graph ", ["check", "show", "compare", "learn", "suggest"]),
     ("finegraph --ver", ["--version"]),
     ("finegraph train --tun", ["--tune"]),
     ("finegraph train --tune ", ["head", "all"]),

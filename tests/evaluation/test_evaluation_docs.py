@@ -51,7 +51,7 @@ def names_after(start):
         ("`sure`: for each photo", Sure),
         ("`unknown`:", Unknown),
         ("of each photo). Of more than 2,000 photos", Retrieval),
-        ("their paths. Entry n of a list", Asked),
+        ("large graphs (a budget of 50 million links)", Asked),
         ("`numbers`: the truth is", NumberMetrics),
         ("`orders`: for each ordered kind", OrderMetrics),
     ],
@@ -62,7 +62,7 @@ def test_every_name_is_documented(start, kind):
 
 def test_columns_and_scores():
     assert names_after("One row per photo") == list(COLUMNS)
-    scores = names_after("photos it is the highest score there is. `--unknown SOURCE`")
+    scores = names_after("photos that show none of the classes.")
     assert sorted(scores) == sorted(UNKNOWN_SCORES)
     assert f"| `{DEFAULT_SCORE}` | minus the log probability of the most probable label, mean" in TEXT
     assert re.search(rf"\| `{DEFAULT_SCORE}` .*\(the default\)", TEXT)
