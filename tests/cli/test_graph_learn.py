@@ -16,6 +16,7 @@ def model(tmp_path, monkeypatch):
     return tmp_path / "model"
 
 
+@pytest.mark.deep
 def test_cells_are_listed_and_accepted(finegraph, model, tmp_path):
     table = tmp_path / "menu.csv"
     LabelGraph.from_table({**tiny.TABLE, "egg rice @ B": {**tiny.TABLE["egg rice @ B"], "dish": None}}).write(table)

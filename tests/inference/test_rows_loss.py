@@ -54,6 +54,7 @@ def lists(request, monkeypatch):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.deep
 def test_every_form_of_graph(form, lists):
     for seed in range(6):
         graph = random_graph(np.random.default_rng(seed), form).graph

@@ -47,6 +47,7 @@ def session_of(graph, coarse, numbers, operations):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.deep
 def test_values_equal_those_of_the_posterior(form):
     rng = np.random.default_rng([51, FORMS.index(form)])
     case = random_graph(rng, form, 4000)

@@ -109,6 +109,7 @@ def whole_head(graph, size=1.0):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("scale", [1.0, 300.0], ids=["plain", "underflow"])
+@pytest.mark.deep
 def test_loss_prior_and_gradients_equal_one_head(size, scale, monkeypatch):
     monkeypatch.setattr(label_rows, "_LISTED", 4)
     for graph in graphs():

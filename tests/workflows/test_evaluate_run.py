@@ -58,6 +58,7 @@ def test_the_test_photos_of_the_run(run, manifest):
     assert sum(row["right"] == "yes" for row in rows) == result.top1 * 12
 
 
+@pytest.mark.deep
 def test_names_are_numbered_and_nothing_is_overwritten(run):
     first = evaluate_run(run)
     before = (first.folder / "result.json").read_bytes()

@@ -157,6 +157,7 @@ def test_classes_of_one_and_two_photos_are_trained_on_whole(photos, tmp_path):
     assert (half.photos, half.held_out) == (2, 1)
 
 
+@pytest.mark.deep
 def test_a_source_with_splits_is_taken_as_it_is(photos, tmp_path):
     """Whoever has parted the photos has said what to train on."""
     for split in ("train", "test"):
@@ -215,6 +216,7 @@ def test_damaged_lists_are_refused(photos, tmp_path):
 
 
 @pytest.mark.parametrize("tune", ["head", "all"])
+@pytest.mark.deep
 def test_the_model_is_calibrated_as_evaluating_would_do_it(photos, tmp_path, tune):
     # The closed form is calibrated by the photos that it held out too, which evaluating knows nothing of.
     more = {"epochs": 2, "batch_size": 8} if tune == "all" else {"fit": "descent"}

@@ -30,6 +30,7 @@ def settings(manifest, **more):
     return TrainSettings(**{**given, **more})
 
 
+@pytest.mark.deep
 def test_without_a_graph_one_is_made(manifest, tmp_path):
     watcher = Silent()
     result = train_run(settings(manifest, suggest=True), watcher, run=tmp_path / "run")
@@ -87,6 +88,7 @@ def test_a_tree_is_kept_as_kinds(manifest, tmp_path):
 
 
 @pytest.mark.usefixtures("grouped")
+@pytest.mark.deep
 def test_a_tree_that_moves_while_a_network_is_trained_goes_on_to_the_same_model(manifest, tmp_path):
     whole = settings(manifest, tune="all", epochs=3, batch_size=8, lr=0.05, workers=1, judge_every=1, learn=("tree",))
     straight = train_run(whole, Silent(), run=tmp_path / "straight")

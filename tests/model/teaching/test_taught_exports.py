@@ -48,6 +48,7 @@ def largest_difference(runner, model):
 
 
 @pytest.mark.usefixtures("unchecked")
+@pytest.mark.deep
 def test_onnx_of_a_taught_model(tmp_path):
     model = taught(tmp_path / "model")
     assert largest_difference(OnnxRunner(onnx_bytes(model)), model) < LIMIT / 10
