@@ -268,6 +268,7 @@ class TestJoint:
         assert torch.equal(drawn.kinds["many"][known], drawn.fine[known])
         assert (drawn.kinds["many"] % 2 == 1).all()  # an unknown parent follows the frequencies
 
+    @pytest.mark.deep
     def test_a_joint_too_large_to_list_is_refused(self):
         many = {f"kind {j}": {f"{c}" for c in range(20)} for j in range(5)}
         graph = fg.LabelGraph.from_table({"a": many, "b": many})

@@ -55,6 +55,7 @@ def test_answers_and_lessons(unpacked, expected):
     assert list(read_kind_worth(unpacked).kinds) == ["dish", "served", "with"]
 
 
+@pytest.mark.deep
 def test_lessons_can_be_taken_back_and_new_ones_taught(folder, expected):
     model = fg.load(folder)
     for lesson in ("first", "second", "third"):

@@ -501,6 +501,7 @@ def test_an_edit_of_a_photo_comes_again_after_a_rename_and_a_restart(tmp_path):
         {"change": "add_label", "kind": "spicy", "name": "a\ud800"},
     ],
 )
+@pytest.mark.deep
 def test_names_that_are_no_text_are_refused(client, session, change):
     text = json.dumps({"change": change})
     headers = {"content-type": "application/json"}

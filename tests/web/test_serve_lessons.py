@@ -74,6 +74,7 @@ def test_a_lesson_changes_answers_and_its_undo_restores_them(folder):
     assert [one.forgotten for one in fg.load(folder).lessons] == [True]
 
 
+@pytest.mark.deep
 def test_a_new_label_with_and_without_a_photo(folder):
     with running(fg.load(folder), teach=True) as server:
         client = server.client
@@ -121,6 +122,7 @@ def test_bad_lessons_are_refused_and_leave_nothing(folder):
     assert not (folder / "lessons.jsonl").exists()
 
 
+@pytest.mark.deep
 def test_other_sites_and_those_without_the_token_teach_nothing(folder):
     with running(fg.load(folder), teach=True, security=Security(token="a long enough token")) as server:
         form = _form(_file(9), label="egg rice @ B")

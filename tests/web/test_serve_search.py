@@ -181,6 +181,7 @@ def test_photos_that_are_added_are_found_without_a_restart(server, folder, tmp_p
     assert hits[0]["similarity"] == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.deep
 def test_labels_that_the_model_does_not_have_filter_too(folder, tmp_path, monkeypatch):
     tiny.register(monkeypatch)
     shutil.copytree(folder / "index", tmp_path / "index")
@@ -203,6 +204,7 @@ def test_labels_that_the_model_does_not_have_filter_too(folder, tmp_path, monkey
             assert (wrong.status_code, words in wrong.json()["detail"]) == (422, True), wrong.text
 
 
+@pytest.mark.deep
 def test_names_that_are_no_text_are_answered(folder, tmp_path, monkeypatch):
     tiny.register(monkeypatch)
     shutil.copytree(folder / "index", tmp_path / "index")

@@ -202,6 +202,7 @@ class TestPlaces:
         with pytest.raises(ModelFolderError, match="there is no such folder"):
             evaluate_run(tmp_path / "nowhere")
 
+    @pytest.mark.deep
     def test_features_are_stored_only_where_the_network_was_not_trained(self, run, manifest, tmp_path):
         evaluate_run(run)
         assert not (tmp_path / "cache").exists()

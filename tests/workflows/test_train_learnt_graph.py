@@ -43,6 +43,7 @@ def test_without_a_graph_one_is_made(manifest, tmp_path):
     assert {one["name"] for one in read_structure(tmp_path / "run")["added"]} == set(model.graph.kinds)
 
 
+@pytest.mark.deep
 def test_empty_cells_become_weights(manifest, tmp_path):
     table = tmp_path / "graph.csv"
     table.write_text("fine,colour\n" + "".join(f"{one},{two}\n" for one, two in list(tiny.CLASSES.items())[:-2]))

@@ -93,6 +93,7 @@ def test_features_are_the_mean_over_the_views_that_can_be_read(tmp_path):
 
 
 @pytest.mark.parametrize("network", ["tiny", "tiny+tiny_auxiliary"])
+@pytest.mark.deep
 def test_training_with_views(manifest, tmp_path, monkeypatch, network):
     given = {"data": str(manifest), "network": network, "weights": "none", "photo_labels": "ignore"}
     runs = {}
