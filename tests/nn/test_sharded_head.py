@@ -169,12 +169,13 @@ def test_the_same_seed_draws_the_same_head_and_comes_back_whole(size):
     graph = plain_graph()
     torch.manual_seed(3)
     expected = fg.BipartiteHead(FEATURES, graph).state_dict()
-    lock = threading.Lock()
+    lock, made = threading.Lock(), threading.Barrier(size)
 
     def work(rank, exchange):
         with lock:  # threads share one source of chance
             torch.manual_seed(3)
             part = ShardedHead(FEATURES, graph, exchange, rank=rank, size=size)
+        made.wait()  # a whole head draws, too
         return part.whole().state_dict()
 
     for found in together(size, work):
